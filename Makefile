@@ -1,0 +1,49 @@
+# `make demo` and `make test` set up everything that they need.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+RUN = .venv/bin/python -m
+INSTALLED = .venv/.installed
+
+.PHONY: demo test check format install interop bench constraints clean
+
+demo: $(INSTALLED)
+	$(RUN) toolgate demo $(if $(ONCE),--once)
+
+test: check
+	$(RUN) pytest -n 2 --dist worksteal -m "not interop"
+
+check: $(INSTALLED)
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) pyright
+	.venv/bin/lint-imports --no-cache
+	.venv/bin/python tests/house.py
+
+format: $(INSTALLED)
+	$(RUN) ruff format .
+	$(RUN) ruff check --fix .
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "toolgate needs Python 3.11 or newer; name one with PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@touch $(INSTALLED)
+
+interop: $(INSTALLED)
+	.venv/bin/python tests/interop/install.py
+	$(RUN) pytest -m interop tests/interop
+
+bench: $(INSTALLED)
+	.venv/bin/python bench/call_cost.py
+	.venv/bin/python bench/startup.py
+
+constraints:
+	rm -rf .venv && $(PYTHON) -m venv .venv
+	$(RUN) pip install --quiet -e ".[test]"
+	{ echo "# Versions that the tests ran with; made by 'make constraints'."; \
+	  $(RUN) pip freeze --exclude-editable --exclude toolgate; } > constraints.txt
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

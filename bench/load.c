@@ -1,0 +1,279 @@
+/* A cheap load: keep-alive connections to a loopback address, each with one tools/call after
+ * another, each answer checked for its own id and its own text.
+ *
+ *   load --url http://127.0.0.1:PORT/mcp [--era modern|legacy] [--tool NAME] [--connections N]
+ *        [--calls N] [--seconds N] [--steered]
+ *
+ * A legacy connection is a client of its own: it initializes and keeps its session. Every
+ * connection counts its ids from 1, so the same id is in flight from many clients at once.
+ * A run ends after so many calls or seconds, whichever comes first, and prints one line of JSON.
+ * With --steered it connects, prints "ready", and makes a run for each line of standard input
+ * that holds a number of calls.
+ */
+#include "mini.h"
+
+enum { STALL_SECONDS = 20 };
+
+typedef struct {
+    int fd;
+    long id;
+    uint64_t since;
+    bytes in, session;
+    char text[64];
+} client_t;
+
+typedef struct {
+    int status;
+    span head, body;
+} response_t;
+
+static char host[64];
+static const char *path = "/mcp", *tool = "echo";
+static bool legacy;
+static client_t *clients;
+static int connections = 16, poller;
+static long started;
+
+static uint64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- requests: the headers and the layout of the official Python SDK's client ---- */
+
+static void send_request(client_t *c, const char *method, const char *name, const bytes *body) {
+    static bytes out;
+    out.len = 0;
+    putf(&out, "POST %s HTTP/1.1\r\nHost: %s\r\nAccept-Encoding: identity\r\n"
+         "Connection: keep-alive\r\nUser-Agent: toolgate-bench\r\n"
+         "accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n",
+         path, host);
+    if (!legacy) {
+        putf(&out, "mcp-protocol-version: " MODERN "\r\nmcp-method: %s\r\n", method);
+        if (name) putf(&out, "mcp-name: %s\r\n", name);
+    } else if (c->session.len) {
+        putf(&out, "mcp-session-id: %.*s\r\nmcp-protocol-version: " LEGACY "\r\n",
+             (int)c->session.len, c->session.at);
+    }
+    putf(&out, "Content-Length: %zu\r\n\r\n", body->len);
+    put(&out, body->at, body->len);
+    for (size_t sent = 0; sent < out.len;) {
+        ssize_t n = send(c->fd, out.at + sent, out.len - sent, MSG_NOSIGNAL);
+        if (n < 0) fail("cannot send: %s", strerror(errno));
+        sent += (size_t)n;
+    }
+}
+
+static void send_call(client_t *c) {
+    static bytes body;
+    body.len = 0;
+    snprintf(c->text, sizeof c->text, "call %ld of client %d", ++c->id, (int)(c - clients));
+    putf(&body, "{\"jsonrpc\":\"2.0\",\"id\":%ld,\"method\":\"tools/call\",\"params\":{\"name\":\"%s\","
+         "\"arguments\":{\"text\":\"%s\"}%s}}", c->id, tool, c->text,
+         legacy ? ""
+                : ",\"_meta\":{\"" META "protocolVersion\":\"" MODERN "\",\"" META
+                  "clientInfo\":{\"name\":\"bench\",\"version\":\"1.0.0\"},\"" META
+                  "clientCapabilities\":{}}");
+    c->since = now();
+    send_request(c, "tools/call", tool, &body);
+    started++;
+}
+
+/* ---- responses ---- */
+
+/* How many bytes the response at the start of `in` takes, or 0 while it is not whole.
+ * The body is good until the next call. */
+static size_t parse(span in, response_t *r) {
+    static bytes whole;
+    char *blank = memmem(in.at, in.len, "\r\n\r\n", 4);
+    if (!blank) return 0;
+    r->head = (span){in.at, (size_t)(blank + 4 - in.at)};
+    if (in.len < 12 || memcmp(in.at, "HTTP/1.1 ", 9)) fail("not HTTP/1.1: %.40s", in.at);
+    r->status = atoi(in.at + 9);
+    span length = header(r->head, "Content-Length");
+    if (!header(r->head, "Transfer-Encoding").at) {
+        size_t size = length.at ? strtoul(length.at, NULL, 10) : 0;
+        r->body = (span){in.at + r->head.len, size};
+        return in.len < r->head.len + size ? 0 : r->head.len + size;
+    }
+    const char *p = r->head.at + r->head.len, *end = in.at + in.len;
+    whole.len = 0;
+    for (;;) {
+        const char *line = memmem(p, (size_t)(end - p), "\r\n", 2);
+        if (!line) return 0;
+        size_t size = strtoul(p, NULL, 16);
+        p = line + 2;
+        if ((size_t)(end - p) < size + 2) return 0;
+        put(&whole, p, size);
+        p += size + 2;
+        if (size) continue;
+        r->body = (span){whole.at, whole.len};
+        return (size_t)(p - in.at);
+    }
+}
+
+/* The JSON-RPC message: the body, or the last event of a stream. */
+static span message(const response_t *r) {
+    span type = header(r->head, "Content-Type"), found = r->body;
+    if (type.len < 17 || strncasecmp(type.at, "text/event-stream", 17)) return found;
+    const char *p = r->body.at, *end = p + r->body.len;
+    while (p < end) {
+        const char *line = memchr(p, '\n', (size_t)(end - p));
+        if (!line) line = end;
+        if (line - p > 5 && !memcmp(p, "data:", 5)) found = (span){p + 5, (size_t)(line - p - 5)};
+        p = line + 1;
+    }
+    return found;
+}
+
+static void check(const client_t *c, const response_t *r) {
+    span m = message(r), answer = member(m, "result"), content = member(answer, "content");
+    char id[24];
+    snprintf(id, sizeof id, "%ld", c->id);
+    if (content.len) { /* the first block, without the bracket */
+        content.at++;
+        content.len--;
+    }
+    if (r->status != 200 || !same(member(m, "id"), id) ||
+        !same(inside(member(content, "text")), c->text) || same(member(answer, "isError"), "true") ||
+        (!legacy && !same(inside(member(answer, "resultType")), "complete")))
+        fail("call %ld, text \"%s\", got HTTP %d with: %.*s", c->id, c->text, r->status,
+             (int)(m.len < 1000 ? m.len : 1000), m.at);
+}
+
+/* Take what has arrived; true once `r` holds a whole response, *size bytes long. */
+static bool take(client_t *c, response_t *r, size_t *size) {
+    reserve(&c->in, 16384);
+    ssize_t got = recv(c->fd, c->in.at + c->in.len, c->in.cap - c->in.len, 0);
+    if (got == 0) fail("the server has closed a connection");
+    if (got < 0) fail("cannot receive: %s", strerror(errno));
+    c->in.len += (size_t)got;
+    *size = parse((span){c->in.at, c->in.len}, r);
+    return *size > 0;
+}
+
+/* ---- a client's beginning ---- */
+
+static void begin(client_t *c, const struct sockaddr_in *address) {
+    response_t r;
+    size_t size;
+    bytes body = {0};
+    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (c->fd < 0 || connect(c->fd, (const struct sockaddr *)address, sizeof *address))
+        fail("cannot connect: %s", strerror(errno));
+    without_delay(c->fd);
+    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){STALL_SECONDS, 0},
+               sizeof(struct timeval));
+    if (legacy) {
+        putf(&body, "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":{"
+             "\"protocolVersion\":\"" LEGACY "\",\"capabilities\":{},\"clientInfo\":{"
+             "\"name\":\"bench\",\"version\":\"1.0.0\"}}}");
+        send_request(c, "initialize", NULL, &body);
+        while (!take(c, &r, &size)) {}
+        span session = header(r.head, "Mcp-Session-Id"), m = message(&r);
+        if (r.status != 200 || !session.at || !same(member(m, "id"), "0") || !member(m, "result").at)
+            fail("initialize: HTTP %d with: %.*s", r.status, (int)r.body.len, r.body.at);
+        put(&c->session, session.at, session.len);
+        drop(&c->in, size);
+        body.len = 0;
+        putf(&body, "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}");
+        send_request(c, "notifications/initialized", NULL, &body);
+        while (!take(c, &r, &size)) {}
+        if (r.status != 202) fail("notifications/initialized: HTTP %d", r.status);
+        drop(&c->in, size);
+    }
+    free(body.at);
+    epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &(struct epoll_event){.events = EPOLLIN, .data.ptr = c});
+}
+
+/* ---- a run ---- */
+
+static int by_size(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double microseconds(const uint32_t *took, long calls, double share) {
+    long at = (long)(share * (double)calls);
+    return took[at < calls ? at : calls - 1] / 1000.0;
+}
+
+static void run(long calls, unsigned seconds) {
+    long done = 0;
+    uint32_t *took = malloc(sizeof *took * (size_t)calls);
+    alarm(seconds + STALL_SECONDS + 10);
+    uint64_t begun = now(), until = begun + seconds * 1000000000ull, at = begun;
+    started = 0;
+    for (int i = 0; i < connections && started < calls; i++) send_call(&clients[i]);
+    while (done < started) {
+        struct epoll_event events[256];
+        int n = epoll_wait(poller, events, 256, STALL_SECONDS * 1000);
+        if (n == 0) fail("no answer for %d s; %ld calls are open", STALL_SECONDS, started - done);
+        for (int i = 0; i < n; i++) {
+            client_t *c = events[i].data.ptr;
+            response_t r;
+            size_t size;
+            if (!take(c, &r, &size)) continue;
+            at = now();
+            check(c, &r);
+            uint64_t ns = at - c->since;
+            took[done++] = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+            drop(&c->in, size);
+            if (c->in.len) fail("bytes behind the answer: %.*s", (int)c->in.len, c->in.at);
+            if (started < calls && at < until) send_call(c);
+        }
+    }
+    alarm(0);
+    double took_all = (double)(at - begun) / 1e9;
+    qsort(took, (size_t)done, sizeof *took, by_size);
+    printf("{\"calls\":%ld,\"seconds\":%.4f,\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f}\n", done,
+           took_all, (double)done / took_all, microseconds(took, done, .5), microseconds(took, done, .99));
+    fflush(stdout);
+    free(took);
+}
+
+int main(int argc, char **argv) {
+    long calls = 10000;
+    unsigned seconds = 10;
+    const char *url = "";
+    bool steered = false;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--steered")) {
+            steered = true;
+            continue;
+        }
+        if (!strcmp(argv[i], "--url")) url = value;
+        else if (!strcmp(argv[i], "--era")) legacy = !strcmp(value, "legacy");
+        else if (!strcmp(argv[i], "--tool")) tool = value;
+        else if (!strcmp(argv[i], "--connections")) connections = atoi(value);
+        else if (!strcmp(argv[i], "--calls")) calls = atol(value);
+        else if (!strcmp(argv[i], "--seconds")) seconds = (unsigned)atoi(value);
+        else fail("load: what is %s?", argv[i]);
+        i++;
+    }
+    static const char scheme[] = "http://127.0.0.1:";
+    if (strncmp(url, scheme, sizeof scheme - 1)) fail("--url must begin with %s", scheme);
+    if (connections < 1 || connections > 1024 || calls < 1 || calls > 10000000 || seconds > 600)
+        fail("at most 1024 connections, 10000000 calls, 600 seconds");
+    const char *rest = strchr(url + sizeof scheme - 1, '/');
+    if (rest) path = rest;
+    snprintf(host, sizeof host, "127.0.0.1:%d", atoi(url + sizeof scheme - 1));
+
+    bounded_life(60);
+    poller = epoll_create1(EPOLL_CLOEXEC);
+    clients = calloc((size_t)connections, sizeof *clients);
+    struct sockaddr_in address = loopback(atoi(url + sizeof scheme - 1));
+    for (int i = 0; i < connections; i++) begin(&clients[i], &address);
+    if (!steered) {
+        run(calls, seconds);
+        return 0;
+    }
+    puts("ready");
+    fflush(stdout);
+    alarm(0);
+    char line[32];
+    while (fgets(line, sizeof line, stdin))
+        if ((calls = atol(line)) > 0 && calls <= 10000000) run(calls, seconds);
+}

@@ -1,0 +1,58 @@
+"""The command line. `COMMANDS` is its table; a command's module is imported when it is run, so that help is quick."""
+
+from __future__ import annotations
+
+import importlib
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from toolgate import __version__
+
+# name → (module with a Typer `app` of one command, the line in the help)
+COMMANDS = {
+    "demo": ("toolgate.cli.demo", "A short tour on bundled servers; then it goes on serving until Ctrl-C."),
+    "serve": ("toolgate.cli.serve", "Serve the configured servers over HTTP."),
+    "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
+    "list": ("toolgate.cli.listing", "List the servers and their tools."),
+    "call": ("toolgate.cli.call", "Call one tool and print what it says."),
+    "doctor": ("toolgate.cli.doctor", "Look at the configuration and every server; name each fault with its mend."),
+}
+
+
+class Commands(TyperGroup):
+    """Finds a command in the table."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
+        """The command; where only its line in the help is wanted, an empty one does."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, help = COMMANDS[cmd_name]
+        if getattr(ctx, "wants_only_help", False):
+            return TyperCommand(cmd_name, help=help)
+        command = typer.main.get_command(importlib.import_module(module).app)
+        command.name, command.help = cmd_name, command.help or help
+        return command  # type: ignore[return-value]
+
+    def format_help(self, ctx: object, formatter: object) -> None:
+        ctx.wants_only_help = True  # type: ignore[attr-defined]
+        super().format_help(ctx, formatter)  # type: ignore[arg-type]
+
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, add_completion=False, help="One MCP endpoint in front of every MCP server."
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(version: bool = typer.Option(False, "--version", help="Print the version and end.", is_eager=True)) -> None:
+    if version:
+        typer.echo(f"toolgate {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    app(prog_name="toolgate")

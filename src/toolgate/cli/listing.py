@@ -1,0 +1,59 @@
+"""`toolgate list`: what there is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from toolgate.app import App, running
+from toolgate.cli import common
+from toolgate.config import Config
+from toolgate.model import Client, Fault
+from toolgate.wire import jsonrpc
+
+app = typer.Typer()
+
+
+@app.command(help="List the servers and their tools.")
+def listing(
+    config: common.ConfigPath = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tools as JSON, as a client gets them.")] = False,
+) -> None:
+    raise typer.Exit(common.run(_list(common.require_servers(common.load_config(config)), as_json)))
+
+
+async def _list(config: Config, as_json: bool) -> int:
+    async with running(config) as gateway:
+        try:
+            found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes["/mcp"], Client())
+        except Fault as fault:
+            common.fail(common.show(fault))
+        if as_json:
+            typer.echo(jsonrpc.encode(found.members()).decode())
+        else:
+            await _print(gateway)
+        return 1 if found.failures else 0
+
+
+async def _print(gateway: App) -> None:
+    console = Console()
+    for server, upstream in gateway.gateway.snapshot.upstreams.items():
+        status = upstream.status()
+        shelf = gateway.gateway.snapshot.catalog.known(server, "tools", Client())
+        head = f"[bold]{escape(upstream.name)}[/] {status.state} {status.revision}"
+        console.print(f"{head} [red]{escape(status.error)}[/]" if status.error else head)
+        table = Table.grid(padding=(0, 2))
+        for raw in shelf.items.values() if shelf else ():
+            tool = jsonrpc.value(raw)
+            table.add_row(f"  {server}__{escape(tool['name'])}", escape(_brief(tool.get("description", ""))))
+        console.print(table)
+
+
+def _brief(text: str) -> str:
+    """The first sentence, at most 100 characters."""
+    sentence = text.strip().split("\n")[0].split(". ")[0]
+    return sentence if len(sentence) <= 100 else sentence[:99] + "…"

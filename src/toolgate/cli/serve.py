@@ -1,0 +1,79 @@
+"""`toolgate serve`: the configured servers over HTTP, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from typing import Annotated
+
+import msgspec
+import typer
+
+from toolgate.app import App, running
+from toolgate.cli import common
+from toolgate.config import Config
+from toolgate.frontends.http import LOOPBACK
+from toolgate.frontends.server import bind, serving
+
+app = typer.Typer()
+
+
+@app.command(help="Serve the configured servers over HTTP until Ctrl-C.")
+def serve(
+    config: common.ConfigPath = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on. Default: http.host.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port; 0 lets the system choose. Default: http.port.")] = None,
+    open_to_network: Annotated[
+        bool,
+        typer.Option(
+            "--open-to-network", help="Listen beyond loopback although anybody there may then call every tool."
+        ),
+    ] = False,
+) -> None:
+    settings = with_address(common.require_servers(common.load_config(config)), host, port)
+    if settings.http.host not in LOOPBACK and not open_to_network:
+        common.fail(
+            f"Refused to listen on {settings.http.host}: no clients are configured, so anybody who reaches it could "
+            "call every tool. Listen on 127.0.0.1, or say --open-to-network.",
+            2,
+        )
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    common.run(_serve(settings))
+
+
+def with_address(config: Config, host: str | None, port: int | None) -> Config:
+    http = msgspec.structs.replace(
+        config.http, host=host or config.http.host, port=config.http.port if port is None else port
+    )
+    return msgspec.structs.replace(config, http=http)
+
+
+def listen(config: Config) -> socket.socket:
+    try:
+        return bind(config.http.host, config.http.port)
+    except OSError as error:
+        common.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {error.strerror}. Choose another --port.")
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+
+
+async def _serve(config: Config) -> None:
+    listener = listen(config)
+    async with running(config) as gateway, serving(gateway.http, listener):
+        typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
+        await until_stopped(gateway)
+
+
+async def until_stopped(gateway: App) -> None:
+    """Until SIGINT or SIGTERM. Then streams end, so that the server can."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    await stopped.wait()
+    await gateway.sessions.close()

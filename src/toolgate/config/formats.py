@@ -1,0 +1,143 @@
+"""The text of a configuration file → plain values, whatever its format.
+
+The rule this file keeps: any text ends as a value or as `Malformed`, and `Malformed` never quotes the text,
+because what stands in a broken line may be somebody's token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+Format: TypeAlias = Literal["toml", "yaml", "json"]
+
+SUFFIXES: dict[str, Format] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+LONGEST = 1024 * 1024  # characters; a configuration is some kilobytes
+MOST_ALIASES = 100  # with MOST_PAIRS this bounds what a few lines of YAML can unfold to
+MOST_PAIRS = 1000
+
+_toml_place = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_quoting = re.compile(r"(alias|anchor|tag|handle) ['\"].*")  # what follows may be a token that stands without quotes
+
+
+class Malformed(Exception):
+    """What is wrong, and where: line and column count from 1, 0 where nobody knows."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.column = column
+
+
+def parse(text: str, format: Format) -> object:
+    """dict, list, str, int, float, bool, None; YAML and TOML may add dates and the like. Raises `Malformed`."""
+    if len(text) > LONGEST:
+        raise Malformed("is over 1 MiB: that is no configuration")
+    try:
+        return _PARSERS[format](text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise Malformed("is nested too deeply") from None
+
+
+def _toml(text: str) -> object:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        said = str(error)
+        place = _toml_place.search(said)
+        line, column = _end(text) if not place or not place[1] else (int(place[1]), int(place[2]))
+        raise Malformed(_toml_place.sub("", said), line, column) from None
+    except ValueError:  # int() refuses thousands of digits
+        raise Malformed("a number is too long") from None
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise Malformed(error.msg, error.lineno, error.colno) from None
+    except ValueError:
+        raise Malformed("a number is too long") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON lets the last of two equal keys win in silence, which is how a server gets lost."""
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise Malformed(f"the key {json.dumps(key[:80])} stands twice in one object")
+        table[key] = value
+    return table
+
+
+def _no_constant(word: str) -> object:
+    raise Malformed(f"{word} is not JSON")
+
+
+def _yaml(text: str) -> object:
+    import yaml
+
+    try:
+        return _yaml_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise Malformed(_quoting.sub(r"\1", error.problem or "is not YAML"), line, column) from None
+    except yaml.reader.ReaderError as error:
+        raise Malformed("holds a character that YAML does not allow", *_end(text[: error.position])) from None
+    except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
+        # PyYAML's constructors of tagged values (`!!int x`, `!!timestamp x`) fail with whatever comes first.
+        raise Malformed("holds a value that does not fit its tag, or no real date or number") from None
+
+
+def _yaml_load(text: str) -> object:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses keys that stand twice, and aliases that unfold to more than a configuration can hold."""
+
+        aliases = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            events: Any = self
+            if events.check_event(yaml.AliasEvent):
+                self.aliases += 1
+                if self.aliases > MOST_ALIASES:
+                    raise _yaml_error(f"over {MOST_ALIASES} aliases", events.peek_event().start_mark)
+            return super().compose_node(parent, index)
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                    raise _yaml_error("this key stands twice in one mapping", key.start_mark)
+                if isinstance(key, yaml.ScalarNode):
+                    seen.add(key.value)
+            return node
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > MOST_PAIRS:
+                raise _yaml_error(f"over {MOST_PAIRS} keys in one mapping", node.start_mark)
+
+    return yaml.load(text, Loader)
+
+
+def _yaml_error(problem: str, mark: Any) -> Exception:
+    import yaml
+
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _end(text: str) -> tuple[int, int]:
+    """Line and column just behind `text`."""
+    return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
+
+
+_PARSERS: dict[Format, Callable[[str], object]] = {"toml": _toml, "yaml": _yaml, "json": _json}

@@ -1,0 +1,293 @@
+"""What one value of a configuration file may be: durations, sizes, texts, lists, tables.
+
+A kind is a plain function: value of the file → value of a struct, or `Wrong`. The rule this file keeps: `Wrong`
+says what was wanted and what kind of thing stands there, and never the thing itself, since it may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+Kind: TypeAlias = Callable[[object], Any]
+Key: TypeAlias = str | int
+
+LONGEST_DURATION = 366 * 86400.0  # seconds; what is longer is a slip of the unit
+LARGEST_SIZE = 1 << 40
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BYTES = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+}
+_quantity = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?) ?([A-Za-z]{1,3})")
+_origin = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@\s*]+", re.IGNORECASE)
+_host_name = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_](?:[A-Za-z0-9_-]*[A-Za-z0-9_])?(?:\.[A-Za-z0-9_-]+)*\.?")
+_host_port = re.compile(r"(.*?)(?::[0-9]{1,5})?")
+_zone = re.compile(r"%[A-Za-z0-9_.-]+\Z")
+_header_name = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+_WORDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a table",
+    type(None): "nothing",
+}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong, `path` keys below the value that was read."""
+
+    message: str
+    mend: str = ""
+    path: tuple[Key, ...] = ()
+
+    def under(self, key: Key) -> Finding:
+        return Finding(self.message, self.mend, (key, *self.path))
+
+
+class Wrong(Exception):
+    """All that is wrong with one value."""
+
+    def __init__(self, *findings: Finding) -> None:
+        super().__init__(*(finding.message for finding in findings))
+        self.findings = findings
+
+
+def wrong(message: str, mend: str = "") -> Wrong:
+    return Wrong(Finding(message, mend))
+
+
+def wanted(what: str, value: object, mend: str = "") -> Wrong:
+    return wrong(f"must be {what}, not {_WORDS.get(type(value), 'something else')}", mend)
+
+
+# Single values.
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        quotable = isinstance(value, bool | int | float)
+        raise wanted("text", value, "put it in quotes" if quotable else "")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise wrong("holds a character that no program can take")
+    return value
+
+
+def filled(value: object) -> str:
+    if not text(value).strip():
+        raise wrong("must not be empty")
+    return text(value)
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise wanted("true or false", value, "without quotes" if isinstance(value, str) else "")
+    return value
+
+
+def unless(value: object) -> bool:
+    """`disabled: true` is `enabled = false`."""
+    return not flag(value)
+
+
+def whole(least: int, most: int = 1 << 53) -> Kind:
+    """A whole number from `least` to `most`."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wanted("a whole number", value)
+        if not least <= value <= most:
+            raise wrong(f"must be at least {least}" if value < least else f"must be at most {most}")
+        return value
+
+    return read
+
+
+def choice(*words: str) -> Kind:
+    shown = " or ".join(f'"{word}"' for word in words)
+
+    def read(value: object) -> str:
+        if text(value) not in words:
+            raise wrong(f"must be {shown}", did_you_mean(text(value), words))
+        return text(value)
+
+    return read
+
+
+def optional(kind: Kind) -> Kind:
+    """`kind`, or null where the format has it."""
+    return lambda value: None if value is None else kind(value)
+
+
+def duration(value: object) -> float:
+    """Seconds."""
+    what = 'a duration: seconds as a number, or "500ms", "30s", "5m", "1h"'
+    return float(_within(_amount(value, _SECONDS, what), LONGEST_DURATION, "a year"))
+
+
+def milliseconds(value: object) -> float:
+    """Seconds, of a number of milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wanted("a number of milliseconds", value)
+    return _within(value, LONGEST_DURATION * 1000, "a year") / 1000
+
+
+def size(value: object) -> int:
+    """Bytes."""
+    if isinstance(value, float):
+        raise wrong("must be a whole number of bytes")
+    amount = _amount(value, _BYTES, 'a size: bytes as a number, or "512KB", "4MiB", "1GiB"')
+    return max(1, round(_within(amount, LARGEST_SIZE, "1024 GiB")))
+
+
+def _amount(value: object, units: Mapping[str, float], what: str) -> int | float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise wanted(what, value)
+    found = _quantity.fullmatch(value)
+    if not found:
+        raise wrong(f"must be {what}")
+    number, unit = found.groups()
+    if unit not in units:
+        raise wrong(f"has an unknown unit; the units are {', '.join(units)}", did_you_mean(unit, units))
+    return (float(number) if "." in number else int(number)) * units[unit]
+
+
+def _within(amount: float, most: float, shown: str) -> float:
+    if not 0 < amount <= most:  # false for nan too
+        raise wrong("must be more than 0" if amount <= 0 else f"must be at most {shown}")
+    return amount
+
+
+def host(value: object) -> str:
+    """A name or an address to listen on, IPv6 without brackets. Its syntax only: who may listen where is no matter
+    of syntax."""
+    written = filled(value)
+    if written.startswith("["):
+        raise wrong("must be an address without brackets")
+    if not _is_host(written):
+        raise wrong("must be a host name or an IP address", "the port has a key of its own" if ":" in written else "")
+    return written
+
+
+def host_port(value: object) -> str:
+    """What a `Host` header may hold: a name or an address, with or without a port, IPv6 in brackets."""
+    written = filled(value)
+    found = _host_port.fullmatch(written)
+    bare = found[1] if found else ""
+    bracketed = bare.startswith("[") and bare.endswith("]")
+    if not (_is_host(bare[1:-1]) if bracketed else ":" not in bare and _is_host(bare)):
+        raise wrong("must be a host, or host:port", "write it without the scheme" if "://" in written else "")
+    return written
+
+
+def _is_host(written: str) -> bool:
+    if ":" in written:
+        return _is_address(socket.AF_INET6, _zone.sub("", written))
+    if written.replace(".", "").isdigit():
+        return _is_address(socket.AF_INET, written)
+    return bool(_host_name.fullmatch(written))
+
+
+def _is_address(family: int, written: str) -> bool:
+    try:
+        socket.inet_pton(family, written)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def origin(value: object) -> str:
+    if not _origin.fullmatch(filled(value)):
+        raise wrong('must be an origin such as "https://app.example"', "name each one, without a path")
+    return text(value)
+
+
+# Lists and tables: every element is read, and everything that is wrong with any of them is told.
+
+
+def gather(items: Iterable[tuple[Key, object]], kind: Kind) -> dict[Any, Any]:
+    found: dict[Key, Any] = {}
+    findings: list[Finding] = []
+    for key, value in items:
+        try:
+            found[key] = kind(value)
+        except Wrong as error:
+            findings += [finding.under(key) for finding in error.findings]
+    if findings:
+        raise Wrong(*findings)
+    return found
+
+
+def many(kind: Kind) -> Kind:
+    def read(value: object) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise wanted("a list", value, "put it in [ ]" if isinstance(value, str) else "")
+        return tuple(gather(enumerate(cast("list[object]", value)), kind).values())
+
+    return read
+
+
+def table(value: object) -> dict[str, object]:
+    """A table whose keys are text."""
+    if not isinstance(value, dict):
+        raise wanted("a table", value)
+    whole_table = cast("dict[object, object]", value)
+    if not all(isinstance(key, str) for key in whole_table):
+        raise wrong("has a key that is not text", "put the key in quotes")
+    return cast("dict[str, object]", value)
+
+
+def environment(value: object) -> dict[str, str]:
+    return _named(value, lambda name: bool(name) and not set(name) & {"=", "\0", "$"}, "variable")
+
+
+def headers(value: object) -> dict[str, str]:
+    return _named(value, lambda name: bool(_header_name.fullmatch(name)), "header")
+
+
+def _named(value: object, fits: Callable[[str], bool], what: str) -> dict[str, str]:
+    pairs = table(value)
+    if not all(fits(name) for name in pairs):  # not quoted: it may be `TOKEN=…` in one piece
+        raise wrong(f"has a key that cannot be the name of a {what}")
+    gather(((name, name) for name in pairs), text)
+    return gather(pairs.items(), text)
+
+
+def root(value: object) -> tuple[str, str]:
+    """(URI or path, name) of a folder that a server is told of."""
+    if isinstance(value, str):
+        return filled(value), ""
+    found = table(value)
+    strange = [key for key in found if key not in ("uri", "name")]
+    if strange or "uri" not in found:
+        raise wrong("must be a path, or a table with `uri` and maybe `name`")
+    read = gather(found.items(), text)
+    return read["uri"], read.get("name", "")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The mend for a slip of the pen, or nothing."""
+    import difflib  # 3 ms that a sound configuration does not pay
+
+    plain = {_plain(name): name for name in known}
+    near = difflib.get_close_matches(_plain(word[:40]), plain, n=1)
+    return f"did you mean `{plain[near[0]]}`?" if near else ""
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")

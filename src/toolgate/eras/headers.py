@@ -1,0 +1,81 @@
+"""The request headers of revision 2026-07-28: the values of the body that intermediaries may read.
+
+Spec: basic/transports/streamable-http, "Request Metadata". A value that is no plain ASCII is written as
+`=?base64?…?=`, canonical base64 of UTF-8.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+
+from toolgate.model import Fault
+from toolgate.wire import mcp
+from toolgate.wire.jsonrpc import Message
+
+VERSION = "mcp-protocol-version"
+METHOD = "mcp-method"
+NAME = "mcp-name"
+SESSION = "mcp-session-id"
+_ROUTING = frozenset({VERSION, METHOD, NAME})
+
+_sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
+_plain = re.compile(r"[\x20-\x7e]*")
+
+
+def encode_value(value: str) -> str:
+    """A header value that reads back as `value`."""
+    if _plain.fullmatch(value) and value == value.strip() and not _sentinel.fullmatch(value):
+        return value
+    return "=?base64?" + base64.b64encode(value.encode("utf-8", "surrogatepass")).decode() + "?="
+
+
+def decode_value(text: str) -> str | None:
+    """The value; None for a sentinel whose content is not canonical base64 of UTF-8."""
+    found = _sentinel.fullmatch(text)
+    if not found:
+        return text
+    try:
+        raw = base64.b64decode(found[1], validate=True)
+        return raw.decode() if base64.b64encode(raw).decode() == found[1] else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def duplicated(names: Iterable[str]) -> str | None:
+    """A routing header that stands there twice: readers of the first and of the last would disagree."""
+    seen: set[str] = set()
+    for name in names:
+        if name in _ROUTING and name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def check(headers: Mapping[str, str], message: Message, version: str, target: str | None) -> None:
+    """Hold the headers against the body. Raises `Fault` HEADER_MISMATCH. `target` is the value of `Mcp-Name`."""
+    _match(headers, VERSION, version)
+    _match(headers, METHOD, message.method)
+    if target is not None:
+        _match(headers, NAME, target)
+
+
+def _match(headers: Mapping[str, str], name: str, expected: str) -> None:
+    found = headers.get(name)
+    if found is None:
+        raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} is missing")
+    if decode_value(found) != expected:
+        raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} differs from the body")
+
+
+def for_request(method: str, target: str | None) -> list[tuple[bytes, bytes]]:
+    """The headers that a request to a modern server carries."""
+    headers = [
+        (b"MCP-Protocol-Version", mcp.MODERN.encode()),
+        (b"Mcp-Method", encode_value(method).encode()),
+    ]
+    if target is not None:
+        headers.append((b"Mcp-Name", encode_value(target).encode()))
+    return headers

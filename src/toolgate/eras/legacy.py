@@ -1,0 +1,182 @@
+"""The handshake revisions, 2024-11-05 to 2025-11-25, as a translation: sessions, and requests in both directions.
+
+First what we say to legacy clients, then what we say to legacy servers, then what both ends do alike. The state of
+an end lives with its owner: `frontends.session` towards clients, `upstreams.mcp.connection` towards servers. Spec: revision 2025-11-25, basic/lifecycle, basic/transports, client/*.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras import calls
+from toolgate.model import Answer, Ask, Fault
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members, Message
+
+_date = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+class Initialize(msgspec.Struct):
+    """The parameters of `initialize`."""
+
+    protocolVersion: str
+    capabilities: dict[str, Any] = {}
+    clientInfo: dict[str, Any] = {}
+
+
+def read_initialize(params: Raw) -> Initialize:
+    """Raises `Fault` INVALID_ARGS. A version that is no date is an error, an unknown one is not (behaviour.md 6.9)."""
+    try:
+        asked = msgspec.json.decode(params or b"{}", type=Initialize)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid params of initialize: {error}") from None
+    if not _date.fullmatch(asked.protocolVersion):
+        raise Fault(
+            "INVALID_ARGS",
+            f"Unsupported protocol version: {asked.protocolVersion!r} is no revision date",
+            extra={"supported": list(mcp.HANDSHAKE_REVISIONS), "requested": asked.protocolVersion},
+        )
+    return asked
+
+
+def negotiate(asked: str) -> str:
+    """The revision to speak: the client's own where we know it, else our latest."""
+    return asked if asked in mcp.HANDSHAKE_REVISIONS else mcp.LATEST_HANDSHAKE
+
+
+def write_initialized(
+    version: str, capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str
+) -> bytes:
+    result: dict[str, Any] = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server_info}
+    if instructions:
+        result["instructions"] = instructions
+    return jsonrpc.encode(result)
+
+
+def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
+    """A result for a client of this revision. Content that the revision does not know becomes text (ruling 13)."""
+    unknown = _UNKNOWN_CONTENT.get(revision)
+    if not unknown:
+        return body
+    whole = bytes(body)
+    if not any(b'"%b"' % kind.encode() in whole for kind in unknown):
+        return body
+    result = jsonrpc.members(body)
+    if "content" in result:
+        result["content"] = _each(result["content"], lambda block: _known_block(block, unknown))
+    if "messages" in result:
+        result["messages"] = _each(result["messages"], lambda message: _known_message(message, unknown))
+    return jsonrpc.encode(result)
+
+
+_UNKNOWN_CONTENT: dict[str, tuple[str, ...]] = {
+    "2024-11-05": ("resource_link", "audio"),
+    "2025-03-26": ("resource_link",),
+}
+
+
+class _Block(msgspec.Struct):
+    type: str
+    name: str = ""
+    uri: str = ""
+
+
+def _each(raw: Raw, change: Callable[[Raw], Raw]) -> Raw:
+    return Raw(jsonrpc.encode([change(item) for item in msgspec.json.decode(raw, type=list[Raw])]))
+
+
+def _known_message(raw: Raw, unknown: tuple[str, ...]) -> Raw:
+    message = jsonrpc.members(raw)
+    return Raw(jsonrpc.with_members(raw, {"content": _known_block(message["content"], unknown)}))
+
+
+def _known_block(raw: Raw, unknown: tuple[str, ...]) -> Raw:
+    block = msgspec.json.decode(raw, type=_Block)
+    if block.type not in unknown:
+        return raw
+    text = f"[{block.name or 'resource'}] {block.uri}" if block.type == "resource_link" else "[audio]"
+    return Raw(jsonrpc.encode({"type": "text", "text": text}))
+
+
+def error_code(fault: Fault, method: str) -> int:
+    """Not found is -32002 here for resources; codes of the newer era are not known here."""
+    if method == "resources/read" and (fault.code == "RESOURCE_NOT_FOUND" or _says_not_found(fault)):
+        return mcp.RESOURCE_NOT_FOUND
+    return jsonrpc.INTERNAL_ERROR if fault.rpc in mcp.MODERN_ONLY_ERRORS else fault.rpc
+
+
+def _says_not_found(fault: Fault) -> bool:
+    return fault.upstream is not None and fault.upstream.code == jsonrpc.INVALID_PARAMS
+
+
+def write_ask(ask: Ask, revision: str) -> Members:
+    """The parameters of a question to a legacy client. A URL elicitation needs an id here."""
+    params = jsonrpc.members(ask.params)
+    if ask.method == "elicitation/create":
+        if params.get("mode", jsonrpc.NOTHING) and bytes(params["mode"]) == b'"url"':
+            params.setdefault("elicitationId", Raw(jsonrpc.encode(str(uuid.uuid4()))))
+        elif revision < "2025-11-25":
+            params.pop("mode", None)
+    return params
+
+
+# To servers.
+
+
+class Initialized(msgspec.Struct):
+    """A server's answer to `initialize`."""
+
+    protocolVersion: str
+    capabilities: dict[str, Any] = {}
+    serverInfo: dict[str, Any] = {}
+    instructions: str = ""
+
+
+def initialize_params(capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> bytes:
+    return jsonrpc.encode({"protocolVersion": mcp.LATEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": info})
+
+
+def read_initialized(body: Raw) -> Initialized:
+    """Raises `Fault` where the answer is none, or its version is not one of ours."""
+    try:
+        answer = msgspec.json.decode(body, type=Initialized)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("SERVER_FAILED", f"The answer to initialize is out of shape: {error}") from None
+    if answer.protocolVersion not in mcp.HANDSHAKE_REVISIONS:
+        raise Fault("SERVER_FAILED", f"The server speaks only {answer.protocolVersion!r}, which toolgate does not know")
+    return answer
+
+
+def shared_capabilities(has_roots: bool) -> dict[str, Any]:
+    """What a server that all clients share is told: questions are bridged, or declined for clients that cannot."""
+    told: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}
+    return told | {"roots": {}} if has_roots else told
+
+
+def own_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What a server that serves one client alone is told: that client's own capabilities."""
+    return calls.relayed_capabilities(capabilities)
+
+
+def write_answer(id: Raw, answer: Answer) -> bytes:
+    """The message that answers the other side's request."""
+    if answer.error:
+        return jsonrpc.error(id, answer.error.code, answer.error.message, answer.error.data or None)
+    return jsonrpc.result(id, answer.result)
+
+
+def cancelled(id: int | Raw, reason: str) -> bytes:
+    return jsonrpc.notification("notifications/cancelled", jsonrpc.encode({"requestId": id, "reason": reason}))
+
+
+def read_answer(message: Message) -> Answer:
+    """What the other side answered."""
+    if message.error:
+        return Answer(error=jsonrpc.read_error(message.error))
+    return Answer(result=message.result)

@@ -1,0 +1,261 @@
+"""Revision 2026-07-28 as a translation: requests that carry their envelope, results that may ask.
+
+First what we say to modern clients, then what we say to modern servers. Spec: basic/index (`_meta`),
+basic/patterns/mrtr, server/discover, server/utilities/caching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras import calls
+from toolgate.eras.calls import Listing
+from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Required
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members
+
+# JSON-RPC code → HTTP status; any other is 200 (protocol.md 1.1).
+HTTP_STATUS: dict[int, int] = {
+    jsonrpc.PARSE_ERROR: 400,
+    jsonrpc.INVALID_REQUEST: 400,
+    jsonrpc.INVALID_PARAMS: 400,
+    jsonrpc.METHOD_NOT_FOUND: 404,
+    mcp.HEADER_MISMATCH: 400,
+    mcp.MISSING_CAPABILITY: 400,
+    mcp.UNSUPPORTED_VERSION: 400,
+}
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What every modern request says about its client."""
+
+    version: str
+    capabilities: Mapping[str, Any]
+    info: Mapping[str, Any]
+    log_level: str | None
+    progress_token: Raw
+
+
+class _Peek(msgspec.Struct):
+    """The `_meta` of a request, as far as it tells the era."""
+
+    version: Any = msgspec.field(name=mcp.VERSION_KEY, default=None)
+
+
+class _PeekParams(msgspec.Struct):
+    meta: _Peek | None = msgspec.field(name="_meta", default=None)
+
+
+_peek_params = msgspec.json.Decoder(_PeekParams)
+
+
+def speaks_modern(version_header: str | None, params: Raw) -> bool:
+    """Whether a request is to be read by this era's rules (behaviour.md 001): its header or its `_meta` says so."""
+    if version_header is not None and version_header >= mcp.MODERN and version_header[:2] == "20":
+        return True
+    if not params or mcp.VERSION_KEY.encode() not in bytes(params):
+        return False
+    try:
+        meta = _peek_params.decode(params).meta
+    except jsonrpc.UNREADABLE:
+        return False
+    return meta is not None and meta.version is not None
+
+
+def read_envelope(meta: Members) -> Envelope:
+    """Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is served is `check_version`'s."""
+    return Envelope(
+        version=_required(meta, mcp.VERSION_KEY, str),
+        capabilities=_required(meta, mcp.CAPABILITIES_KEY, dict[str, Any]),
+        info=_optional(meta, mcp.CLIENT_INFO_KEY, dict[str, Any]) or {},
+        log_level=_log_level(meta),
+        progress_token=meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING),
+    )
+
+
+def check_version(version: str) -> None:
+    if version != mcp.MODERN:
+        extra = {"supported": [mcp.MODERN], "requested": version}
+        raise Fault("UNSUPPORTED_VERSION", f"Unsupported protocol version: {version}", extra=extra)
+
+
+def _required(meta: Members, key: str, type: Any) -> Any:
+    if key not in meta:
+        raise Fault("INVALID_ARGS", f'Invalid params: _meta lacks "{key}"')
+    return _optional(meta, key, type)
+
+
+def _optional(meta: Members, key: str, type: Any) -> Any:
+    if key not in meta:
+        return None
+    try:
+        return msgspec.json.decode(meta[key], type=type)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f'Invalid params: _meta["{key}"]: {error}') from None
+
+
+def _log_level(meta: Members) -> str | None:
+    level = _optional(meta, mcp.LOG_LEVEL_KEY, str)
+    if level is not None and level not in mcp.LOG_LEVELS:
+        raise Fault("INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}")
+    return level
+
+
+def read_answers(params: Members) -> Mapping[str, Answer]:
+    """The `inputResponses` of a retry."""
+    found = params.get("inputResponses")
+    if not found:
+        return {}
+    return {key: Answer(result=raw) for key, raw in calls.read_members(found, "inputResponses").items()}
+
+
+def read_state(params: Members) -> str | None:
+    return calls.read_text(params, "requestState") if "requestState" in params else None
+
+
+def write_done(method: str, body: Raw | bytes) -> bytes:
+    """A complete result. What this era requires and an older server left out is filled in; nothing is taken away."""
+    wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
+    try:
+        there = jsonrpc.members(body)
+    except jsonrpc.UNREADABLE:
+        raise Fault("UPSTREAM_ERROR", "The server's result is no JSON object", reach="executed") from None
+    missing = b",".join(member for name, member in wanted if name not in there)
+    return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
+
+
+_COMPLETE = (("resultType", b'"resultType":"complete"'),)
+_REQUIRED_MEMBERS = {
+    "resources/read": (*_COMPLETE, ("ttlMs", b'"ttlMs":0'), ("cacheScope", b'"cacheScope":"private"')),
+}
+
+
+def write_required(asks: Iterable[Ask], state: str | None) -> bytes:
+    """The `input_required` result."""
+    result: dict[str, Any] = {"resultType": "input_required"}
+    requests = {ask.key: {"method": ask.method, "params": _ask_params(ask)} for ask in asks}
+    if requests:
+        result["inputRequests"] = requests
+    if state is not None:
+        result["requestState"] = state
+    return jsonrpc.encode(result)
+
+
+def _ask_params(ask: Ask) -> Raw:
+    """This era knows no `elicitationId`; and how a question was addressed on its own hop is no one else's."""
+    found = jsonrpc.members(ask.params)
+    dropped = {"elicitationId", "task"}
+    return Raw(jsonrpc.encode({name: raw for name, raw in found.items() if name not in dropped}))
+
+
+def write_listing(listing: Listing, server_info: Mapping[str, Any]) -> bytes:
+    """Lists of ours are private and stale at once: what a client sees depends on who it is."""
+    result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} | listing.members()
+    result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
+    return jsonrpc.encode(result)
+
+
+def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str) -> bytes:
+    result: dict[str, Any] = {
+        "resultType": "complete",
+        "supportedVersions": [mcp.MODERN],
+        "capabilities": capabilities,
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {mcp.SERVER_INFO_KEY: server_info},
+    }
+    if instructions:
+        result["instructions"] = instructions
+    return jsonrpc.encode(result)
+
+
+def error_code(fault: Fault) -> int:
+    """This era knows neither -32002 nor -32042."""
+    if fault.rpc == mcp.RESOURCE_NOT_FOUND:
+        return jsonrpc.INVALID_PARAMS
+    return jsonrpc.INTERNAL_ERROR if fault.rpc == mcp.URL_ELICITATION_REQUIRED else fault.rpc
+
+
+# To servers.
+
+
+class _AskPeek(msgspec.Struct):
+    method: str
+    params: Raw = jsonrpc.EMPTY_OBJECT
+
+
+class _ResultPeek(msgspec.Struct):
+    resultType: str = "complete"
+    inputRequests: dict[str, _AskPeek] = {}
+    requestState: str | None = None
+
+
+class Discovered(msgspec.Struct):
+    """The answer to `server/discover`."""
+
+    supportedVersions: tuple[str, ...]
+    capabilities: dict[str, Any] = {}
+    instructions: str = ""
+
+
+_result_peek = msgspec.json.Decoder(_ResultPeek)
+_discovered = msgspec.json.Decoder(Discovered)
+
+
+def envelope_meta(client: Client, info: Mapping[str, Any], log_level: str | None = None) -> Members:
+    """The `_meta` of a request to a modern server: each caller's own capabilities, our own name."""
+    meta: dict[str, Any] = {
+        mcp.VERSION_KEY: mcp.MODERN,
+        mcp.CLIENT_INFO_KEY: info,
+        mcp.CAPABILITIES_KEY: calls.relayed_capabilities(client.capabilities),
+    }
+    if log_level:
+        meta[mcp.LOG_LEVEL_KEY] = log_level
+    return {key: Raw(jsonrpc.encode(value)) for key, value in meta.items()}
+
+
+def write_answers(params: Members, answers: Mapping[str, Answer], state: str | None) -> Members:
+    """The parameters of a retry. Raises `Fault` where a client failed to answer: this era has no word for that."""
+    for answer in answers.values():
+        if answer.error:
+            raise Fault("UPSTREAM_ERROR", f"The client could not answer: {answer.error.message}", reach="executed")
+    if answers:
+        params["inputResponses"] = Raw(jsonrpc.encode({key: answer.result for key, answer in answers.items()}))
+    if state is not None:
+        params["requestState"] = Raw(jsonrpc.encode(state))
+    return params
+
+
+def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
+    """What a modern server's result means. Raises `Fault` for one that breaks the protocol."""
+    try:
+        peek = _result_peek.decode(body)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("UPSTREAM_ERROR", f"The server's result is out of shape: {error}", reach="executed") from None
+    if peek.resultType == "complete":
+        return Done(body)
+    if peek.resultType != "input_required":
+        raise Fault("UPSTREAM_ERROR", f"The server's result has the unknown type {peek.resultType!r}", reach="executed")
+    asks = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
+    for ask in asks:
+        if not calls.is_answerable(ask, call.client.capabilities):
+            raise Fault(
+                "UPSTREAM_ERROR",
+                f"The server asked for {ask.method}, which its client did not declare",
+                reach="executed",
+            )
+    if not asks and peek.requestState is None:
+        raise Fault("UPSTREAM_ERROR", "The server asked for input but said not which", reach="executed")
+    return Required(asks, peek.requestState)
+
+
+def read_discovered(body: Raw) -> Discovered:
+    """Raises `Fault` where the answer is none."""
+    try:
+        return _discovered.decode(body)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("UPSTREAM_ERROR", f"The answer to server/discover is out of shape: {error}") from None

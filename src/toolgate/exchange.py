@@ -1,0 +1,264 @@
+"""Running work that may ask before it is done: the one primitive of all server-to-client requests.
+
+The side that works says `ask`, `finish`, `fail`; the side that holds it says `next`, `answer`, `cancel`.
+The rule this file keeps: an exchange ends exactly once, and its time runs only while nobody is being asked.
+
+`Retry` is its counterpart where nothing runs meanwhile, and `Then` puts something after either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Answer, Ask, Call, Fault, NeedInput, Outcome, Required, Resume, Resumption
+from toolgate.ports import Clock, Timer
+
+
+class Exchange:
+    """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout)."""
+
+    is_live = True
+    state: str | None = None
+
+    def __init__(
+        self,
+        asker: str,
+        clock: Clock,
+        timeout: float | None = None,
+        on_cancel: Callable[[str], None] | None = None,
+    ) -> None:
+        self.asker = asker
+        self._clock = clock
+        self._budget = timeout
+        self._on_cancel = on_cancel
+        self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+        self._fresh: list[Ask] = []
+        self._asked = 0
+        self._outcome: Outcome | None = None
+        self._fault: Fault | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: Timer | None = None
+        self._started = 0.0
+        self._run_timer()
+
+    def __repr__(self) -> str:
+        stage = "ended" if self.ended else f"{len(self._open)} open" if self._open else "running"
+        return f"<Exchange {self.asker} {stage}>"
+
+    @property
+    def ended(self) -> bool:
+        return self._outcome is not None or self._fault is not None
+
+    @property
+    def origin(self) -> Resume:
+        return self
+
+    # The side that works.
+
+    def ask(self, method: str, params: Raw) -> asyncio.Future[Answer]:
+        """Ask the client. Cancelling the future withdraws the question; it is cancelled when the exchange ends first."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self.ended:
+            future.cancel()
+            return future
+        self._asked += 1
+        ask = Ask(f"ask-{self._asked}", method, params)
+        self._open[ask.key] = (ask, future)
+        self._fresh.append(ask)
+        future.add_done_callback(lambda done: self._close(ask) if done.cancelled() else None)
+        self._stop_timer()
+        self._wake()
+        return future
+
+    def finish(self, outcome: Outcome) -> None:
+        if not self.ended:
+            self._outcome = outcome
+            self._end()
+
+    def fail(self, fault: Fault) -> None:
+        if not self.ended:
+            self._fault = fault
+            self._end()
+
+    # The side that holds it.
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return tuple(ask for ask, _ in self._open.values())
+
+    def answer(self, key: str, answer: Answer) -> None:
+        found = self._open.get(key)
+        if not found:
+            return
+        ask, future = found
+        self._close(ask)
+        if not future.done():
+            future.set_result(answer)
+
+    async def next(self) -> Outcome:
+        try:
+            while True:
+                if self._fault:
+                    raise self._fault
+                if self._outcome is not None:
+                    return self._outcome
+                if self._fresh:
+                    asks, self._fresh = tuple(self._fresh), []
+                    return NeedInput(asks, self)
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        self._give_up(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"), "cancelled by the client")
+
+    # Between the two.
+
+    def _close(self, ask: Ask) -> None:
+        self._open.pop(ask.key, None)
+        if ask in self._fresh:
+            self._fresh.remove(ask)
+        if not self._open:
+            self._run_timer()
+
+    def _give_up(self, fault: Fault, reason: str) -> None:
+        if self.ended:
+            return
+        self.fail(fault)
+        if self._on_cancel:
+            self._on_cancel(reason)
+
+    def _end(self) -> None:
+        self._stop_timer()
+        for _, future in list(self._open.values()):
+            future.cancel()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _run_timer(self) -> None:
+        if self._budget is not None and not self.ended and not self._timer:
+            self._started = self._clock.now()
+            self._timer = self._clock.call_later(self._budget, self._expire)
+
+    def _stop_timer(self) -> None:
+        if self._timer and self._budget is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._budget = max(0.0, self._budget - (self._clock.now() - self._started))
+
+    def _expire(self) -> None:
+        self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), "timed out")
+
+
+def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:
+    """An exchange around a coroutine of our own, which may ask. The coroutine is cancelled with the exchange."""
+
+    async def own() -> None:
+        try:
+            exchange.finish(await work(exchange))
+        except Fault as fault:
+            exchange.fail(fault)
+        except asyncio.CancelledError:
+            exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
+            raise
+        except Exception as error:  # the rescue of in-process work: its bug is its own call's failure
+            exchange.fail(Fault("UPSTREAM_ERROR", f"{type(error).__name__}: {error}", reach="executed"))
+
+    def stop(_reason: str) -> None:
+        task.cancel()
+
+    exchange = Exchange(asker, clock, timeout, stop)
+    task = asyncio.get_running_loop().create_task(own())
+    return exchange
+
+
+class Retry:
+    """What goes on when questions are answered whose asker keeps nothing: the same call, made again with the answers."""
+
+    ROUNDS = 10
+    PAUSES = (0.05, 0.1, 0.25)  # seconds, before an asker that wants nothing but its state back gets it
+
+    is_live = False
+
+    def __init__(
+        self, asker: str, call: Call, required: Required, again: Callable[[Call], Awaitable[Outcome]], clock: Clock
+    ) -> None:
+        self.asker = asker
+        self.state = required.state
+        self._call = call
+        self._again = again
+        self._clock = clock
+        self._round = call.resumption.round + 1 if call.resumption else 1
+        self._open = {ask.key: ask for ask in required.asks}
+        self._answers: dict[str, Answer] = {}
+        self._answered = asyncio.Event()
+
+    @property
+    def origin(self) -> Resume:
+        return self
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return tuple(self._open.values())
+
+    def answer(self, key: str, answer: Answer) -> None:
+        if self._open.pop(key, None):
+            self._answers[key] = answer
+            self._answered.set()
+
+    async def next(self) -> Outcome:
+        if self._round > self.ROUNDS:
+            raise Fault("UPSTREAM_ERROR", f"{self.asker} asked in more than {self.ROUNDS} rounds", reach="executed")
+        if not self._open and not self._answers:
+            await self._clock.sleep(self.PAUSES[min(self._round, len(self.PAUSES)) - 1])
+        while self._open:
+            self._answered.clear()
+            await self._answered.wait()
+        resumption = Resumption(self.asker, self._answers, state=self.state, round=self._round)
+        return await self._again(msgspec.structs.replace(self._call, resumption=resumption))
+
+    def cancel(self) -> None:
+        """Nothing waits anywhere."""
+
+
+class Then:
+    """A resume whose next outcome goes through `then`: how the gateway keeps its rules around what comes later."""
+
+    def __init__(self, inner: Resume, then: Callable[[Outcome], Outcome]) -> None:
+        self._inner = inner
+        self._then = then
+
+    @property
+    def asker(self) -> str:
+        return self._inner.asker
+
+    @property
+    def is_live(self) -> bool:
+        return self._inner.is_live
+
+    @property
+    def state(self) -> str | None:
+        return self._inner.state
+
+    @property
+    def origin(self) -> Resume:
+        return self._inner.origin
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return self._inner.open_asks()
+
+    def answer(self, key: str, answer: Answer) -> None:
+        self._inner.answer(key, answer)
+
+    async def next(self) -> Outcome:
+        return self._then(await self._inner.next())
+
+    def cancel(self) -> None:
+        self._inner.cancel()

@@ -1,0 +1,316 @@
+"""The HTTP door: Streamable HTTP in both eras on one URL (spec: basic/transports; behaviour.md 001).
+
+An ASGI application. A request passes the guards (host, origin, size), is decoded once, and goes by its era: a modern
+one is answered alone and dies with its connection, a legacy one belongs to a session that outlives it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from toolgate.config import Config
+from toolgate.eras import headers as era_headers
+from toolgate.eras import modern
+from toolgate.frontends import face, streams
+from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.session import Session, Sessions
+from toolgate.frontends.streams import Outbox, Receive, Response, Send
+from toolgate.gateway import Gateway
+from toolgate.model import Event, Principal
+from toolgate.ports import Clock
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Malformed, Message
+
+Scope = MutableMapping[str, Any]
+Headers = Mapping[str, str]
+Identify = Callable[[Headers, str], Principal]
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def everyone_is_local(headers: Headers, address: str) -> Principal:
+    """Who a client is where none are configured: an open gateway on loopback has one user."""
+    return Principal("local", address)
+
+
+class Refused(Exception):
+    """An answer on the level of HTTP, with a JSON-RPC error in its body."""
+
+    def __init__(self, status: int, message: str, rpc: int = jsonrpc.INVALID_REQUEST, id: bytes = b"null") -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = jsonrpc.error(id, rpc, message)
+        self.headers: list[tuple[bytes, bytes]] = []
+
+
+class HttpDoor:
+    def __init__(
+        self,
+        gateway: Gateway,
+        modern_face: ModernFace,
+        sessions: Sessions,
+        config: Config,
+        clock: Clock,
+        identify: Identify = everyone_is_local,
+    ) -> None:
+        self._gateway = gateway
+        self._modern = modern_face
+        self._sessions = sessions
+        self._config = config
+        self._clock = clock
+        self._identify = identify
+        self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError(f"the HTTP door has no {scope['type']}")
+        response = Response(send)
+        try:
+            headers = _headers(scope)
+            self._guard(headers)
+            route = self._gateway.snapshot.routes.get(scope["path"].rstrip("/"))
+            if not route:
+                raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
+            method = self._methods.get(scope["method"])
+            if not method:
+                raise _not_allowed("POST, GET, DELETE")
+            principal = self._identify(headers, (scope.get("client") or ("",))[0])
+            await method(Request(scope, headers, receive, route, principal), response)
+        except Refused as refused:
+            await response.whole(refused.status, refused.body, refused.headers)
+
+    def on_event(self, event: Event) -> None:
+        """Something about a server changed: tell the clients that keep a stream open."""
+        if event.kind != "list_changed":
+            return
+        methods = {method for method, kinds in mcp.LIST_CHANGED.items() if set(kinds) & set(event.lists)}
+        for session in self._sessions.all():
+            if event.server in session.route.servers:
+                for method in sorted(methods):
+                    session.tell(jsonrpc.notification(method))
+
+    # The guards.
+
+    def _guard(self, headers: Headers) -> None:
+        http = self._config.http
+        local = http.host in LOOPBACK
+        host = _hostname("//" + headers.get("host", ""))
+        if (
+            (local or http.allowed_hosts)
+            and host not in LOOPBACK
+            and host not in http.allowed_hosts
+            and host != http.host
+        ):
+            raise Refused(403, f"Host {headers.get('host', '')!r} is not served here; add it to http.allowed_hosts")
+        origin = headers.get("origin")
+        if origin is None or origin in http.allowed_origins or (local and _hostname(origin) in LOOPBACK):
+            return
+        raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
+
+    async def _read(self, request: Request) -> bytes:
+        limit = self._config.http.body_limit
+        declared = request.headers.get("content-length", "0")
+        chunks: list[bytes] = []
+        size = int(declared) if declared.isdigit() and len(declared) < 20 else 0
+        more = size <= limit
+        size = 0 if more else size
+        while more:
+            part = await request.receive()
+            if part["type"] == "http.disconnect":
+                raise Refused(400, "The client went away")
+            chunks.append(part.get("body", b""))
+            size += len(chunks[-1])
+            more = part.get("more_body", False) and size <= limit
+        if size > limit:
+            refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
+            refused.headers = [(b"connection", b"close")]
+            raise refused
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    # POST.
+
+    async def _post(self, request: Request, response: Response) -> None:
+        data = await self._read(request)
+        try:
+            message = jsonrpc.decode(data)
+        except Malformed as error:
+            await response.whole(400, face.write_malformed(error))
+            return
+        if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
+            await self._modern_post(request, response, message)
+        else:
+            await self._legacy_post(request, response, message)
+
+    async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
+        twice = era_headers.duplicated(name.decode("latin-1") for name, _ in request.scope["headers"])
+        if twice:
+            raise Refused(400, f"Header mismatch: the header {twice} stands there twice", mcp.HEADER_MISMATCH)
+        if message.is_response:
+            raise Refused(400, "Invalid request: this revision has no responses of clients")
+        if message.is_notification:
+            await response.whole(202)
+            return
+        outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
+        work = asyncio.get_running_loop().create_task(
+            self._modern.answer(message, request.headers, request.principal, request.route, outbox.send)
+        )
+        work.add_done_callback(lambda _done: outbox.end())
+        watch = Watch(request.receive, work)
+        try:
+            await streams.relay(response, outbox, self._clock, watch.start)
+            await self._modern_end(response, message, work)
+        finally:
+            work.cancel()
+            watch.stop()
+
+    async def _modern_end(self, response: Response, message: Message, work: asyncio.Task[Any]) -> None:
+        id = bytes(message.id)
+        if work.cancelled():
+            return  # the client is gone; nobody reads
+        error = work.exception()
+        if error:
+            fault = face.rescued(error)
+            code = modern.error_code(fault)
+            await _finish(response, modern.HTTP_STATUS.get(code, 200), face.write_error(id, fault, code))
+            return
+        reply = work.result()
+        try:
+            await _finish(response, 200, jsonrpc.result(id, reply.body))
+        except BaseException:
+            self._modern.unsent(reply)
+            raise
+        self._modern.flushed(reply)
+
+    async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
+        session = self._session(request, message)
+        response.headers.append((b"mcp-session-id", session.id.encode()))
+        if message.is_response or message.is_notification:
+            (session.answered if message.is_response else session.notified)(message)
+            await response.whole(202)
+            return
+        outbox = Outbox(can_stream=request.accepts_events, can_ask=request.accepts_events)
+        work = session.answer(message, outbox)
+        work.add_done_callback(lambda _done: outbox.end())
+        await streams.relay(response, outbox, self._clock)
+        if work.cancelled():
+            body = jsonrpc.error(bytes(message.id), jsonrpc.INTERNAL_ERROR, "The request was cancelled")
+        else:
+            body = work.result()
+        await _finish(response, 200, body)
+
+    def _session(self, request: Request, message: Message) -> Session:
+        """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""
+        version = request.headers.get(era_headers.VERSION)
+        if version is not None and version not in mcp.HANDSHAKE_REVISIONS and message.method != "initialize":
+            raise Refused(400, f"Unsupported protocol version: {version}", id=bytes(message.id) or b"null")
+        id = request.headers.get(era_headers.SESSION)
+        if id is not None and message.method != "initialize":
+            return self._known_session(request, id)
+        if message.method != "initialize" and (request.route.is_strict or not self._config.sessions.implicit):
+            raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
+        session = Session(
+            self._gateway, request.route, request.principal, self._clock, ask_time=self._config.parking.ttl
+        )
+        self._sessions.add(session)
+        return session
+
+    def _known_session(self, request: Request, id: str) -> Session:
+        session = self._sessions.get(id, request.principal)
+        if not session or session.route.path != request.route.path:
+            raise Refused(404, "Session not found: initialize anew")
+        return session
+
+    # GET and DELETE: legacy only.
+
+    async def _get(self, request: Request, response: Response) -> None:
+        session = self._existing(request)
+        if not request.accepts_events:
+            raise Refused(406, "This stream is text/event-stream; accept it")
+        outbox = Outbox(can_stream=True, can_ask=False)
+        session.listen(outbox)
+        leaving = asyncio.ensure_future(streams.gone(request.receive))
+        leaving.add_done_callback(lambda _done: outbox.end())
+        try:
+            await response.comment()
+            await streams.relay(response, outbox, self._clock)
+            await response.end()
+        finally:
+            leaving.cancel()
+            session.stop_listening(outbox)
+
+    async def _delete(self, request: Request, response: Response) -> None:
+        self._sessions.end(self._existing(request))
+        await response.whole(204)
+
+    def _existing(self, request: Request) -> Session:
+        id = request.headers.get(era_headers.SESSION)
+        if request.headers.get(era_headers.VERSION, "") >= mcp.MODERN:
+            raise _not_allowed("POST")
+        if id is None:
+            raise Refused(400, "Mcp-Session-Id is missing")
+        return self._known_session(request, id)
+
+
+class Request:
+    """One HTTP request that has passed the guards."""
+
+    def __init__(self, scope: Scope, headers: Headers, receive: Receive, route: Route, principal: Principal) -> None:
+        self.scope = scope
+        self.headers = headers
+        self.receive = receive
+        self.route = route
+        self.principal = principal
+
+    @property
+    def accepts_events(self) -> bool:
+        return "text/event-stream" in self.headers.get("accept", "")
+
+
+class Watch:
+    """Cancels the work of a client that goes away."""
+
+    def __init__(self, receive: Receive, work: asyncio.Task[Any]) -> None:
+        self._receive = receive
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    def stop(self) -> None:
+        if self._task:
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        await streams.gone(self._receive)
+        self._work.cancel()
+
+
+async def _finish(response: Response, status: int, body: bytes) -> None:
+    """The last message: as it began, as a stream, or as a plain body."""
+    if response.is_streaming:
+        await response.event(body)
+        await response.end()
+    else:
+        await response.whole(status, body)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _not_allowed(methods: str) -> Refused:
+    refused = Refused(405, f"Method not allowed; use {methods}")
+    refused.headers = [(b"allow", methods.encode())]
+    return refused

@@ -1,0 +1,211 @@
+"""A modern client's request, whatever carried it: checked, handled, and answered with a result that may ask.
+
+Only here is anything coalesced, parked or sealed (architecture.md, "The one idea"). The rules this file keeps: a state
+is verified before anything is used up; it binds principal, path, method, target, arguments, asker, round and expiry;
+what a lost client left behind is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from toolgate.eras import calls, headers, modern
+from toolgate.frontends import face
+from toolgate.frontends.face import Send
+from toolgate.gateway import Gateway
+from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes, Outcome, Principal, Resumption
+from toolgate.parking import Flow, Parking
+from toolgate.ports import Clock
+from toolgate.seal import Broken, Seal
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members, Message
+
+WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
+
+
+class State(msgspec.Struct, frozen=True, array_like=True):
+    """What a sealed `requestState` holds. `flow` names parked work; else `inner` is what the asker wants back."""
+
+    principal: str
+    path: str
+    digest: bytes
+    asker: str
+    expires: float
+    node: str
+    round: int
+    flow: str | None
+    inner: str | None
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """A result's body. Its sender says `flushed` when it is out, `unsent` when that failed."""
+
+    body: bytes
+    flow: Flow | None = None
+    asks: bool = False
+
+
+class ModernFace:
+    def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, clock: Clock, node: str) -> None:
+        self._gateway = gateway
+        self._parking = parking
+        self._seal = seal
+        self._clock = clock
+        self._node = node
+
+    async def answer(
+        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: Send
+    ) -> Reply:
+        """The answer to one request; notes go through `send` before it. `http` are the headers, where there are any.
+        Raises `Fault`."""
+        params = calls.read_members(message.params, "params")
+        meta = calls.read_meta(params)
+        envelope = modern.read_envelope(meta)
+        if http is not None:
+            call = mcp.CALLS.get(message.method)
+            headers.check(http, message, envelope.version, calls.read_text(params, call.target) if call else None)
+        modern.check_version(envelope.version)
+        client = Client(principal, "", envelope.capabilities, envelope.info)
+        if message.method in mcp.CALLS:
+            return await self._call(message.method, params, meta, envelope, client, route, send)
+        if message.method in mcp.LISTS:
+            _refuse_cursor(params)
+            listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
+            return Reply(modern.write_listing(listing, face.SERVER_INFO))
+        if message.method == "server/discover":
+            return Reply(modern.write_discovered(face.MODERN_CAPABILITIES, face.SERVER_INFO, ""))
+        raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
+
+    def flushed(self, reply: Reply) -> None:
+        """The reply is out: a question is parked, an end is final."""
+        if reply.flow and reply.asks:
+            self._parking.park(reply.flow)
+        elif reply.flow:
+            self._parking.finished(reply.flow)
+
+    def unsent(self, reply: Reply) -> None:
+        if reply.flow:
+            self._parking.drop(reply.flow)
+
+    async def _call(
+        self,
+        method: str,
+        params: Members,
+        meta: Members,
+        envelope: modern.Envelope,
+        client: Client,
+        route: Route,
+        send: Send,
+    ) -> Reply:
+        def listen(note: Note) -> None:
+            if note.kind == "progress" and envelope.progress_token:
+                send(face.write_note(note, bytes(envelope.progress_token)))
+            elif note.kind == "log" and envelope.log_level and _is_loud_enough(note, envelope.log_level):
+                send(face.write_note(note, b""))
+
+        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level)
+        sealed = modern.read_state(params)
+        if sealed is None:
+            return await self._reply(call, route, None, await self._gateway.handle(call, route))
+        state = self._open(sealed, call, route)
+        answers = modern.read_answers(params)
+        if state.flow is None:
+            resumption = Resumption(state.asker, answers, state=state.inner)
+            call = msgspec.structs.replace(call, resumption=resumption)
+            return await self._reply(call, route, None, await self._gateway.handle(call, route))
+        flow = self._parking.find(state.flow, state.round)
+        if flow.notes and not flow.leg:
+            flow.notes.attach(listen)
+        return await self._parking.leg(flow, lambda: self._leg(flow, call, route, answers))
+
+    async def _leg(self, flow: Flow, call: Call, route: Route, answers: Mapping[str, Answer]) -> Reply:
+        """One retry of parked work, run once however many ask for it."""
+        resumption = Resumption(flow.resume.asker, answers, live=flow.resume)
+        call = msgspec.structs.replace(call, notes=flow.notes, resumption=resumption)
+        try:
+            return await self._reply(call, route, flow, await self._gateway.handle(call, route))
+        except BaseException:
+            self._parking.finished(flow)
+            flow.resume.cancel()
+            raise
+
+    async def _reply(self, call: Call, route: Route, flow: Flow | None, outcome: Outcome) -> Reply:
+        while isinstance(outcome, NeedInput):
+            origin = outcome.resume.origin
+            if not origin.is_live:
+                state = self._close(call, route, origin.asker, 0, None, origin.state)
+                return Reply(modern.write_required(outcome.asks, state), flow, asks=True)
+            asks = await self._gathered(outcome)
+            if asks:
+                flow = self._held(flow, outcome, call)
+                state = self._close(call, route, origin.asker, flow.round, flow.id, None)
+                return Reply(modern.write_required(asks, state), flow, asks=True)
+            outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
+        assert isinstance(outcome, Done)
+        return Reply(modern.write_done(call.method, outcome.body), flow)
+
+    async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
+        """The questions of a call, with those that follow at once."""
+        try:
+            await self._clock.sleep(WINDOW)
+        except BaseException:
+            outcome.resume.cancel()
+            raise
+        return outcome.resume.origin.open_asks()
+
+    def _held(self, flow: Flow | None, outcome: NeedInput, call: Call) -> Flow:
+        if flow is None:
+            return self._parking.hold(outcome.resume.origin, call.notes, call.client.principal)
+        self._parking.ask_again(flow, outcome.resume.origin)
+        return flow
+
+    def _close(self, call: Call, route: Route, asker: str, round: int, flow: str | None, inner: str | None) -> str:
+        return self._seal.close(
+            State(
+                principal=call.client.principal.id,
+                path=route.path,
+                digest=calls.digest(call),
+                asker=asker,
+                expires=self._clock.wall() + self._parking.ttl,
+                node=self._node,
+                round=round,
+                flow=flow,
+                inner=inner,
+            )
+        )
+
+    def _open(self, sealed: str, call: Call, route: Route) -> State:
+        """The state that a retry brings. Raises `Fault` INVALID_STATE for one that is not for this very request."""
+        try:
+            state = self._seal.open(sealed, State)
+        except Broken:
+            raise Fault("INVALID_STATE", "requestState is not one of ours") from None
+        if (state.principal, state.path, state.digest) != (call.client.principal.id, route.path, calls.digest(call)):
+            raise Fault("INVALID_STATE", "requestState belongs to another request")
+        if state.expires <= self._clock.wall():
+            raise Fault("INVALID_STATE", "requestState is no longer valid: its time is over")
+        if state.flow is not None and state.node != self._node:
+            raise Fault("INVALID_STATE", "requestState belongs to a gateway that is gone")
+        return state
+
+
+class _Log(msgspec.Struct):
+    level: str = "info"
+
+
+def _is_loud_enough(note: Note, wanted: str) -> bool:
+    try:
+        level = msgspec.json.decode(note.params, type=_Log).level
+        return mcp.LOG_LEVELS.index(level) >= mcp.LOG_LEVELS.index(wanted)
+    except (ValueError, *jsonrpc.UNREADABLE):
+        return True
+
+
+def _refuse_cursor(params: Members) -> None:
+    """Our lists have one page, so no cursor is one of ours."""
+    if params.get("cursor", jsonrpc.NOTHING) and bytes(params["cursor"]) != b"null":
+        raise Fault("INVALID_ARGS", "Invalid params: unknown cursor")

@@ -1,0 +1,310 @@
+"""A legacy client's connection: what was negotiated, what is in flight, and what it is being asked.
+
+The rules this file keeps: a question goes out on the stream of the call that it belongs to; a call of a client that
+has gone ends with its result or its timeout; everything ends with the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from toolgate.eras import calls, legacy
+from toolgate.frontends import face
+from toolgate.gateway import Gateway
+from toolgate.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
+from toolgate.ports import Clock
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Message
+
+
+class Stream(Protocol):
+    """Where messages to a client go. `can_ask`: whether a question sent there can be answered."""
+
+    can_ask: bool
+
+    def send(self, message: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Session:
+    """`ask_time` in seconds is how long a client may take to answer a question."""
+
+    def __init__(self, gateway: Gateway, route: Route, principal: Principal, clock: Clock, ask_time: float) -> None:
+        self.id = secrets.token_urlsafe(24)
+        self.route = route
+        self.client = Client(principal, self.id)
+        self.revision = mcp.REVISION_WITHOUT_HEADER
+        self.is_initialized = False
+        self.used = clock.now()
+        self.was_used_again = False
+        self._gateway = gateway
+        self._clock = clock
+        self._ask_time = ask_time
+        self._log_level = "debug"
+        self._listeners: list[Stream] = []
+        self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
+        self._questions: dict[int, asyncio.Future[Answer]] = {}
+        self._ids = itertools.count(1)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id[:6]} {self.revision} {len(self._in_flight)} in flight>"
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._in_flight and not self._listeners
+
+    def touch(self) -> None:
+        self.used = self._clock.now()
+        self.was_used_again = True
+
+    # What the client sends.
+
+    def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
+        """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
+        key = jsonrpc.id_key(message.id)
+        if key in self._in_flight:
+            return self._spawn(_fixed(face.write_error(bytes(message.id), *_reused(message))))
+        task = self._spawn(self._answer(message, stream))
+        self._in_flight[key] = task
+        task.add_done_callback(lambda _done: self._ended(key))
+        return task
+
+    def notified(self, message: Message) -> None:
+        if message.method != "notifications/cancelled" or not message.params:
+            return
+        try:
+            key = jsonrpc.id_key(jsonrpc.members(message.params)["requestId"])
+            task = self._in_flight.get(key)
+        except (KeyError, TypeError, *jsonrpc.UNREADABLE):
+            return
+        if task:
+            task.cancel()
+
+    def answered(self, message: Message) -> None:
+        """The client answers a question of ours."""
+        try:
+            id = jsonrpc.id_key(message.id) if message.id else None
+        except jsonrpc.UNREADABLE:
+            return
+        future = self._questions.pop(id, None) if isinstance(id, int) else None
+        if future and not future.done():
+            future.set_result(legacy.read_answer(message))
+
+    # What goes to the client without being asked for.
+
+    def listen(self, stream: Stream) -> None:
+        self._listeners.append(stream)
+
+    def stop_listening(self, stream: Stream) -> None:
+        if stream in self._listeners:
+            self._listeners.remove(stream)
+
+    def tell(self, message: bytes) -> None:
+        """A message that belongs to no request, on exactly one stream."""
+        if self._listeners:
+            self._listeners[-1].send(message)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listener in self._listeners:
+            listener.end()
+        await self._gateway.leave(self.client)
+
+    # Requests.
+
+    async def _answer(self, message: Message, stream: Stream) -> bytes:
+        id = bytes(message.id)
+        try:
+            return jsonrpc.result(id, await self._result(message, stream))
+        except Exception as error:  # the rescue: see face.rescued
+            fault = face.rescued(error)
+            return face.write_error(id, fault, legacy.error_code(fault, message.method))
+
+    async def _result(self, message: Message, stream: Stream) -> bytes | Raw:
+        if message.method in mcp.CALLS:
+            return await self._call(message, stream)
+        if message.method in mcp.LISTS:
+            return await self._list(message)
+        if message.method == "initialize":
+            return self._initialize(message.params)
+        if message.method == "ping":
+            return b"{}"
+        if message.method == "logging/setLevel":
+            return self._set_level(message.params)
+        raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
+
+    def _initialize(self, params: Raw) -> bytes:
+        asked = legacy.read_initialize(params)
+        self.revision = legacy.negotiate(asked.protocolVersion)
+        self.is_initialized = True
+        self.client = Client(self.client.principal, self.id, asked.capabilities, asked.clientInfo)
+        return legacy.write_initialized(self.revision, face.LEGACY_CAPABILITIES, face.SERVER_INFO, "")
+
+    def _set_level(self, params: Raw) -> bytes:
+        level = calls.read_text(calls.read_members(params, "params"), "level")
+        if level not in mcp.LOG_LEVELS:
+            raise Fault(
+                "INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}"
+            )
+        self._log_level = level
+        return b"{}"
+
+    async def _list(self, message: Message) -> bytes:
+        params = calls.read_members(message.params, "params")
+        if params.get("cursor", jsonrpc.NOTHING) and bytes(params["cursor"]) != b"null":
+            raise Fault("INVALID_ARGS", "Invalid params: unknown cursor")
+        listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
+        return jsonrpc.encode(listing.members())
+
+    async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
+        params = calls.read_members(message.params, "params")
+        meta = calls.read_meta(params)
+        token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
+
+        def listen(note: Note) -> None:
+            if note.kind == "log" or token:
+                stream.send(face.write_note(note, token))
+
+        call = calls.read_call(message.method, params, meta, self.client, Notes(listen), self._log_level)
+        outcome = await self._to_the_end(call, stream)
+        return legacy.write_done(self.revision, outcome.body)
+
+    async def _to_the_end(self, call: Call, stream: Stream) -> Done:
+        """Ask the client whatever the call asks, as it asks it, and answer at once."""
+        asking: set[asyncio.Task[None]] = set()
+        outcome = await self._gateway.handle(call, self.route)
+        try:
+            while isinstance(outcome, NeedInput):
+                for ask in outcome.asks:
+                    _refuse_if_unaskable(ask, stream, outcome.resume)
+                    asking.add(self._spawn(self._put(ask, outcome.resume, stream)))
+                outcome = await outcome.resume.next()
+        except asyncio.CancelledError:
+            if isinstance(outcome, NeedInput):
+                outcome.resume.cancel()
+            raise
+        finally:
+            for task in asking:
+                task.cancel()
+        assert isinstance(outcome, Done)
+        return outcome
+
+    async def _put(self, ask: Ask, resume: Resume, stream: Stream) -> None:
+        """Put one question to the client; a client that does not answer in time has declined."""
+        id = next(self._ids)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._questions[id] = future
+        stream.send(jsonrpc.request(id, ask.method, jsonrpc.encode(legacy.write_ask(ask, self.revision))))
+        try:
+            async with self._clock.timeout(self._ask_time):
+                answer = await future
+        except TimeoutError:
+            stream.send(legacy.cancelled(id, "no answer in time"))
+            answer = calls.declined(ask, "The client did not answer in time")
+        except asyncio.CancelledError:
+            stream.send(legacy.cancelled(id, "the request is over"))
+            raise
+        finally:
+            self._questions.pop(id, None)
+        resume.answer(ask.key, answer)
+
+    def _ended(self, key: str | int | float) -> None:
+        self._in_flight.pop(key, None)
+        self.used = self._clock.now()
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _refuse_if_unaskable(ask: Ask, stream: Stream, resume: Resume) -> None:
+    """Ruling 14: a client that asked for JSON only cannot be asked on its call's own stream."""
+    if not stream.can_ask:
+        resume.cancel()
+        capability = mcp.ASKS[ask.method].capability
+        message = f"The call needs {capability}, and a client that accepts only JSON cannot be asked: accept text/event-stream"
+        raise Fault("SESSION_ERROR", message, reach="executed", extra={"requiredCapabilities": {capability: {}}})
+
+
+def _reused(message: Message) -> tuple[Fault, int]:
+    fault = Fault("INVALID_REQUEST", f"Invalid request: the id {bytes(message.id).decode()} is still in flight")
+    return fault, fault.rpc
+
+
+async def _fixed(response: bytes) -> bytes:
+    return response
+
+
+class Sessions:
+    """All sessions of a door. `idle` seconds without use end one; beyond `most` the least recently used goes.
+
+    An implicit session (no `initialize`) that is never used a second time ends after a minute.
+    """
+
+    ONCE = 60.0
+
+    def __init__(self, clock: Clock, idle: float, most: int) -> None:
+        self._clock = clock
+        self._idle = idle
+        self._most = most
+        self._sessions: dict[str, Session] = {}  # least recently used first
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweep_later()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def all(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    def add(self, session: Session) -> None:
+        if len(self._sessions) >= self._most:
+            self.end(next(iter(self._sessions.values())))
+        self._sessions[session.id] = session
+
+    def get(self, id: str, principal: Principal) -> Session | None:
+        """The session, if it is this principal's; to anyone else it does not exist."""
+        session = self._sessions.get(id)
+        if not session or session.client.principal.id != principal.id:
+            return None
+        del self._sessions[id]
+        self._sessions[id] = session
+        session.touch()
+        return session
+
+    def end(self, session: Session) -> None:
+        if self._sessions.pop(session.id, None):
+            task = asyncio.get_running_loop().create_task(session.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        self._timer.cancel()
+        for session in self.all():
+            self.end(session)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _sweep_later(self) -> None:
+        self._timer = self._clock.call_later(min(self._idle, self.ONCE) / 2, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._clock.now()
+        for session in self.all():
+            allowed = self._idle if session.is_initialized or session.was_used_again else min(self._idle, self.ONCE)
+            if session.is_idle and now - session.used >= allowed:
+                self.end(session)
+        self._sweep_later()

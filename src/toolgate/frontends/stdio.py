@@ -1,0 +1,135 @@
+"""The stdio door: one client, one message a line, both eras (spec: basic/transports/stdio).
+
+A request whose `_meta` is modern is answered alone; all others belong to the one session of this connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from toolgate.config import Config
+from toolgate.eras import modern
+from toolgate.frontends import face
+from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.session import Session
+from toolgate.gateway import Gateway
+from toolgate.model import Event, Principal
+from toolgate.ports import Clock
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Malformed, Message
+from toolgate.wire.lines import Lines
+
+log = logging.getLogger(__name__)
+
+
+class StdioDoor(asyncio.Protocol):
+    """Reads a pipe as its protocol; `write` gets each message that goes out, with its newline."""
+
+    can_ask = True
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        modern_face: ModernFace,
+        route: Route,
+        config: Config,
+        clock: Clock,
+        write: Callable[[bytes], None],
+    ) -> None:
+        self.closed = asyncio.Event()
+        self._modern = modern_face
+        self._route = route
+        self._limit = config.http.body_limit
+        self._principal = Principal("local")
+        self._session = Session(gateway, route, self._principal, clock, ask_time=config.parking.ttl)
+        self._write = write
+        self._lines = Lines()
+        self._in_flight: dict[str | int | float, asyncio.Task[None]] = {}
+
+    def send(self, message: bytes) -> None:
+        self._write(jsonrpc.one_line(message) + b"\n")
+
+    def end(self) -> None:
+        """Standard output ends with the process."""
+
+    def data_received(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if len(line) > self._limit:
+                self.send(
+                    jsonrpc.error(
+                        b"null", jsonrpc.INVALID_REQUEST, f"Message too large: the limit is {self._limit} bytes"
+                    )
+                )
+            elif line.strip():
+                self._received(line)
+
+    def eof_received(self) -> None:
+        self.closed.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+    def on_event(self, event: Event) -> None:
+        if event.kind != "list_changed" or not self._session.is_initialized or event.server not in self._route.servers:
+            return
+        for method, kinds in mcp.LIST_CHANGED.items():
+            if set(kinds) & set(event.lists):
+                self.send(jsonrpc.notification(method))
+
+    async def close(self) -> None:
+        for task in list(self._in_flight.values()):
+            task.cancel()
+        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+        await self._session.close()
+
+    def _received(self, line: bytes) -> None:
+        try:
+            message = jsonrpc.decode(line)
+        except Malformed as error:
+            self.send(face.write_malformed(error))
+            return
+        if message.is_response:
+            self._session.answered(message)
+        elif message.is_notification:
+            self._notified(message)
+        elif modern.speaks_modern(None, message.params):
+            self._start(message)
+        else:
+            work = self._session.answer(message, self)
+            work.add_done_callback(lambda done: None if done.cancelled() else self.send(done.result()))
+
+    def _notified(self, message: Message) -> None:
+        self._session.notified(message)
+        if message.method != "notifications/cancelled":
+            return
+        try:
+            key = jsonrpc.id_key(jsonrpc.members(message.params)["requestId"])
+            task = self._in_flight.get(key)
+        except (KeyError, TypeError, *jsonrpc.UNREADABLE):
+            return
+        if task:
+            task.cancel()
+
+    def _start(self, message: Message) -> None:
+        key = jsonrpc.id_key(message.id)
+        if key in self._in_flight:
+            self.send(
+                jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, "Invalid request: this id is still in flight")
+            )
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(message))
+        self._in_flight[key] = task
+        task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
+
+    async def _answer(self, message: Message) -> None:
+        try:
+            reply = await self._modern.answer(message, None, self._principal, self._route, self.send)
+        except Exception as error:  # the rescue: see face.rescued
+            fault = face.rescued(error)
+            self.send(face.write_error(bytes(message.id), fault, modern.error_code(fault)))
+            return
+        self.send(jsonrpc.result(bytes(message.id), reply.body))
+        self._modern.flushed(reply)

@@ -1,0 +1,298 @@
+"""The values that everything speaks in: who asks, what is asked, and how it can end. Free of eras and transports.
+
+A call ends in one of three outcomes, `Done`, `NeedInput` or `Accepted`; a failure is raised as `Fault`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.wire import jsonrpc, mcp
+
+Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
+
+# String code → JSON-RPC code (behaviour.md section 5).
+RPC_CODES: dict[str, int] = {
+    "SERVER_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "TOOL_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "PROMPT_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "RESOURCE_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "INVALID_ARGS": jsonrpc.INVALID_PARAMS,
+    "INVALID_STATE": jsonrpc.INVALID_PARAMS,
+    "INVALID_REQUEST": jsonrpc.INVALID_REQUEST,
+    "PARSE_ERROR": jsonrpc.PARSE_ERROR,
+    "METHOD_NOT_FOUND": jsonrpc.METHOD_NOT_FOUND,
+    "ACCESS_DENIED": jsonrpc.INVALID_REQUEST,
+    "APPROVAL_DENIED": jsonrpc.INVALID_REQUEST,
+    "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
+    "TIMEOUT": jsonrpc.INTERNAL_ERROR,
+    "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
+    "CIRCUIT_OPEN": jsonrpc.INTERNAL_ERROR,
+    "UPSTREAM_ERROR": jsonrpc.INTERNAL_ERROR,
+    "INTERNAL": jsonrpc.INTERNAL_ERROR,
+    "HEADER_MISMATCH": mcp.HEADER_MISMATCH,
+    "MISSING_CAPABILITY": mcp.MISSING_CAPABILITY,
+    "UNSUPPORTED_VERSION": mcp.UNSUPPORTED_VERSION,
+}
+RETRYABLE = frozenset({"SERVER_FAILED", "TIMEOUT", "CIRCUIT_OPEN", "SESSION_ERROR"})
+
+
+class Fault(Exception):
+    """A failure that says whose it is and how far the call got.
+
+    `code` is a key of `RPC_CODES`. `upstream` is the error that a server sent itself: it is relayed as it stands.
+    `reach` is how far the call got, None where the question does not arise.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        server: str = "",
+        tool: str = "",
+        reach: Reach | None = None,
+        hint: str = "",
+        upstream: jsonrpc.RpcError | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.reach: Reach | None = reach
+        self.hint = hint
+        self.upstream = upstream
+        self.extra = extra or {}
+
+    def __repr__(self) -> str:
+        return f"Fault({self.code}, {self.message!r}, server={self.server!r}, reach={self.reach})"
+
+    def at(self, server: str, tool: str) -> Fault:
+        """The same fault with its place named, where it is not yet. Always a new one: an exception is raised once."""
+        return Fault(
+            self.code,
+            self.message,
+            server=self.server or server,
+            tool=self.tool or tool,
+            reach=self.reach,
+            hint=self.hint,
+            upstream=self.upstream,
+            extra=self.extra,
+        )
+
+    @property
+    def rpc(self) -> int:
+        return self.upstream.code if self.upstream else RPC_CODES[self.code]
+
+    def data(self) -> Mapping[str, Any] | Raw | None:
+        """The `data` member of the JSON-RPC error: the server's own where the error is a server's."""
+        if self.upstream:
+            return self.upstream.data or None
+        shown = {"code": self.code, "retryable": self.code in RETRYABLE}
+        named = {"server": self.server, "tool": self.tool, "hint": self.hint, "outcome": self.reach}
+        return shown | {name: value for name, value in named.items() if value} | dict(self.extra)
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who a client acts for. `address` tells anonymous ones apart where something is capped for each."""
+
+    id: str = "local"
+    address: str = ""
+
+    @property
+    def cap_key(self) -> str:
+        return f"{self.id}@{self.address}"
+
+
+class Client(msgspec.Struct, frozen=True):
+    """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none."""
+
+    principal: Principal = Principal()
+    session: str = ""
+    capabilities: Mapping[str, Any] = {}
+    info: Mapping[str, Any] = {}
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Whose questions may be mixed up without harm: those of one principal and session."""
+        return self.principal.id, self.session
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A notification of one call. `params` has no progress token: each hop puts its own in."""
+
+    kind: Literal["progress", "log"]
+    params: Raw
+
+
+Listener: TypeAlias = Callable[[Note], None]
+
+
+class Notes:
+    """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked)."""
+
+    KEPT_LOGS = 100
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self._listener = listener
+        self._progress: Note | None = None
+        self._logs: deque[Note] = deque(maxlen=self.KEPT_LOGS)
+
+    def put(self, note: Note) -> None:
+        if self._listener:
+            self._listener(note)
+        elif note.kind == "progress":
+            self._progress = note
+        else:
+            self._logs.append(note)
+
+    def detach(self) -> None:
+        self._listener = None
+
+    def attach(self, listener: Listener | None) -> None:
+        """Send what was kept, then what comes, to `listener`."""
+        self._listener = listener
+        if not listener:
+            return
+        kept, self._progress = [*self._logs, *([self._progress] if self._progress else [])], None
+        self._logs.clear()
+        for note in kept:
+            listener(note)
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A question of a server to the client: a key that is unique within its call, a method of `mcp.ASKS`, params."""
+
+    key: str
+    method: str
+    params: Raw = jsonrpc.EMPTY_OBJECT
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the client said: a result, or an error."""
+
+    result: Raw = jsonrpc.NOTHING
+    error: jsonrpc.RpcError | None = None
+
+
+class Resumption(msgspec.Struct, frozen=True):
+    """A later leg of a call that asked: who had asked, the answers, and what goes on.
+
+    `live` is running work that waits for the answers; else `state` is what the asker gave to be handed back.
+    `round` counts the legs that one client was led through without its own retries.
+    """
+
+    asker: str
+    answers: Mapping[str, Answer]
+    live: Resume | None = None
+    state: str | None = None
+    round: int = 0
+
+
+class Call(msgspec.Struct, frozen=True):
+    """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
+    from then on `server` is set and `target` is the server's own name.
+
+    `extra` and `meta` hold the members of `params` and `_meta` that we do not know; they are passed on.
+    """
+
+    method: str
+    target: str
+    client: Client
+    arguments: Raw = jsonrpc.NOTHING
+    server: str = ""
+    extra: Mapping[str, Raw] = {}
+    meta: Mapping[str, Raw] = {}
+    notes: Notes | None = None
+    wants_progress: bool = False
+    log_level: str | None = None
+    resumption: Resumption | None = None
+
+    def at(self, server: str, target: str) -> Call:
+        """The same call with its true target."""
+        return msgspec.structs.replace(self, server=server, target=target)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The result object, as bytes."""
+
+    body: Raw | bytes
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The server took the call as a task; `body` is its handle."""
+
+    body: Raw | bytes
+
+
+class Required(msgspec.Struct, frozen=True):
+    """Questions of somebody who keeps nothing meanwhile: with the answers it wants its `state` back, if it gave one."""
+
+    asks: tuple[Ask, ...]
+    state: str | None = None
+
+
+class NeedInput(msgspec.Struct, frozen=True):
+    """The call goes on when these are answered through `resume`."""
+
+    asks: tuple[Ask, ...]
+    resume: Resume
+
+
+Outcome: TypeAlias = Done | NeedInput | Accepted
+
+
+class Resume(Protocol):
+    """What goes on when its questions are answered. Its holder owns it: `next` to the end, or `cancel`."""
+
+    @property
+    def asker(self) -> str:
+        """Who asked: `upstream:ID` or `policy:NAME`."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something runs and waits for the answers. If not, the call can be made again with `state`."""
+        ...
+
+    @property
+    def state(self) -> str | None: ...
+
+    @property
+    def origin(self) -> Resume:
+        """The innermost one, without what the gateway puts around it."""
+        ...
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        """The questions that have no answer yet."""
+        ...
+
+    def answer(self, key: str, answer: Answer) -> None:
+        """Answer one question; an unknown or answered key is ignored."""
+        ...
+
+    async def next(self) -> Outcome:
+        """The next outcome: further questions, or the end. Raises `Fault`."""
+        ...
+
+    def cancel(self) -> None:
+        """End it; whoever works on it is told. Safe to call more than once."""
+        ...
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A notification that belongs to no call: something about a server changed."""
+
+    server: str
+    kind: Literal["list_changed", "status"]
+    lists: tuple[str, ...] = ()
+
+
+EventSink: TypeAlias = Callable[[Event], None]

@@ -1,0 +1,125 @@
+"""Work that waits while a modern client gathers answers: the only place where a call outlives its request.
+
+A flow is parked when its `input_required` was flushed, claimed by the retry, and parked again or gone when
+that leg ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
+work upstream; a retry that comes twice joins the running leg; the round that was answered is never answered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from toolgate.model import Fault, Notes, Principal, Resume
+from toolgate.ports import Clock, Timer
+
+Reply = TypeVar("Reply")
+
+
+class Flow:
+    """One parked piece of work. `round` counts the questions; a leg is the work done for one retry."""
+
+    def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str) -> None:
+        self.id = id
+        self.resume = resume
+        self.notes = notes
+        self.owner = owner
+        self.round = 0
+        self.leg: asyncio.Task[object] | None = None
+        self.waiting = 0  # requests that wait for the leg
+        self.timer: Timer | None = None
+
+    def __repr__(self) -> str:
+        stage = "running" if self.leg else "parked"
+        return f"<Flow {self.id[:6]} round {self.round} {stage} {self.resume!r}>"
+
+
+class Parking:
+    """`ttl` in seconds; `per_owner` bounds one principal (one address where it is anonymous), `most` all together."""
+
+    def __init__(self, clock: Clock, ttl: float = 300.0, per_owner: int = 64, most: int = 2048) -> None:
+        self.ttl = ttl
+        self._clock = clock
+        self._per_owner = per_owner
+        self._most = most
+        self._flows: OrderedDict[str, Flow] = OrderedDict()  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._flows)
+
+    def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> Flow:
+        """Make a flow of work that asked. Its request still owns it: `park` it when the question is out, or `drop` it."""
+        owner = principal.cap_key
+        theirs = [flow for flow in self._flows.values() if flow.owner == owner]
+        if len(theirs) >= self._per_owner:
+            self.drop(theirs[0])
+        if len(self._flows) >= self._most:
+            self.drop(next(iter(self._flows.values())))
+        flow = Flow(secrets.token_urlsafe(16), resume, notes, owner)
+        self._flows[flow.id] = flow
+        self.ask_again(flow, resume)
+        return flow
+
+    def ask_again(self, flow: Flow, resume: Resume) -> None:
+        """A further round of the same flow; the state that its client gets must differ from the last."""
+        flow.resume = resume
+        flow.round += 1
+        flow.leg = None
+
+    def park(self, flow: Flow) -> None:
+        """The question is out: from now on the flow is ours, until the retry comes or its time is over."""
+        if flow.leg or flow.timer or flow.id not in self._flows:
+            return  # a quick retry was faster than our own flush
+        if flow.notes:
+            flow.notes.detach()
+        self._flows.move_to_end(flow.id)
+        flow.timer = self._clock.call_later(self.ttl, lambda: self.drop(flow))
+
+    def drop(self, flow: Flow) -> None:
+        """End the flow and the work behind it."""
+        self.finished(flow)
+        if flow.leg:
+            flow.leg.cancel()
+        flow.resume.cancel()
+
+    def finished(self, flow: Flow) -> None:
+        """The reply is out: the flow is over, and a later retry is refused."""
+        self._flows.pop(flow.id, None)
+        self._stop(flow)
+
+    def find(self, id: str, round: int) -> Flow:
+        """The flow that waits for this very round. Uses nothing up. Raises `Fault` where there is none any more."""
+        flow = self._flows.get(id)
+        if not flow or flow.round != round:
+            raise Fault(
+                "INVALID_STATE", "requestState is no longer valid: it was answered already, or its time is over"
+            )
+        return flow
+
+    async def leg(self, flow: Flow, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Run `work` for this round, or join the one that runs. When every waiting request is gone, it is cancelled."""
+        self._stop(flow)
+        if not flow.leg:
+            flow.leg = asyncio.ensure_future(work())
+        leg = flow.leg
+        flow.waiting += 1
+        try:
+            return await asyncio.shield(leg)  # type: ignore[return-value]  # one flow, one type of reply
+        except asyncio.CancelledError:
+            if flow.waiting == 1 and not leg.done():
+                self.drop(flow)
+            raise
+        finally:
+            flow.waiting -= 1
+
+    def close(self) -> None:
+        for flow in list(self._flows.values()):
+            self.drop(flow)
+
+    def _stop(self, flow: Flow) -> None:
+        if flow.timer:
+            flow.timer.cancel()
+            flow.timer = None

@@ -1,0 +1,1 @@
+"""Policies: rules around a call whose true target is known."""

@@ -1,0 +1,26 @@
+"""What a policy is. Synchronous: it decides, it does not wait.
+
+The rule of this room: a policy sees the true server and the server's own name of the tool, whatever surface or
+meta-tool the call came through, so that no name is a way around it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from toolgate.model import Call, Outcome, Required
+
+
+class Policy(Protocol):
+    name: str
+
+    def before(self, call: Call) -> Call | Outcome | Required:
+        """Let the call go on (as it is or changed), answer it, or ask its user (`Required`). Refuses by raising `Fault`.
+
+        A leg that follows its own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
+        """
+        ...
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        """Look at the outcome, or change it. Called in reverse order, and not while the call still asks."""
+        ...

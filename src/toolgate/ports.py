@@ -1,0 +1,129 @@
+"""The protocols that rooms share without knowing each other. Implementations are injected by `app`.
+
+`Clock` is the only source of time, so that tests neither sleep nor wait. `Upstream` is what every kind of server is
+to the gateway; `View` is what a surface may know of what they offer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Call, Client, Fault, Outcome
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds that only grow; for measuring."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since 1970; for what is shown, stored or sealed."""
+        ...
+
+    def call_later(self, seconds: float, then: Callable[[], object]) -> Timer: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        """Like `asyncio.timeout`, by this clock: raises `TimeoutError` at the end of its block."""
+        ...
+
+
+class SystemClock:
+    """The clock of the running event loop."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def call_later(self, seconds: float, then: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, then)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        return asyncio.timeout(seconds)
+
+
+Items: TypeAlias = tuple[Raw, ...]
+State: TypeAlias = Literal["configured", "starting", "ready", "failed", "stopped"]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a server is, for people. `revision` is the protocol revision that it was found to speak."""
+
+    state: State = "configured"
+    error: str = ""
+    hint: str = ""
+    pid: int | None = None
+    started: float | None = None  # seconds since 1970
+    stderr: str = ""
+    revision: str = ""
+
+
+class Upstream(Protocol):
+    """One configured thing that has tools. It starts by itself when it is first needed."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def scope(self, client: Client) -> str:
+        """Whose connection serves this client; clients with the same answer see the same lists."""
+        ...
+
+    def status(self) -> Status: ...
+
+    async def open(self) -> None:
+        """Start before anybody asks. Failure is kept in the status, not raised."""
+        ...
+
+    async def list(self, kind: str, client: Client) -> Items:
+        """All pages of one list, raw. A server that does not know the list has an empty one. Raises `Fault`."""
+        ...
+
+    async def invoke(self, call: Call) -> Outcome:
+        """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
+        ...
+
+    async def leave(self, client: Client) -> None:
+        """This client is gone: end what was held for it alone."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Shelf(msgspec.Struct):
+    """One list of one server: its items by their own names (or URIs), raw. `memo` keeps what is derived of it."""
+
+    items: Mapping[str, Raw]
+    fetched: float = 0.0
+    memo: dict[str, Any] = {}
+
+
+class View(Protocol):
+    """What one client may see: the servers that its route permits, and what is known of them now."""
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """Their ids, in the order of the configuration."""
+        ...
+
+    def shelf(self, server: str, kind: str, /) -> Shelf | None: ...
+
+    def fault(self, server: str, kind: str, /) -> Fault | None: ...

@@ -1,0 +1,58 @@
+"""Sealing what a client carries for us: `requestState`, and later cursors and handles.
+
+Authenticated encryption (AES-256-GCM) under keys that rotate. A sealed text is `v1.` and base64url of
+key id (1 byte), nonce (12 bytes), ciphertext. The rule this file keeps: what cannot be opened says only
+that, never why.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+_VERSION = "v1."
+_NONCE = 12
+
+Value = TypeVar("Value")
+
+
+class Broken(Exception):
+    """Not sealed by us, or changed since."""
+
+
+class Seal:
+    """Seals with the first key, opens with any. Keys are 32 bytes; `purpose` separates kinds of sealed texts."""
+
+    def __init__(self, purpose: str, keys: Sequence[bytes] = ()) -> None:
+        self._purpose = purpose.encode()
+        self._keys = [AESGCM(key) for key in (keys or [os.urandom(32)])]
+        self._ids = [index for index, _ in enumerate(self._keys)]
+
+    def close(self, value: object) -> str:
+        nonce = os.urandom(_NONCE)
+        sealed = self._keys[0].encrypt(nonce, msgspec.msgpack.encode(value), self._purpose)
+        return _VERSION + base64.urlsafe_b64encode(nonce + sealed).decode().rstrip("=")
+
+    def open(self, text: str, type: type[Value]) -> Value:
+        """The value that was sealed. Raises `Broken`."""
+        try:
+            if not text.startswith(_VERSION) or not text.isascii():
+                raise ValueError
+            body = text[len(_VERSION) :]
+            raw = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+            if base64.urlsafe_b64encode(raw).decode().rstrip("=") != body:
+                raise ValueError  # a second spelling of the same bytes
+        except ValueError:
+            raise Broken from None
+        for key in self._keys:
+            try:
+                return msgspec.msgpack.decode(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type=type)
+            except (InvalidTag, ValueError, msgspec.DecodeError):
+                continue
+        raise Broken

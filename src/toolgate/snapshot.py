@@ -1,0 +1,77 @@
+"""Everything that is built from one configuration, swapped as a whole: upstreams, catalog, routes.
+
+`KINDS` is the one table of what an upstream can be, `build_routes` the one place where paths get their surfaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from toolgate.catalog import Catalog
+from toolgate.config import Config, Server
+from toolgate.model import EventSink
+from toolgate.policy.base import Policy
+from toolgate.ports import Upstream
+from toolgate.registries import REGISTRIES
+from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces.base import Surface
+from toolgate.surfaces.single import Single
+from toolgate.upstreams.links import LINKS, Ground, MakeLink
+from toolgate.upstreams.mcp.upstream import McpUpstream
+from toolgate.upstreams.registry import RegistryUpstream
+
+
+class Route(msgspec.Struct, frozen=True):
+    """An endpoint path: what is shown there, of which servers, by which rules. `is_strict`: no implicit sessions."""
+
+    path: str
+    surface: Surface
+    servers: tuple[str, ...]
+    policies: tuple[Policy, ...] = ()
+    is_strict: bool = False
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    config: Config
+    upstreams: Mapping[str, Upstream]
+    catalog: Catalog
+    routes: Mapping[str, Route]
+    list_timeout: float
+
+
+KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
+    "stdio": lambda server, link, ground, sink: McpUpstream(server, link or LINKS["stdio"], ground, sink),
+    "http": lambda server, link, ground, sink: McpUpstream(server, link or LINKS["http"], ground, sink),
+    "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
+}
+
+
+def build(
+    config: Config,
+    ground: Ground,
+    on_event: EventSink,
+    policies: Sequence[Policy] = (),
+    links: Mapping[str, MakeLink] | None = None,
+) -> Snapshot:
+    """`links` are other links than the usual ones, by server id."""
+    links = links or {}
+    upstreams = {
+        server.id: KINDS[server.type](server, links.get(server.id), ground, on_event)
+        for server in config.servers
+        if server.enabled
+    }
+    return Snapshot(
+        config=config,
+        upstreams=upstreams,
+        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, on_event),
+        routes=build_routes(tuple(upstreams), tuple(policies)),
+        list_timeout=config.catalog.list_timeout,
+    )
+
+
+def build_routes(servers: tuple[str, ...], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
+    routes = [Route(path, Aggregate(), servers, policies) for path in ("/mcp", "/mcp/aggregate")]
+    routes += [Route(f"/mcp/servers/{id}", Single(id), (id,), policies, is_strict=True) for id in servers]
+    return {route.path: route for route in routes}

@@ -1,0 +1,129 @@
+"""The surface `aggregate`: everything that is permitted, under namespaced names (seed 001, behaviour.md section 1).
+
+The rule this file keeps: what it lists it also resolves, and a name that it did not make resolves only where exactly
+one permitted server can be meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from msgspec import Raw
+
+from toolgate.model import Call, Done, Fault, Outcome
+from toolgate.ports import Shelf, View
+from toolgate.surfaces import uris
+from toolgate.wire import jsonrpc, mcp, names
+
+
+class Aggregate:
+    def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        kind = mcp.KIND_OF_CALL[call.method]
+        split = _split(call, view)
+        if split and kind == "resources":
+            return ()  # templates make more URIs than any list names: the server itself knows
+        if split:
+            return [(split[0], kind)]
+        return [(server, kind) for server in view.servers]
+
+    def list(self, kind: str, view: View) -> Iterable[Raw]:
+        for server in view.servers:
+            shelf = view.shelf(server, kind)
+            if shelf:
+                yield from _renamed(server, kind, shelf).values()
+
+    def enter(self, call: Call, view: View) -> Call:
+        split = _split(call, view)
+        if not split:
+            return self._bare(call, view)
+        server, own = split
+        kind = mcp.KIND_OF_CALL[call.method]
+        if kind == "resources":
+            return call.at(server, own)
+        shelf = _shelf(server, kind, view)
+        if own in shelf.items:
+            return call.at(server, own)
+        shortened = _by_exposed_name(server, kind, shelf).get(call.target)
+        if shortened is None:
+            raise _not_found(call, _exposed(server, kind, shelf), view)
+        return call.at(server, shortened)
+
+    def leave(self, call: Call, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Done):
+            return Done(uris.rewrite(call.method, outcome.body, lambda uri: names.join_uri(call.server, uri)))
+        return outcome
+
+    def _bare(self, call: Call, view: View) -> Call:
+        """A server's own name, where exactly one permitted server has it."""
+        kind = mcp.KIND_OF_CALL[call.method]
+        owners = [server for server in view.servers if _has(view.shelf(server, kind), call.target)]
+        if len(owners) == 1:
+            return call.at(owners[0], call.target)
+        if owners:
+            candidates = [_join(kind, server, call.target) for server in owners]
+            noun = mcp.CALLS[call.method].noun
+            message = (
+                f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
+            )
+            raise Fault(mcp.CALLS[call.method].missing, message, tool=call.target, extra={"candidates": candidates})
+        exposed = [
+            name
+            for server in view.servers
+            if (shelf := view.shelf(server, kind))
+            for name in _exposed(server, kind, shelf)
+        ]
+        raise _not_found(call, exposed, view)
+
+
+def _split(call: Call, view: View) -> tuple[str, str] | None:
+    if mcp.KIND_OF_CALL[call.method] == "resources":
+        return names.split_uri(call.target, view.servers)
+    return names.split_name(call.target, view.servers)
+
+
+def _has(shelf: Shelf | None, name: str) -> bool:
+    return shelf is not None and name in shelf.items
+
+
+def _shelf(server: str, kind: str, view: View) -> Shelf:
+    shelf = view.shelf(server, kind)
+    if shelf is None:
+        raise view.fault(server, kind) or Fault(
+            "SERVER_FAILED", f"Server not started: {server}", server=server, reach="not_sent"
+        )
+    return shelf
+
+
+def _join(kind: str, server: str, name: str) -> str:
+    return names.join_name(server, name) if kind in ("tools", "prompts") else names.join_uri(server, name)
+
+
+def _renamed(server: str, kind: str, shelf: Shelf) -> Mapping[str, Raw]:
+    """The items of a shelf under their namespaced names, in order; made once for each shelf."""
+    memo = shelf.memo.get("aggregate")
+    if memo is None:
+        key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
+        memo = shelf.memo["aggregate"] = {
+            (name := _join(kind, server, own)): Raw(jsonrpc.with_members(raw, {key: jsonrpc.encode(name)}))
+            for own, raw in shelf.items.items()
+        }
+    return memo
+
+
+def _exposed(server: str, kind: str, shelf: Shelf) -> Iterable[str]:
+    return _renamed(server, kind, shelf).keys()
+
+
+def _by_exposed_name(server: str, kind: str, shelf: Shelf) -> Mapping[str, str]:
+    return {_join(kind, server, own): own for own in shelf.items}
+
+
+def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
+    method = mcp.CALLS[call.method]
+    close = difflib.get_close_matches(call.target, list(exposed), n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"ask {method.noun.lower()}s/list for what there is"
+    message = f"{method.noun} not found: {call.target}" + (f" ({hint})" if close else "")
+    failed = [server for server in view.servers if view.fault(server, mcp.KIND_OF_CALL[call.method])]
+    extra = {"unavailable_servers": failed} if failed else {}
+    return Fault(method.missing, message, tool=call.target, hint=hint, extra=extra)

@@ -1,0 +1,30 @@
+"""The surface `servers/{id}`: one server as it is, nothing renamed, nothing looked into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Raw
+
+from toolgate.model import Call, Fault, Outcome
+from toolgate.ports import View
+
+
+class Single:
+    def __init__(self, server: str) -> None:
+        self.server = server
+
+    def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        return ()
+
+    def list(self, kind: str, view: View) -> Iterable[Raw]:
+        shelf = view.shelf(self.server, kind)
+        return shelf.items.values() if shelf else ()
+
+    def enter(self, call: Call, view: View) -> Call:
+        if self.server not in view.servers:
+            raise Fault("SERVER_NOT_FOUND", f"Server not found: {self.server}")
+        return call.at(self.server, call.target)
+
+    def leave(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome

@@ -1,0 +1,76 @@
+"""Giving resource URIs inside results the names that the client knows them by.
+
+The rule this file keeps: only the members that the protocol defines as resource URIs are touched; text, HTML and
+`structuredContent` are never searched (behaviour.md section 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.wire import jsonrpc
+from toolgate.wire.jsonrpc import Members
+
+Rename = Callable[[str], str]
+
+
+def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
+    """The result with its resource URIs renamed. One that is out of shape is left as it is."""
+    if method != "resources/read" and b'"resource' not in memoryview(body).tobytes():
+        return body
+    try:
+        return _REWRITERS[method](body, rename)
+    except (KeyError, TypeError, *jsonrpc.UNREADABLE):
+        return body
+
+
+def _tool_result(body: Raw | bytes, rename: Rename) -> bytes:
+    result = jsonrpc.members(body)
+    result["content"] = _each(result["content"], lambda block: _block(block, rename))
+    return jsonrpc.encode(result)
+
+
+def _prompt(body: Raw | bytes, rename: Rename) -> bytes:
+    result = jsonrpc.members(body)
+    result["messages"] = _each(result["messages"], lambda message: _message(message, rename))
+    return jsonrpc.encode(result)
+
+
+def _contents(body: Raw | bytes, rename: Rename) -> bytes:
+    result = jsonrpc.members(body)
+    result["contents"] = _each(result["contents"], lambda part: _renamed(jsonrpc.members(part), rename))
+    return jsonrpc.encode(result)
+
+
+_REWRITERS = {"tools/call": _tool_result, "prompts/get": _prompt, "resources/read": _contents}
+
+
+def _message(raw: Raw, rename: Rename) -> Members:
+    message = jsonrpc.members(raw)
+    message["content"] = Raw(jsonrpc.encode(_block(message["content"], rename)))
+    return message
+
+
+def _block(raw: Raw, rename: Rename) -> Members | Raw:
+    """A content block: links and embedded resources carry a URI, all else passes."""
+    block = jsonrpc.members(raw)
+    kind = jsonrpc.value(block["type"])
+    if kind == "resource_link":
+        return _renamed(block, rename)
+    if kind == "resource":
+        block["resource"] = Raw(jsonrpc.encode(_renamed(jsonrpc.members(block["resource"]), rename)))
+        return block
+    return raw
+
+
+def _renamed(found: Members, rename: Rename) -> Members:
+    if "uri" in found:
+        found["uri"] = Raw(jsonrpc.encode(rename(msgspec.json.decode(found["uri"], type=str))))
+    return found
+
+
+def _each(raw: Raw, change: Callable[[Raw], Members | Raw]) -> Raw:
+    return Raw(jsonrpc.encode([change(item) for item in msgspec.json.decode(raw, type=list[Raw])]))

@@ -1,0 +1,37 @@
+"""Links: what carries messages to an MCP server. `LINKS` is the one table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from toolgate.config import Server
+from toolgate.ports import Clock
+from toolgate.upstreams.links import http, stdio
+from toolgate.upstreams.links.base import Link, Receiver
+from toolgate.upstreams.supervisor import Supervisor
+
+
+class Ground(msgspec.Struct, frozen=True):
+    """What links stand on."""
+
+    clock: Clock
+    supervisor: Supervisor
+
+
+MakeLink: TypeAlias = Callable[[Server, Receiver, Ground], Awaitable[Link]]
+
+
+async def _stdio(server: Server, receiver: Receiver, ground: Ground) -> Link:
+    link = stdio.StdioLink(server, receiver)
+    await link.connect(ground.supervisor)
+    return link
+
+
+async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
+    return http.HttpLink(server, receiver, ground.clock)
+
+
+LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http}

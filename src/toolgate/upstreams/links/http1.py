@@ -1,0 +1,189 @@
+"""A minimal HTTP/1.1 client with kept connections: just what calling one server needs, at a few microseconds a request.
+
+The rules this file keeps: one request at a time on a connection; a connection that has been idle longer than its
+server may keep it is not used again, since a request lost on it could not be told from one that ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import httptools  # pyright: ignore[reportMissingTypeStubs]
+
+from toolgate.ports import Clock
+
+IDLE = 4.0  # seconds; common servers close after 5
+CONNECT_TIMEOUT = 10.0
+
+
+class Reply(Protocol):
+    """Who reads one response."""
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None: ...
+
+    def body(self, chunk: bytes) -> None: ...
+
+    def complete(self) -> None: ...
+
+    def lost(self, reason: str) -> None:
+        """The connection broke before the response was whole."""
+        ...
+
+
+class Target:
+    """A URL, taken apart once. Raises `ValueError` for one that is no http(s) URL."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not an http(s) URL: {url!r}")
+        self.tls = parts.scheme == "https"
+        self.host = parts.hostname
+        self.port = parts.port or (443 if self.tls else 80)
+        self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self.authority = parts.netloc.rpartition("@")[2]
+
+
+class Wire(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._reply: Reply | None = None
+        self._headers: dict[bytes, bytes] = {}
+        self._until_close = False
+        self.idle_since = 0.0
+        self.keep = IDLE
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
+        self._transport = transport  # type: ignore[assignment]
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing() and self._reply is None
+
+    def send(self, head: bytes, body: bytes, reply: Reply) -> None:
+        assert self._transport
+        self._reply = reply
+        self._transport.writelines((head, body))
+
+    def close(self) -> None:
+        self._reply = None
+        if self._transport:
+            self._transport.close()
+
+    # What the event loop and the parser call.
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._break(f"the answer is no HTTP: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.forget(self)
+        if self._reply and self._until_close and exc is None:
+            self.on_message_complete()
+        else:
+            self._break(str(exc) if exc else "the connection was closed")
+
+    def _break(self, reason: str) -> None:
+        reply, self._reply = self._reply, None
+        if self._transport:
+            self._transport.close()
+        if reply:
+            reply.lost(reason)
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            return
+        self._until_close = b"content-length" not in self._headers and b"transfer-encoding" not in self._headers
+        self.keep = _kept(self._headers)
+        if self._reply:
+            self._reply.head(status, self._headers)
+
+    def on_body(self, chunk: bytes) -> None:
+        if self._reply:
+            self._reply.body(chunk)
+
+    def on_message_complete(self) -> None:
+        if self._parser.get_status_code() < 200:
+            return
+        reply, self._reply = self._reply, None
+        if self._until_close or not self._parser.should_keep_alive():
+            self.close()
+        else:
+            self._pool.give_back(self)
+        if reply:
+            reply.complete()
+
+
+def _kept(headers: dict[bytes, bytes]) -> float:
+    """How long the server keeps an idle connection, with a second's margin; `Keep-Alive: timeout=N` says."""
+    for part in headers.get(b"keep-alive", b"").split(b","):
+        name, _, value = part.strip().partition(b"=")
+        if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
+            return max(0.0, int(value) - 1.0)
+    return IDLE
+
+
+class Pool:
+    """Connections to one server. Grows with what is in flight; idle ones are used newest first."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self.target = target
+        self._clock = clock
+        self._idle: list[Wire] = []
+        self._all: set[Wire] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    async def take(self) -> Wire:
+        """A connection to send on. Raises `OSError` or `TimeoutError`."""
+        now = self._clock.now()
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.usable and now - wire.idle_since < wire.keep:
+                return wire
+            wire.close()
+        return await self._connect()
+
+    async def _connect(self) -> Wire:
+        target = self.target
+        if target.tls and not self._tls:
+            self._tls = ssl.create_default_context()
+        loop = asyncio.get_running_loop()
+        async with self._clock.timeout(CONNECT_TIMEOUT):
+            _, wire = await loop.create_connection(
+                lambda: Wire(self), target.host, target.port, ssl=self._tls if target.tls else None
+            )
+        self._all.add(wire)
+        return wire
+
+    def give_back(self, wire: Wire) -> None:
+        wire.idle_since = self._clock.now()
+        self._idle.append(wire)
+
+    def forget(self, wire: Wire) -> None:
+        self._all.discard(wire)
+        if wire in self._idle:
+            self._idle.remove(wire)
+
+    def close(self) -> None:
+        for wire in list(self._all):
+            wire.close()

@@ -1,0 +1,74 @@
+"""A link to a child process: one JSON message a line on its stdin and stdout.
+
+The rule this file keeps: a line that is no JSON object is noise, skipped and logged, and harms nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from toolgate.config import Server
+from toolgate.model import Fault
+from toolgate.upstreams.links.base import Headers, Receiver
+from toolgate.upstreams.supervisor import Child, Supervisor
+from toolgate.wire import jsonrpc
+from toolgate.wire.lines import Lines
+
+log = logging.getLogger(__name__)
+
+LONGEST_LINE = 256 * 1024 * 1024
+
+
+class StdioLink:
+    def __init__(self, server: Server, receiver: Receiver) -> None:
+        self._signs = 0
+        self._server = server
+        self._receiver = receiver
+        self._lines = Lines()
+        self._child: Child | None = None
+
+    async def connect(self, supervisor: Supervisor) -> None:
+        server = self._server
+        self._child = await supervisor.start(
+            server.name, server.command, server.args, server.env, server.cwd, self._output, self._exited, self._stderr
+        )
+
+    @property
+    def signs_of_life(self) -> int | None:
+        return self._signs
+
+    async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
+        assert self._child
+        self._child.write(jsonrpc.one_line(data) + b"\n")
+
+    def abandon(self, origin: int) -> bool:
+        return False
+
+    def describe(self) -> dict[str, object]:
+        child = self._child
+        return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text()} if child else {}
+
+    async def close(self) -> None:
+        if self._child:
+            self._child.end()
+            await self._child.ended()
+
+    def _output(self, chunk: bytes) -> None:
+        self._signs += 1
+        for line in self._lines.feed(chunk):
+            text = line.strip()
+            if text[:1] == b"{":
+                self._receiver.received(text, None)
+            elif text:
+                log.info("%s wrote a line to stdout that is no message: %.200r", self._server.name, text[:200])
+        if self._lines.pending > LONGEST_LINE and self._child:
+            log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
+            self._child.end()
+
+    def _stderr(self) -> None:
+        self._signs += 1
+
+    def _exited(self, reason: str) -> None:
+        name = self._server.name
+        hint = f"see the end of its stderr: toolgate doctor --server {self._server.id}"
+        self._receiver.closed(Fault("SERVER_FAILED", reason, server=name, reach="sent_unknown", hint=hint))

@@ -1,0 +1,35 @@
+"""Whose question is it? The one place where a server's question finds the call that it belongs to.
+
+The rule this file keeps: a question never reaches a principal or a session other than the one whose call caused it
+(architecture.md, "Whose question is it?").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from toolgate.model import Call
+
+
+class InFlight(Protocol):
+    """A request that waits for its answer; `call` is None for the gateway's own."""
+
+    @property
+    def call(self) -> Call | None: ...
+
+
+Request = TypeVar("Request", bound=InFlight)
+
+
+def owner_of(origin: int | None, in_flight: Mapping[int, Request]) -> Request | None:
+    """The request that a question belongs to, or None where that is not certain.
+
+    With `origin`, the question came on that request's own stream. Without, on a pipe that all share: then it belongs
+    to the newest call in flight, provided that all of them are of one principal and session.
+    """
+    if origin is not None:
+        return in_flight.get(origin)
+    calls = [request for request in in_flight.values() if request.call]
+    identities = {request.call.client.identity for request in calls if request.call}
+    return calls[-1] if len(identities) == 1 else None

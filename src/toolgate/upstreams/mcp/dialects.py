@@ -1,0 +1,125 @@
+"""How one era is spoken to a server: what a request looks like, what its answer means. The connection is era-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from toolgate import __version__
+from toolgate.eras import calls, headers, legacy, modern
+from toolgate.model import Accepted, Call, Client, Done, Required
+from toolgate.upstreams.links.base import Headers
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members
+
+INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
+
+
+class Dialect(Protocol):
+    @property
+    def revision(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]: ...
+
+    @property
+    def instructions(self) -> str: ...
+
+    @property
+    def closing_cancels(self) -> bool:
+        """Whether the end of a request's stream tells the server that it is cancelled."""
+        ...
+
+    def call(self, call: Call, id: int) -> tuple[Members, Headers]: ...
+
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]: ...
+
+    def other(self) -> Headers:
+        """The headers of a message that is no request."""
+        ...
+
+    def read(self, call: Call, body: Raw) -> Done | Accepted | Required: ...
+
+
+class Modern:
+    """Each request carries its caller's own capabilities; questions come back as results."""
+
+    revision = mcp.MODERN
+    closing_cancels = True
+
+    def __init__(self, found: modern.Discovered) -> None:
+        self.capabilities = found.capabilities
+        self.instructions = found.instructions
+
+    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+        meta = modern.envelope_meta(call.client, INFO, call.log_level)
+        if call.wants_progress:
+            meta[mcp.PROGRESS_KEY] = Raw(b"%d" % id)
+        params = calls.write_params(call, meta)
+        if call.resumption:
+            modern.write_answers(params, call.resumption.answers, call.resumption.state)
+        return params, headers.for_request(call.method, call.target)
+
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
+        meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
+        return {"_meta": meta, **_cursor(cursor)}, headers.for_request(method, None)
+
+    def other(self) -> Headers:
+        return ((b"MCP-Protocol-Version", mcp.MODERN.encode()),)
+
+    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
+        return modern.read_result(call, body)
+
+
+class Legacy:
+    """The handshake said what can be said; questions come as requests of the server."""
+
+    closing_cancels = False
+
+    def __init__(self, found: legacy.Initialized) -> None:
+        self.revision = found.protocolVersion
+        self.capabilities = found.capabilities
+        self.instructions = found.instructions
+        self._headers: Headers = (
+            ((b"MCP-Protocol-Version", self.revision.encode()),) if self.revision >= "2025-06-18" else ()
+        )
+
+    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+        meta = {mcp.PROGRESS_KEY: Raw(b"%d" % id)} if call.wants_progress else {}
+        return calls.write_params(call, meta), self._headers
+
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
+        return _cursor(cursor), self._headers
+
+    def other(self) -> Headers:
+        return self._headers
+
+    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
+        return Done(body)
+
+
+class Unknown:
+    """Before the era is known: the two opening requests only."""
+
+    revision = ""
+    capabilities: Mapping[str, Any] = {}
+    instructions = ""
+    closing_cancels = False
+
+    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+        raise NotImplementedError("no call is made before the era is known")
+
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
+        raise NotImplementedError("no list is asked for before the era is known")
+
+    def other(self) -> Headers:
+        return ()
+
+    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
+        return Done(body)
+
+
+def _cursor(cursor: str | None) -> Members:
+    return {"cursor": Raw(jsonrpc.encode(cursor))} if cursor is not None else {}

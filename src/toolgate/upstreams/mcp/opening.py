@@ -1,0 +1,132 @@
+"""Opening a connection: finding out which era a server speaks, then shaking hands where it wants to.
+
+First `server/discover`; any error, garbage or silence falls back to `initialize`; a server that answers that with
+-32022, or that was merely slow, is asked to discover once more (spec: basic/transports/stdio, "Backward
+Compatibility"; architecture.md, "Probing").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from toolgate.config import Server
+from toolgate.eras import headers, legacy, modern
+from toolgate.model import Client, Fault
+from toolgate.ports import Clock
+from toolgate.upstreams.mcp.connection import Connection
+from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
+from toolgate.wire import jsonrpc, mcp
+
+log = logging.getLogger(__name__)
+
+SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
+SILENCE_AFTER_A_SIGN = 3.0  # the same, once it has written anything to stdout or stderr
+
+
+class Silent(Exception):
+    """The server said nothing to `server/discover`; it may be slow, or ignore what it does not know."""
+
+
+async def open_connection(connection: Connection, server: Server, client: Client, clock: Clock) -> None:
+    """Set the connection's dialect. Raises `Fault`, at the latest after the server's start timeout."""
+    try:
+        async with clock.timeout(server.start_timeout):
+            await _open(connection, server, client, clock)
+    except TimeoutError:
+        message = f"{server.name} did not answer within {server.start_timeout:g} s of its start"
+        hint = "if it is slow to start, raise its start_timeout"
+        raise Fault("SERVER_FAILED", message, server=server.name, reach="not_sent", hint=hint) from None
+
+
+async def _open(connection: Connection, server: Server, client: Client, clock: Clock) -> None:
+    asked = Client() if server.scope == "shared" else client
+    was_silent = False
+    try:
+        connection.dialect = Modern(await _discover(connection, server, asked, clock))
+        return
+    except Silent:
+        was_silent = True
+    except Fault as fault:
+        if connection.fault:
+            raise connection.fault from None
+        _raise_if_modern_only(fault)
+        log.debug("%s does not discover (%s); it is asked to initialize", server.name, fault.message)
+    try:
+        await _initialize(connection, server, asked)
+    except Fault as fault:
+        if connection.fault or not (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
+            raise
+        connection.dialect = Modern(await _discover(connection, server, asked, clock, patient=True))
+
+
+def _raise_if_modern_only(fault: Fault) -> None:
+    """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
+    supported = _supported(fault)
+    if supported is not None and not set(supported) & set(mcp.HANDSHAKE_REVISIONS):
+        message = (
+            f"{fault.message}: it speaks {', '.join(map(str, supported)) or 'nothing'}, toolgate speaks {mcp.MODERN}"
+        )
+        raise Fault("SERVER_FAILED", message, reach="not_sent")
+
+
+def _supported(fault: Fault) -> Sequence[object] | None:
+    if not fault.upstream or fault.upstream.code != mcp.UNSUPPORTED_VERSION or not fault.upstream.data:
+        return None
+    try:
+        found = jsonrpc.value(fault.upstream.data)["supported"]
+    except (*jsonrpc.UNREADABLE, KeyError, TypeError):
+        return None
+    return cast("list[object]", found) if isinstance(found, list) else None
+
+
+async def _discover(
+    connection: Connection, server: Server, client: Client, clock: Clock, patient: bool = False
+) -> modern.Discovered:
+    """Raises `Silent` where a process stays silent, unless `patient`."""
+    params = jsonrpc.encode({"_meta": modern.envelope_meta(client, INFO)})
+    ask = connection.ask_server(
+        "server/discover", params, headers.for_request("server/discover", None), server.start_timeout
+    )
+    answer = asyncio.ensure_future(ask)
+    silence = asyncio.ensure_future(_silence(clock, connection))
+    waits: set[asyncio.Future[Any]] = {answer} if patient else {answer, silence}
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise Silent
+        found = modern.read_discovered(answer.result())
+    finally:
+        answer.cancel()
+        silence.cancel()
+        await asyncio.gather(answer, silence, return_exceptions=True)
+    if mcp.MODERN not in found.supportedVersions:
+        raise Fault("UPSTREAM_ERROR", f"it speaks {', '.join(found.supportedVersions)} only")
+    return found
+
+
+async def _silence(clock: Clock, connection: Connection) -> None:
+    """Return when the server has been silent for long enough."""
+    link = connection.link
+    assert link
+    while (seen := link.signs_of_life) is not None:
+        await clock.sleep(SILENCE_AFTER_A_SIGN if seen else SILENCE)
+        if link.signs_of_life == seen:
+            return
+    await asyncio.Event().wait()  # it is answered or refused at once
+
+
+async def _initialize(connection: Connection, server: Server, client: Client) -> None:
+    params = legacy.initialize_params(capabilities_for(server, client), INFO)
+    answer = await connection.ask_server("initialize", params, (), server.start_timeout)
+    connection.dialect = Legacy(legacy.read_initialized(answer))
+    await connection.tell(jsonrpc.notification("notifications/initialized"))
+
+
+def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:
+    """What a legacy server is told: one that all share, what we bridge; a client's own, that client's capabilities."""
+    if server.scope == "shared":
+        return legacy.shared_capabilities(bool(server.roots))
+    return legacy.own_capabilities(client.capabilities)

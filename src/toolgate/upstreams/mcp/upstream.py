@@ -1,0 +1,183 @@
+"""A server that speaks MCP: its connections by scope, opened on first use, one at a time, and opened again when lost."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+
+from toolgate.config import Server
+from toolgate.eras import calls
+from toolgate.model import Call, Client, EventSink, Fault, Outcome
+from toolgate.ports import Items, State, Status
+from toolgate.upstreams.links import Ground, MakeLink
+from toolgate.upstreams.mcp.connection import Connection
+from toolgate.upstreams.mcp.opening import open_connection
+from toolgate.wire import jsonrpc, mcp
+
+log = logging.getLogger(__name__)
+
+IDLE = 300.0  # seconds after which a connection that serves one client only is closed
+
+
+class McpUpstream:
+    def __init__(self, server: Server, make_link: MakeLink, ground: Ground, on_event: EventSink) -> None:
+        self.id = server.id
+        self.name = server.name
+        self._server = server
+        self._make_link = make_link
+        self._ground = ground
+        self._clock = ground.clock
+        self._on_event = on_event
+        self._live: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._state: State = "configured"
+        self._fault: Fault | None = None
+        self._last: dict[str, object] = {}  # what was known of the newest connection when it ended
+        self._newest: Connection | None = None
+
+    def __repr__(self) -> str:
+        return f"<McpUpstream {self.id} {self._state} {list(self._live.values())}>"
+
+    def scope(self, client: Client) -> str:
+        server = self._server
+        if server.scope == "shared":
+            return ""
+        told = hashlib.sha256(calls.canonical(calls.relayed_capabilities(client.capabilities))).hexdigest()[:8]
+        session = client.session if server.scope == "session" else ""
+        return f"{client.principal.id}/{session}/{told}"
+
+    def status(self) -> Status:
+        about = self._newest.link.describe() if self._newest and self._newest.link else self._last
+        return Status(
+            state=self._state,
+            error=self._fault.message if self._fault else "",
+            hint=self._fault.hint if self._fault else "",
+            pid=about.get("pid") if self._state in ("ready", "starting") else None,  # type: ignore[arg-type]
+            started=about.get("started"),  # type: ignore[arg-type]
+            stderr=str(about.get("stderr", "")),
+            revision=self._newest.dialect.revision if self._newest else "",
+        )
+
+    async def open(self) -> None:
+        try:
+            await self._connection(Client())
+        except Fault as fault:
+            log.warning("%s did not start: %s", self.name, fault.message)
+
+    async def list(self, kind: str, client: Client) -> Items:
+        method = mcp.LIST_OF_KIND[kind]
+        connection = await self._connection(client)
+        if mcp.LISTS[method].capability not in connection.dialect.capabilities:
+            return ()
+        try:
+            return await connection.list(method, client)
+        except Fault as fault:
+            if fault.upstream and fault.upstream.code == jsonrpc.METHOD_NOT_FOUND:
+                return ()
+            raise
+
+    async def invoke(self, call: Call) -> Outcome:
+        connection = self._live.get(self.scope(call.client)) or await self._connection(call.client)
+        return await connection.invoke(call)
+
+    async def leave(self, client: Client) -> None:
+        if self._server.scope != "shared":
+            await self._close_scope(self.scope(client))
+
+    async def close(self) -> None:
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in list(self._live.values())))
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        self._state = "stopped"
+
+    # Connections.
+
+    async def _connection(self, client: Client) -> Connection:
+        """The connection that serves this client, opened where there is none. Raises `Fault`."""
+        scope = self.scope(client)
+        live = self._live.get(scope)
+        if live:
+            return live
+        opening = self._opening.get(scope)
+        if not opening:
+            opening = asyncio.get_running_loop().create_task(self._open(scope, client), name=f"open {self.id}")
+            self._opening[scope] = opening
+            opening.add_done_callback(lambda done: self._opened(scope, done))
+        return await asyncio.shield(opening)
+
+    def _opened(self, scope: str, done: asyncio.Task[Connection]) -> None:
+        self._opening.pop(scope, None)
+        if not done.cancelled():
+            done.exception()  # seen, also where nobody waits any more
+
+    async def _open(self, scope: str, client: Client) -> Connection:
+        server = self._server
+        if server.problem:
+            self._state, self._fault = (
+                "failed",
+                Fault("SERVER_FAILED", server.problem, server=self.name, reach="not_sent"),
+            )
+            raise self._fault.at(self.name, "")
+        self._state = "starting"
+        connection = Connection(
+            server, self._clock, self.invoke, self._on_event, self._connection_closed, server.scope != "shared"
+        )
+        self._newest = connection
+        try:
+            connection.link = await self._make_link(server, connection, self._ground)
+            await open_connection(connection, server, client, self._clock)
+        except Fault as fault:
+            await self._give_up(connection, fault)
+            raise fault.at(self.name, "") from None
+        except BaseException:
+            await self._give_up(connection, Fault("SERVER_FAILED", f"{self.name} was stopped while it started"))
+            raise
+        self._live[scope] = connection
+        self._state, self._fault = "ready", None
+        if server.scope != "shared":
+            self._watch_idle(scope, connection)
+        return connection
+
+    async def _give_up(self, connection: Connection, fault: Fault) -> None:
+        """Remember why it did not start; what it left on stderr is often the reason."""
+        await connection.close()
+        self._remember(connection)
+        self._state, self._fault = "failed", fault
+
+    def _connection_closed(self, connection: Connection, fault: Fault) -> None:
+        for scope, live in list(self._live.items()):
+            if live is connection:
+                del self._live[scope]
+                self._state, self._fault = "failed", fault
+        self._remember(connection)
+
+    def _remember(self, connection: Connection) -> None:
+        if connection.link:
+            self._last = connection.link.describe()
+        if self._newest is connection:
+            self._newest = None
+
+    def _watch_idle(self, scope: str, connection: Connection) -> None:
+        """A connection that serves one client only is closed when that client has long asked for nothing."""
+
+        def look() -> None:
+            if self._live.get(scope) is not connection:
+                return
+            if not connection.in_flight and self._clock.now() - connection.used >= IDLE:
+                task = asyncio.get_running_loop().create_task(self._close_scope(scope))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+            else:
+                self._clock.call_later(IDLE, look)
+
+        self._clock.call_later(IDLE, look)
+
+    async def _close_scope(self, scope: str) -> None:
+        connection = self._live.pop(scope, None)
+        if connection:
+            await connection.close()
+            self._state = "ready" if self._live else "stopped"

@@ -1,0 +1,67 @@
+"""The kind `registry`: an upstream whose tools, resources and prompts are functions in this process (`desk`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.desk import Arguments, Desk, Object, Registry, Work
+from toolgate.exchange import Exchange, run
+from toolgate.model import Call, Client, Done, Fault, Outcome
+from toolgate.ports import Clock, Items, Status
+from toolgate.wire import jsonrpc, mcp
+
+
+class RegistryUpstream:
+    def __init__(self, server: Server, registry: Registry, clock: Clock) -> None:
+        self.id = server.id
+        self.name = server.name
+        self._timeout = server.timeout
+        self._registry = registry
+        self._clock = clock
+
+    def scope(self, client: Client) -> str:
+        return ""
+
+    def status(self) -> Status:
+        return Status("ready", revision=mcp.MODERN)
+
+    async def open(self) -> None:
+        """It is there already."""
+
+    async def list(self, kind: str, client: Client) -> Items:
+        return tuple(Raw(jsonrpc.encode(entry.shown)) for entry in self._registry.entries.get(kind, {}).values())
+
+    async def invoke(self, call: Call) -> Outcome:
+        work = self._work(call)
+        try:
+            arguments = msgspec.json.decode(call.arguments or b"{}", type=dict[str, Any])
+        except jsonrpc.UNREADABLE as error:
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
+
+        async def done(exchange: Exchange) -> Outcome:
+            return Done(jsonrpc.encode(await work(arguments, Desk(call, exchange))))
+
+        return await run(f"upstream:{self.id}", self._clock, self._timeout, done).next()
+
+    async def leave(self, client: Client) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def _work(self, call: Call) -> Work:
+        kind = mcp.KIND_OF_CALL[call.method]
+        entry = self._registry.entries.get(kind, {}).get(call.target)
+        if entry and entry.work:
+            return entry.work
+        made = self._registry.read(call.target) if kind == "resources" else None
+        if made is None:
+            method = mcp.CALLS[call.method]
+            raise Fault(method.missing, f"{method.noun} not found: {call.target}", reach="not_sent")
+
+        async def found(_arguments: Arguments, _desk: Desk) -> Object:
+            return made
+
+        return found

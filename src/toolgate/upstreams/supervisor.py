@@ -1,0 +1,314 @@
+"""Child processes: started in a process group of their own, watched by an owner task, ended with everything they started.
+
+The rules this file keeps: a child has one owner, which reaps it; nothing that a child does reaches beyond its own
+callbacks; no child and no grandchild outlives the gateway, not even one that is killed (`guard`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from toolgate.model import Fault
+from toolgate.ports import Clock
+from toolgate.upstreams import guard
+
+log = logging.getLogger(__name__)
+
+STDERR_KEPT = 64 * 1024
+UNREAD_INPUT_LIMIT = 64 * 1024 * 1024
+PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL
+
+# What a child inherits of the gateway's environment; all else it gets by its configuration only.
+INHERITED = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "LANG",
+        "TZ",
+        "TMPDIR",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SystemRoot",
+    ]
+)
+INHERITED_PREFIXES = ("LC_", "XDG_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_")
+
+
+def child_environment(own: Mapping[str, str], gateway: Mapping[str, str]) -> dict[str, str]:
+    kept = {k: v for k, v in gateway.items() if k in INHERITED or k.startswith(INHERITED_PREFIXES)}
+    return kept | dict(own)
+
+
+class Tail:
+    """The last bytes of a stream."""
+
+    def __init__(self, kept: int = STDERR_KEPT) -> None:
+        self._kept = kept
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        while self._size - len(self._chunks[0]) >= self._kept:
+            self._size -= len(self._chunks.popleft())
+
+    def text(self) -> str:
+        return b"".join(self._chunks)[-self._kept :].decode(errors="replace")
+
+
+class Guard:
+    """The gateway's end of the guard process. It is started with the first child and restarted if it is lost."""
+
+    def __init__(self) -> None:
+        self._token = secrets.token_hex(8)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: set[int] = set()
+
+    def mark(self, number: int) -> str:
+        return f"{self._token}.{number}."
+
+    def ready(self) -> None:
+        """Have the process running; called before a child starts, so that no child is ever unguarded."""
+        if self._process and self._process.poll() is None:
+            return
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, self._token],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for group in self._groups:
+            self._say(f"+ {group}")
+
+    def add(self, group: int) -> None:
+        self._groups.add(group)
+        self._say(f"+ {group}")
+
+    def remove(self, group: int, number: int) -> None:
+        """The child is reaped: end what it left behind."""
+        self._groups.discard(group)
+        self._say(f"- {group}")
+        self._say(f"sweep {number}")
+
+    async def close(self) -> None:
+        if not self._process or not self._process.stdin:
+            return
+        self._process.stdin.close()
+        await asyncio.to_thread(self._process.wait)
+
+    def _say(self, line: str) -> None:
+        try:
+            assert self._process and self._process.stdin
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            log.warning("the guard process is gone; it is started again with the next child")
+
+
+class Child(asyncio.SubprocessProtocol):
+    """One child process. `on_output` gets stdout as it comes, `on_exit` the reason, once."""
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        guard: Guard,
+        number: int,
+        on_output: Callable[[bytes], None],
+        on_exit: Callable[[str], None],
+        on_stderr: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.stderr = Tail()
+        self.started = clock.wall()
+        self.pid = 0
+        self._clock = clock
+        self._guard = guard
+        self._number = number
+        self._on_output = on_output
+        self._on_exit = on_exit
+        self._on_stderr = on_stderr
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._exited = asyncio.Event()
+        self._drained = asyncio.Event()  # its last words are read
+        self._ending = asyncio.Event()
+        self.owner: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name} pid={self.pid} {'exited' if self._exited.is_set() else 'alive'}>"
+
+    def own(self, transport: asyncio.SubprocessTransport) -> None:
+        """Take the process over: from here on the owner task ends it and reaps it."""
+        self._transport = transport
+        self.pid = transport.get_pid()
+        self._guard.add(self.pid)
+        self.owner = asyncio.get_running_loop().create_task(self._own(), name=f"child {self.name}")
+
+    def write(self, data: bytes) -> None:
+        """Raises `Fault` not_sent where the child is gone or has long stopped reading."""
+        pipe = self._transport.get_pipe_transport(0) if self._transport else None
+        if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
+            raise Fault(
+                "SESSION_ERROR", f"Server not started: {self.name} has ended", server=self.name, reach="not_sent"
+            )
+        if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:  # type: ignore[attr-defined]
+            raise Fault("SERVER_FAILED", f"{self.name} does not read its input", server=self.name, reach="not_sent")
+        pipe.write(data)  # type: ignore[attr-defined]
+
+    def end(self) -> None:
+        self._ending.set()
+
+    async def ended(self) -> None:
+        """Until the process is reaped and what it started is gone."""
+        if self.owner:
+            await asyncio.shield(self.owner)
+
+    # What the event loop calls.
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._on_output(data)
+        else:
+            self.stderr.add(data)
+            self._on_stderr()
+
+    def process_exited(self) -> None:
+        self._exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drained.set()
+
+    # The owner.
+
+    async def _own(self) -> None:
+        assert self._transport
+        try:
+            await self._wait_for_an_end()
+            if not self._exited.is_set():
+                await self._end_politely()
+        finally:
+            self._signal_group(signal.SIGKILL)
+            await self._exited.wait()
+            self._guard.remove(self.pid, self._number)
+            await self._in_time(self._drained)
+            code = self._transport.get_returncode()
+            self._transport.close()
+            self._on_exit(_reason(self.name, code, asked=self._ending.is_set()))
+
+    async def _wait_for_an_end(self) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._exited, self._ending)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _end_politely(self) -> None:
+        """Close stdin, wait, TERM, wait; the caller kills what is left."""
+        assert self._transport
+        stdin = self._transport.get_pipe_transport(0)
+        if stdin:
+            stdin.close()
+        if await self._in_time(self._exited):
+            return
+        self._signal_group(signal.SIGTERM)
+        await self._in_time(self._exited)
+
+    async def _in_time(self, event: asyncio.Event) -> bool:
+        try:
+            async with self._clock.timeout(PATIENCE):
+                await event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _reason(name: str, code: int | None, asked: bool) -> str:
+    if asked:
+        return f"{name} was stopped"
+    if code is not None and code < 0:
+        return f"{name} was ended by signal {signal.Signals(-code).name}"
+    return f"{name} exited with status {code}"
+
+
+class Supervisor:
+    """Starts children and has them all ended at the close."""
+
+    def __init__(self, clock: Clock, environ: Mapping[str, str]) -> None:
+        self._clock = clock
+        self._environ = environ
+        self._guard = Guard()
+        self._children: set[Child] = set()
+        self._number = 0
+
+    async def start(
+        self,
+        name: str,
+        command: str,
+        args: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        on_output: Callable[[bytes], None],
+        on_exit: Callable[[str], None],
+        on_stderr: Callable[[], None],
+    ) -> Child:
+        """Raises `Fault` SERVER_FAILED that names the mend where the command cannot be run."""
+        environment = child_environment(env, self._environ)
+        program = shutil.which(command, path=environment.get("PATH"))
+        if not program:
+            hint = f"install {command}, or write its whole path into the configuration of {name}"
+            raise Fault("SERVER_FAILED", f"Command not found: {command}", server=name, reach="not_sent", hint=hint)
+        self._guard.ready()
+        self._number += 1
+        environment[guard.MARK] = self._guard.mark(self._number)
+
+        def exited(reason: str) -> None:
+            self._children.discard(child)
+            on_exit(reason)
+
+        child = Child(name, self._clock, self._guard, self._number, on_output, exited, on_stderr)
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True
+            )
+        except OSError as error:
+            raise Fault("SERVER_FAILED", f"Cannot start {name}: {error}", server=name, reach="not_sent") from None
+        child.own(transport)
+        self._children.add(child)
+        return child
+
+    async def close(self) -> None:
+        children = list(self._children)
+        for child in children:
+            child.end()
+        for child in children:
+            await child.ended()
+        await self._guard.close()

@@ -1,0 +1,24 @@
+"""Lines out of chunks: the framing of stdio, on both faces.
+
+The rule this file keeps: a newline is looked for only in the newest chunk, so that a long line costs what it is long.
+"""
+
+from __future__ import annotations
+
+
+class Lines:
+    """Chunks in, whole lines out. `pending` is the length of the unfinished one, in bytes."""
+
+    def __init__(self) -> None:
+        self.pending = 0
+        self._rest: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        *whole, rest = chunk.split(b"\n")
+        if whole and self._rest:
+            whole[0] = b"".join((*self._rest, whole[0]))
+            self._rest, self.pending = [], 0
+        if rest:
+            self._rest.append(rest)
+            self.pending += len(rest)
+        return whole

@@ -1,0 +1,88 @@
+"""What MCP is, as tables: revisions, methods, error codes, keys. Tests and docs read the same tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+MODERN: Final = "2026-07-28"
+HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+LATEST_HANDSHAKE: Final = HANDSHAKE_REVISIONS[-1]
+REVISION_WITHOUT_HEADER: Final = "2025-03-26"  # what a legacy request without MCP-Protocol-Version speaks
+
+# Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
+RESOURCE_NOT_FOUND: Final = -32002  # up to 2025-11-25; -32602 since
+URL_ELICITATION_REQUIRED: Final = -32042  # 2025-11-25 only
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+MODERN_ONLY_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+
+# Keys of `_meta` that belong to one hop and are never passed on (protocol.md 1.1).
+PREFIX: Final = "io.modelcontextprotocol/"
+VERSION_KEY: Final = PREFIX + "protocolVersion"
+CAPABILITIES_KEY: Final = PREFIX + "clientCapabilities"
+CLIENT_INFO_KEY: Final = PREFIX + "clientInfo"
+SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
+LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
+SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
+PROGRESS_KEY: Final = "progressToken"
+HOP_KEYS: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_KEY})
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+class CallMethod(msgspec.Struct, frozen=True):
+    """A request that goes to one server: which parameter names the target, and what cannot be found."""
+
+    target: str
+    missing: str  # the string code of behaviour.md section 5
+    noun: str
+
+
+CALLS: Final[dict[str, CallMethod]] = {
+    "tools/call": CallMethod("name", "TOOL_NOT_FOUND", "Tool"),
+    "prompts/get": CallMethod("name", "PROMPT_NOT_FOUND", "Prompt"),
+    "resources/read": CallMethod("uri", "RESOURCE_NOT_FOUND", "Resource"),
+}
+
+
+class ListMethod(msgspec.Struct, frozen=True):
+    """A request that is answered from what all servers offer."""
+
+    kind: str  # the result's member that holds the items
+    key: str  # the item's member that identifies it
+    capability: str
+
+
+LISTS: Final[dict[str, ListMethod]] = {
+    "tools/list": ListMethod("tools", "name", "tools"),
+    "prompts/list": ListMethod("prompts", "name", "prompts"),
+    "resources/list": ListMethod("resources", "uri", "resources"),
+    "resources/templates/list": ListMethod("resourceTemplates", "uriTemplate", "resources"),
+}
+LIST_OF_KIND: Final = {entry.kind: method for method, entry in LISTS.items()}
+KIND_OF_CALL: Final = {"tools/call": "tools", "prompts/get": "prompts", "resources/read": "resources"}
+
+
+class AskMethod(msgspec.Struct, frozen=True):
+    """A request that a server makes of its client: the capability it needs, and how it is declined."""
+
+    capability: str
+    declined: Raw | None  # the result that declines it, where the protocol has one
+    refusal: str  # the error message that declines it where there is none
+
+
+ASKS: Final[dict[str, AskMethod]] = {
+    "elicitation/create": AskMethod("elicitation", Raw(b'{"action":"decline"}'), ""),
+    "sampling/createMessage": AskMethod("sampling", None, "Sampling is not available for this request"),
+    "roots/list": AskMethod("roots", None, "Roots are not available for this request"),
+}
+
+LIST_CHANGED: Final = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "resourceTemplates"),
+}

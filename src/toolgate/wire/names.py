@@ -1,0 +1,70 @@
+"""Names on aggregating surfaces: `server__tool`, `server+uri`, and back (behaviour.md section 1).
+
+The rule this file keeps: every name that `join_*` makes is split back to the same pair, and a server id
+never contains `__` or `+`, so that a split needs no table but the ids themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+SEPARATOR = "__"
+LONGEST = 64  # a limit of common model APIs on a tool's name
+_not_slug = re.compile(r"[^a-z0-9]+")
+_ui = "ui://"
+
+
+def slug(name: str) -> str:
+    """The id of a configured name: "My MCP Server" → "my-mcp-server". Empty where nothing is left."""
+    return _not_slug.sub("-", name.lower()).strip("-")
+
+
+def spellings(name: str) -> tuple[str, str, str]:
+    """What a server may be looked up by: its id, its configured name, the name in snake_case."""
+    id = slug(name)
+    return id, name, id.replace("-", "_")
+
+
+def join_name(server: str, name: str) -> str:
+    """The namespaced name, shortened with a hash where it is over 64 characters."""
+    whole = server + SEPARATOR + name
+    if len(whole) <= LONGEST:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    prefix = server + SEPARATOR
+    return prefix + name[: max(1, LONGEST - len(prefix) - 9)] + "_" + digest
+
+
+def split_name(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:
+    """(server, the rest) by the longest registered prefix; None where no server's prefix fits."""
+    fitting = [id for id in servers if whole.startswith(id + SEPARATOR)]
+    if not fitting:
+        return None
+    server = max(fitting, key=len)
+    return server, whole[len(server) + len(SEPARATOR) :]
+
+
+def join_uri(server: str, uri: str) -> str:
+    """`docs` and `file:///a` → `docs+file:///a`. A `ui://` URI keeps its scheme, so that hosts of MCP Apps know it."""
+    scheme = _scheme(server)
+    if uri.startswith(_ui):
+        return f"{_ui}{scheme}+{uri[len(_ui) :]}"
+    return f"{scheme}+{uri}"
+
+
+def split_uri(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:
+    """(server, the server's own URI) for `server+uri`, `ui://server+rest` and `server__uri`; None for a bare URI."""
+    ui = whole.startswith(_ui)
+    rest = whole[len(_ui) :] if ui else whole
+    fitting = [id for id in servers if rest.startswith(_scheme(id) + "+")]
+    if fitting:
+        server = max(fitting, key=len)
+        own = rest[len(_scheme(server)) + 1 :]
+        return server, _ui + own if ui else own
+    return split_name(whole, servers)
+
+
+def _scheme(server: str) -> str:
+    return "s" + server if server[:1].isdigit() else server

@@ -1,0 +1,90 @@
+"""Server-sent events, both ways: `event` writes one, `Reader` takes bytes in and gives events out.
+
+Keeps the parsing rules of the HTML standard (section 9.2.6): any of CR, LF, CRLF ends a line, an event
+ends with an empty line, a half event at the end of the stream is dropped.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True):
+    data: bytes
+    event: str = "message"
+    id: str | None = None  # None where the event does not set one
+    retry: int | None = None  # milliseconds
+
+
+def event(data: bytes, id: str | None = None, retry: int | None = None) -> bytes:
+    """One event as bytes. `data` must hold no line break (`jsonrpc.one_line`)."""
+    head = b""
+    if id is not None:
+        head += b"id: " + id.encode() + b"\n"
+    if retry is not None:
+        head += b"retry: %d\n" % retry
+    return b"event: message\n" + head + b"data: " + data + b"\n\n"
+
+
+COMMENT = b": keep-alive\n\n"
+
+
+class TooLong(Exception):
+    """One event grew past the limit."""
+
+
+class Reader:
+    """Feed it chunks; it returns the events that became whole. `limit` bounds one event, in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []  # the unfinished line, in the chunks that it came in
+        self._pending = 0
+        self._data: list[bytes] = []
+        self._held = 0
+        self._event = "message"
+        self._id: str | None = None
+        self._retry: int | None = None
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        if self._after_cr and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+        if not chunk:
+            return []
+        self._after_cr = chunk[-1:] == b"\r"
+        *whole, rest = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        events: list[Event] = []
+        for line in whole:
+            if self._rest:
+                line = b"".join((*self._rest, line))
+                self._rest.clear()
+                self._pending = 0
+            self._line(line, events)
+        if rest:
+            self._rest.append(rest)
+            self._pending += len(rest)
+        if self._pending + self._held > self._limit:
+            raise TooLong(f"an event of over {self._limit} bytes")
+        return events
+
+    def _line(self, line: bytes, events: list[Event]) -> None:
+        if not line:
+            self._dispatch(events)
+            return
+        name, _, content = line.partition(b":")
+        content = content.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(content)
+            self._held += len(content)
+        elif name == b"event":
+            self._event = content.decode(errors="replace")
+        elif name == b"id" and b"\0" not in content:
+            self._id = content.decode(errors="replace")
+        elif name == b"retry" and content.isdigit() and len(content) < 10:
+            self._retry = int(content)
+
+    def _dispatch(self, events: list[Event]) -> None:
+        if self._data or self._id is not None or self._retry is not None:
+            events.append(Event(b"\n".join(self._data), self._event, self._id, self._retry))
+        self._data, self._held, self._event, self._id, self._retry = [], 0, "message", None, None

@@ -1,0 +1,72 @@
+"""Install the real servers and clients of the interop suite into its cache. Run by `make interop`.
+
+What is complete is left alone, so a second run is immediate. The pins are `package.json`, `py1.txt` and
+`servers.txt`; no lock file is written, and the registries are those that npm and pip are configured with.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import installed
+
+SECONDS = 600
+
+
+def main() -> int:
+    for part, install in ((installed.NPM, npm), (installed.PY1, environment), (installed.SERVERS, environment)):
+        if installed.is_complete(part):
+            print(f"interop: {part.name} is complete")
+            continue
+        print(f"interop: installing {part.name} into {part}", flush=True)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        if problem := install(part):
+            print(f"interop: {problem}", file=sys.stderr)
+            return 1
+        installed.stamp(part).write_text(installed.wanted(part))
+    return 0
+
+
+def npm(part: Path) -> str | None:
+    program = shutil.which("npm")
+    if program is None:
+        return "npm was not found. Install Node 20 or newer, which brings it."
+    shutil.copy(installed.PARTS[part], part / "package.json")
+    flags = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
+    return run([program, "install", *flags], part, "npm")
+
+
+def environment(part: Path) -> str | None:
+    made = run([sys.executable, "-m", "venv", "--clear", str(part)], part.parent, "venv")
+    if made:
+        return made
+    pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
+    pins = str(installed.PARTS[part])
+    return run([*pip, "--disable-pip-version-check", "-r", pins], part, "pip")
+
+
+def run(command: list[str], folder: Path, what: str) -> str | None:
+    """Run one installer; on failure its own last words, and what that most often means."""
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"{what} was not done after {SECONDS} s. Is its package registry reachable from here?"
+    if done.returncode == 0:
+        return None
+    lines = done.stdout.strip().splitlines()
+    words = "\n".join(lines if len(lines) <= 16 else [*lines[:8], "…", *lines[-8:]])
+    return (
+        f"{what} failed. Most often its package registry cannot be reached from here; "
+        f"the suite is skipped until this is mended and `make interop` run again. It said:\n{words}"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,624 @@
+"""Configuration files, and what toolgate says to them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from toolgate.config import Config, ConfigError, Http, Problem, Root, Server, Sessions, find, keys, load, read, values
+from toolgate.config.formats import Format
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+FORMATS: tuple[Format, ...] = ("toml", "yaml", "json")
+
+
+def said(
+    text: str, format: Format = "toml", environ: Mapping[str, str] | None = None, native: bool = True
+) -> Config | list[str]:
+    """The configuration, or the lines that are said instead."""
+    try:
+        return read(text, file=f"toolgate.{format}", environ=environ or {}, native=native, format=format)
+    except ConfigError as error:
+        return str(error).split("\n")
+
+
+def understood(text: str, format: Format = "toml", **more: Any) -> Config:
+    config = said(text, format, **more)
+    assert isinstance(config, Config), config
+    return config
+
+
+def refused(text: str, format: Format = "toml", **more: Any) -> list[str]:
+    lines = said(text, format, **more)
+    assert isinstance(lines, list), lines
+    return [line.removeprefix(f"toolgate.{format}: ") for line in lines]
+
+
+def server(body: str, **environ: str) -> Server:
+    return understood(f"[mcpServers.one]\n{body}", environ=environ).servers[0]
+
+
+def plain(*servers: dict[str, Any], **environ: str) -> Config:
+    """A file of another tool with servers named a, b, …"""
+    named = dict(zip("abcdef", servers, strict=False))
+    return understood(json.dumps({"mcpServers": named}), "json", environ=environ, native=False)
+
+
+# What a file says.
+
+
+def test_an_empty_file_says_the_defaults() -> None:
+    for format, text in (("toml", ""), ("yaml", ""), ("yaml", "mcpServers:\n  # none yet"), ("json", "{}")):
+        assert msgspec.structs.replace(understood(text, format), source="") == Config()  # type: ignore[arg-type]
+
+
+def test_the_three_formats_say_the_same() -> None:
+    tree = {"http": {"port": 9000}, "mcpServers": {"time": {"command": "uvx", "args": ["x"], "timeout": "5m"}}}
+    texts = {
+        "toml": '[http]\nport = 9000\n[mcpServers.time]\ncommand = "uvx"\nargs = ["x"]\ntimeout = "5m"',
+        "yaml": "http: {port: 9000}\nmcpServers:\n  time: {command: uvx, args: [x], timeout: 5m}",
+        "json": json.dumps(tree),
+    }
+    configs = {format: understood(texts[format], format) for format in FORMATS}
+    expected = Server(id="time", name="time", type="stdio", command="uvx", args=("x",), timeout=300.0)
+    for format, config in configs.items():
+        assert config == Config(servers=(expected,), http=Http(port=9000), source=f"toolgate.{format}")
+
+
+def test_the_type_of_a_server_follows_from_its_keys() -> None:
+    assert server('command = "npx"').type == "stdio"
+    assert server('url = "https://example.com/mcp"').type == "http"
+
+
+def test_the_id_is_the_slug_of_the_name() -> None:
+    [one] = understood('[mcpServers."My MCP Server"]\ncommand = "x"').servers
+    assert (one.id, one.name) == ("my-mcp-server", "My MCP Server")
+
+
+def test_a_timeout_in_milliseconds_is_kept_in_seconds() -> None:
+    assert server('command = "x"\ntimeoutMs = 1500').timeout == 1.5
+
+
+def test_a_root_is_a_path_or_a_uri_and_may_have_a_name() -> None:
+    told = server('command = "x"\nroots = ["/a b", "file:///c", {uri = "${D}", name = "d"}]', D="/d").roots
+    assert told == (Root("file:///a%20b"), Root("file:///c"), Root("file:///d", "d"))
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [(30, 30), (0.5, 0.5), ("500ms", 0.5), ("30s", 30), ("5m", 300), ("1.5 h", 5400)]
+)
+def test_a_duration_is_a_number_of_seconds_or_has_a_unit(written: object, seconds: float) -> None:
+    assert values.duration(written) == seconds
+
+
+@pytest.mark.parametrize("written", [0, -1, True, "30", "30 parsecs", "", "-1s", math.nan, math.inf, 10**400, None, []])
+def test_what_is_no_duration_is_refused(written: object) -> None:
+    with pytest.raises(values.Wrong):
+        values.duration(written)
+
+
+@pytest.mark.parametrize(("written", "count"), [(1024, 1024), ("512KB", 512_000), ("4MiB", 4 << 20), ("1.5KiB", 1536)])
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(written: object, count: int) -> None:
+    assert values.size(written) == count
+
+
+@given(st.integers(1, 10**8))
+def test_durations_round_trip(number: int) -> None:
+    assert values.duration(f"{number}ms") == pytest.approx(number / 1000)
+    assert values.milliseconds(number) == number / 1000
+    assert values.duration(number / 1000) == number / 1000
+
+
+@given(st.integers(1, 1000), st.sampled_from([("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30)]))
+def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
+    assert values.size(f"{number}{unit[0]}") == values.size(number << unit[1]) == number << unit[1]
+
+
+# Variables.
+
+
+def test_variables_are_put_into_all_strings_of_a_server() -> None:
+    one = server(
+        'command = "${P}"\nargs = ["--x=${A}", "${NONE:-d}"]\nenv = {T = "a${A}${A}"}\ncwd = "/${A}"', P="p", A="1"
+    )
+    assert (one.command, one.args, one.env, one.cwd) == ("p", ("--x=1", "d"), {"T": "a11"}, "/1")
+    other = server('url = "https://${H}/mcp"\nheaders = {X = "Bearer ${T}"}', H="h", T="t")
+    assert (other.url, other.headers, other.problem) == ("https://h/mcp", {"X": "Bearer t"}, "")
+
+
+def test_an_unset_variable_fails_only_its_own_server() -> None:
+    config = understood(
+        '[mcpServers.a]\ncommand = "x"\nenv = {T = "${TOKEN}", U = "${TOKEN}${OTHER}"}\n[mcpServers.b]\ncommand = "y"'
+    )
+    a, b = config.servers
+    assert a.missing == ("TOKEN", "OTHER")
+    assert "TOKEN, OTHER are not set" in a.problem
+    assert "${TOKEN:-default}" in a.problem
+    assert (b.problem, b.missing) == ("", ())
+
+
+def test_a_default_also_holds_for_an_empty_variable_as_in_a_shell() -> None:
+    assert server('command = "x"\nargs = ["${A:-d}", "<${A}>", "<${B:-}>"]', A="").args == ("d", "<>", "<>")
+
+
+def test_what_stands_in_a_variable_is_not_read_as_a_pattern() -> None:
+    assert server('command = "x"\nargs = ["${A}"]', A="${B}", B="b").args == ("${B}",)
+
+
+@pytest.mark.parametrize(
+    "text", ["${env:X}", "${}", "${A", "${A:-${B}}", "$${A}{B}", "${A:-$}{B}", "$${A:-{B}}", "${a b}", "a ${input:t} b"]
+)
+def test_a_pattern_that_is_no_variable_is_never_sent(text: str) -> None:
+    lines = refused(f'[mcpServers.one]\ncommand = "x"\nargs = ["{text}"]', environ={"A": ""})
+    assert lines == ["mcpServers.one.args[0]: holds a `${` that is no variable: write ${NAME} or ${NAME:-default}"]
+    [one] = plain({"command": "x", "args": [text]}, A="").servers
+    assert "`args[0]` holds a `${` that is no variable" in one.problem
+    assert one.args == ()
+
+
+def test_a_variable_that_makes_no_url_fails_its_server_and_a_written_one_the_file() -> None:
+    assert "`url` must be a URL" in server('url = "${U}"', U="not one").problem
+    assert refused('[mcpServers.one]\nurl = "not one"') == [
+        "mcpServers.one.url: must be a URL that begins with http:// or https://"
+    ]
+
+
+def test_a_header_cannot_smuggle_another_one() -> None:
+    one = server('url = "http://h"\nheaders = {A = "${T}"}', T="x\r\nB: y")
+    assert "`headers.A` holds a line break" in one.problem
+    assert one.headers == {}
+
+
+@given(st.lists(st.sampled_from(["$", "{", "}", "A", "${A}", "${B}", "${A:-", "${N:-", ":-", "x"]), max_size=8))
+def test_no_pattern_of_a_file_gets_through(pieces: list[str]) -> None:
+    for one in plain({"command": "x", "args": ["".join(pieces)]}, A="", B="b").servers:
+        assert not any("${" in argument for argument in one.args)
+
+
+# What is wrong with a file.
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    text = """
+    [http]
+    prot = 1
+    host = "0.0.0.0:80"
+    [sessions]
+    idle = "30"
+    [mcpServers.github]
+    comand = "npx"
+    env = {T = 1}
+    timeout = false
+    [mcpServers.other]
+    command = "x"
+    args = ["a", 1, true]
+    start = "eagre"
+    """
+    assert [line.partition(": ")[0] for line in refused(text)] == [
+        "http.prot",
+        "http.host",
+        "sessions.idle",
+        "mcpServers.github.comand",
+        "mcpServers.github.env.T",
+        "mcpServers.github.timeout",
+        "mcpServers.github",
+        "mcpServers.other.args[1]",
+        "mcpServers.other.args[2]",
+        "mcpServers.other.start",
+    ]
+
+
+def test_a_problem_has_its_parts() -> None:
+    with pytest.raises(ConfigError) as caught:
+        read("[http]\nprot = 1", file="f.toml", environ={}, format="toml")
+    assert caught.value.problems == (Problem("f.toml", "http.prot", "unknown key", "did you mean `port`?"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "mend"),
+    [
+        ("mcp_servers = {}", "did you mean `mcpServers`?"),
+        ("mcpservers = {}", "did you mean `mcpServers`?"),
+        ("[sessions]\nidel = 3", "did you mean `idle`?"),
+        ("[mcpServers.a]\ncommand = 'x'\nenvironment = {}", "did you mean `env`?"),
+        ("[mcpServers.a]\ncommand = 'x'\nstartTimeout = 3", "did you mean `start_timeout`?"),
+        ("[mcpServers.a]\ncommand = 'x'\nscope = 'sesion'", "did you mean `session`?"),
+        ("[mcpServers.a]\nurl = 'http://h'\ntype = 'htpp'", "did you mean `http`?"),
+        ("[mcpServers.a]\nurl = 'http://h'\ntype = 'streamable-http'", 'write "http"'),
+        ("[http]\nbody_limit = '4mib'", "did you mean `MiB`?"),
+        ("whatever = 1", "remove it"),
+    ],
+)
+def test_a_slip_of_the_pen_is_told_with_its_mend(text: str, mend: str) -> None:
+    [line] = refused(text)
+    assert line.endswith(f": {mend}")
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("", "mcpServers.a: needs `command` (a program to start) or `url` (a server to reach)"),
+        ("type = 'stdio'\nurl = 'http://h'", "mcpServers.a: is of type stdio and needs `command`"),
+        ("type = 'http'\ncommand = 'x'", "mcpServers.a: is of type http and needs `url`"),
+        ("command = ' '", "mcpServers.a.command: must not be empty"),
+        ("command = 'x'\nconcurrency = 0", "mcpServers.a.concurrency: must be at least 1"),
+        ("command = 'x'\nheaders = {A = 'b'}", "mcpServers.a.headers: is for http servers, and this one is stdio: "),
+        ("command = 'x'\ntimeout = 1\ntimeoutMs = 1", "mcpServers.a.timeoutMs: stands beside `timeout`: "),
+        ("command = 'x'\nroots = ['relative']", "mcpServers.a.roots[0]: must be an absolute path or a file:/// URI"),
+        ("command = 'x'\nargs = 'y'", "mcpServers.a.args: must be a list, not text: put it in [ ]"),
+        ("command = 'x'\nurl = 'http://h'", "mcpServers.a: has both `command` and `url`: "),
+        ("url = 'ws://h'", "mcpServers.a.url: must be a URL that begins with http:// or https://"),
+        ("command = 'x'\ntype = 'registry'", 'mcpServers.a.type: must be "stdio" or "http"'),
+    ],
+)
+def test_a_server_is_started_or_reached_and_nothing_in_between(body: str, line: str) -> None:
+    assert refused(f"[mcpServers.a]\n{body}")[0].startswith(line)
+
+
+def test_two_names_with_one_id_are_both_named() -> None:
+    [line] = refused('[mcpServers."My Server"]\ncommand = "x"\n[mcpServers.my_server]\ncommand = "y"')
+    assert line.startswith('mcpServers.my_server: has the same id `my-server` as the server "My Server": ')
+
+
+@pytest.mark.parametrize("name", ["toolgate", "ToolGate", "gobby-tasks", "Gobby Tasks", "…", ""])
+def test_some_names_are_not_to_be_had(name: str) -> None:
+    [line] = refused(json.dumps({"mcpServers": {name: {"command": "x"}}}), "json")
+    assert line.endswith(": rename it")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "0.0.0.0", "fe80::1%eth0", "localhost", "a-b.example.com"])
+def test_what_may_be_a_host(host: str) -> None:
+    assert understood(f"[http]\nhost = '{host}'").http.host == host
+
+
+@pytest.mark.parametrize("host", ["", "[::1]", "localhost:80", "1.2.3", "256.1.1.1", "http://h", "a b", "::g", "h/x"])
+def test_what_may_not_be_a_host(host: str) -> None:
+    [line] = refused(f"[http]\nhost = '{host}'")
+    assert line.startswith("http.host: must ")
+
+
+def test_origins_and_hosts_that_could_never_match_are_refused() -> None:
+    config = understood(
+        '[http]\nallowed_origins = ["https://a.example", "app://x"]\nallowed_hosts = ["a:80", "b", "[::1]:80"]'
+    )
+    assert config.http.allowed_hosts == ("a:80", "b", "[::1]:80")
+    lines = refused('[http]\nallowed_origins = ["*", "https://a/", "a.b"]\nallowed_hosts = ["http://a", "*", "::1"]')
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "place"),
+    [
+        ("toml", "a = 1\nb = [1,\n", "toolgate.toml:3:1: Invalid value"),
+        ("toml", "a = 1\na = 2", "toolgate.toml:2:6: Cannot overwrite a value"),
+        ("yaml", "a:\n  - [b\n", "toolgate.yaml:3:1: "),
+        ("yaml", "a: 1\na: 2", "toolgate.yaml:2:1: this key stands twice"),
+        ("json", '{"a":\n 1,}', "toolgate.json:2:4: "),
+        ("json", '{"a": 1, "a": 2}', 'toolgate.json: the key "a" stands twice in one object'),
+        ("json", '{"a": NaN}', "toolgate.json: NaN is not JSON"),
+        ("json", "[]", "toolgate.json: must be a table, not a list"),
+        ("json", "9" * 5000, "toolgate.json: a number is too long"),
+        ("toml", "a = " + "9" * 5000, "toolgate.toml: a number is too long"),
+        ("yaml", "a: !!timestamp x", "toolgate.yaml: holds a value that does not fit its tag"),
+        ("yaml", "1: x", "toolgate.yaml: has a key that is not text"),
+    ],
+)
+def test_a_file_that_is_none_is_named_with_line_and_column(format: Format, text: str, place: str) -> None:
+    lines = said(text, format)
+    assert isinstance(lines, list)
+    assert len(lines) == 1
+    assert lines[0].startswith(place)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_deep_nesting_and_great_length_are_refused(format: Format) -> None:
+    deep = "[" * 100_000
+    assert refused(f"a = {deep}" if format == "toml" else deep, format) == ["is nested too deeply"]
+    assert refused("#" * (2 << 20), format) == ["is over 1 MiB: that is no configuration"]
+
+
+def test_yaml_that_unfolds_without_end_is_refused() -> None:
+    level = "\n".join(f"a{n}: &a{n}\n  <<: [*a{n - 1}, *a{n - 1}, *a{n - 1}]\n  k{n}: 1" for n in range(1, 30))
+    [line] = said("a0: &a0 {k: 1}\n" + level, "yaml")  # type: ignore[misc]
+    assert "over 1000 keys" in line
+    assert refused("&a [" + "*a," * 200 + "]", "yaml") != []
+    assert understood("mcpServers:\n  a: &a {command: x}\n  b: {<<: *a, args: [y]}", "yaml").servers[1].command == "x"
+
+
+# What this version does not have.
+
+
+def test_clients_are_refused_and_never_passed_over() -> None:
+    assert refused("clients = [{id = 'me'}]") == [
+        "clients: `clients` is not available in this version of toolgate: remove it; the gateway is open on loopback"
+    ]
+    for key in ("clients", "auth"):
+        for value in ([], {}, None, [{"id": "x"}]):
+            assert refused(json.dumps({key: value}), "json", native=True)
+            assert refused(json.dumps({key: value}), "json", native=False)
+
+
+def laters() -> list[tuple[dict[str, Any], keys.Later]]:
+    """Each key of a later version, as the tree of a file that gives it the value `...`."""
+    found: list[tuple[dict[str, Any], keys.Later]] = [({key: ...}, row) for key, row in keys.ROOT.items()]
+    for section, rows in keys.SECTIONS.items():
+        found += [({section: {key: ...}}, row) for key, row in rows.items() if isinstance(row, keys.Later)]
+    for key, row in keys.SERVER.items():
+        if isinstance(row, keys.Later):
+            found.append(({"mcpServers": {"a": {"command": "x", key: ...}}}, row))
+    return found
+
+
+def filled_in(tree: Any, value: object) -> Any:
+    if isinstance(tree, dict):
+        return {key: filled_in(below, value) for key, below in tree.items()}
+    return value if tree is ... else tree
+
+
+@pytest.mark.parametrize(("tree", "row"), laters(), ids=lambda value: json.dumps(value, default=str)[:40])
+def test_a_key_of_a_later_version_may_only_say_its_default(tree: dict[str, Any], row: keys.Later) -> None:
+    [line] = refused(json.dumps(filled_in(tree, {"some": "thing"})), "json")
+    assert "is not available in this version of toolgate" in line
+    if row.accepted is not msgspec.UNSET:
+        config = understood(json.dumps(filled_in(tree, row.accepted)), "json")
+        assert len(config.warnings) == row.hollow
+
+
+def test_a_default_may_be_written_in_another_way_but_not_in_another_type() -> None:
+    assert understood("[pool]\nidle = 300").warnings
+    assert refused("[virtual_search]\nenabled = 0")
+
+
+def test_types_of_a_later_version_are_told_as_such() -> None:
+    [line] = refused("[mcpServers.a]\ntype = 'sse'\nurl = 'http://h'")
+    assert line.startswith('mcpServers.a.type: `type = "sse"` is not available in this version of toolgate: ')
+
+
+# Other tools' files.
+
+
+def test_unknown_keys_of_another_tool_are_warnings() -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "x", "autoApprove": ["y"]}}, "globalShortcut": ""})
+    config = understood(text, "json", native=False)
+    assert config.servers[0].command == "x"
+    assert config.warnings == (
+        "toolgate.json: mcpServers.a.autoApprove: is unknown here and ignored",
+        "toolgate.json: globalShortcut: is unknown here and ignored",
+    )
+
+
+def test_words_of_other_tools_are_understood_in_their_files() -> None:
+    a, b, c, d = plain(
+        {"type": "streamable-http", "url": "http://h"},
+        {"transportType": "streamableHttp", "serverUrl": "http://h"},
+        {"command": "x", "disabled": True, "headers": {}},
+        {"transport": "stdio", "command": "x", "timeoutMs": 500},
+    ).servers
+    assert (a.type, a.url, b.type, b.url) == ("http", "http://h", "http", "http://h")
+    assert (c.enabled, d.type, d.timeout) == (False, "stdio", 0.5)
+
+
+def test_what_another_tool_can_and_we_cannot_fails_one_server() -> None:
+    config = plain(
+        {"type": "sse", "url": "http://h"},
+        {"type": "ws", "url": "ws://h"},
+        {"url": "http://h", "oauth": {"clientId": "x"}},
+        {"url": "http://h", "auth": "bearer"},
+        {"command": "x", "lifecycle": "keep-alive"},
+    )
+    *failed, works = config.servers
+    assert all("is not available in this version of toolgate" in one.problem for one in failed)
+    assert works.problem == ""
+    assert "`lifecycle`" in config.warnings[0]
+
+
+# Files.
+
+
+def write(path: Path, text: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_working_directory_comes_before_the_users_folder(tmp_path: Path) -> None:
+    home, cwd, xdg = tmp_path / "home", tmp_path / "cwd", tmp_path / "xdg"
+    environ = {"HOME": str(home), "XDG_CONFIG_HOME": str(xdg)}
+    assert find(None, cwd, environ) is None
+    theirs = write(home / ".config/toolgate/toolgate.yaml")
+    assert find(None, cwd, {"HOME": str(home)}) == theirs
+    assert find(None, cwd, environ) is None
+    assert find(None, cwd, environ | {"XDG_CONFIG_HOME": ""}) == theirs
+    moved = write(xdg / "toolgate/toolgate.json")
+    assert find(None, cwd, environ) == moved
+    here = write(cwd / "toolgate.yml")
+    assert find(None, cwd, environ) == here
+    assert find(None, cwd, {}) == here
+    assert find("other.toml", cwd, environ) == cwd / "other.toml"
+    assert find(str(theirs), cwd, environ) == theirs
+
+
+@pytest.mark.parametrize(
+    ("name", "tree", "native"),
+    [
+        (".mcp.json", {"mcpServers": {}, "odd": 1}, False),
+        ("mcp.json", {"odd": 1}, False),
+        ("claude_desktop_config.json", {"odd": 1}, False),
+        ("mine.json", {"mcpServers": {"a": {"command": "x", "odd": 1}}}, False),
+        ("mine.json", {"mcpServers": {}, "odd": 1}, True),
+        ("toolgate.json", {"mcpServers": {"a": {"command": "x", "odd": 1}}}, True),
+    ],
+)
+def test_whose_file_it_is_follows_from_its_name_and_content(
+    tmp_path: Path, name: str, tree: object, native: bool
+) -> None:
+    path = write(tmp_path / name, json.dumps(tree))
+    if native:
+        with pytest.raises(ConfigError, match="unknown key"):
+            load(path, {})
+    else:
+        config = load(path, {})
+        assert (config.source, len(config.warnings)) == (str(path), 1)
+
+
+def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
+    (tmp_path / "folder.toml").mkdir()
+    (tmp_path / "latin.toml").write_bytes(b"# caf\xe9")
+    for name, words in [
+        ("none.toml", "cannot be read"),
+        ("folder.toml", "cannot be read"),
+        ("latin.toml", "is not UTF-8"),
+        ("what.ini", "is neither TOML, YAML nor JSON by its name"),
+        ("nul\0.toml", "cannot be read"),
+    ]:
+        with pytest.raises(ConfigError) as caught:
+            load(tmp_path / name, {})
+        assert words in str(caught.value)
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    for name, text in [("a.toml", ""), ("a.json", "{}"), ("a.yaml", "{}")]:
+        assert load(write(tmp_path / name, "\ufeff" + text), {}).servers == ()
+
+
+# Secrets.
+
+
+def test_a_repr_shows_no_secret() -> None:
+    one = server('command = "x"\nargs = ["--key=s3cret"]\nenv = {KEY = "s3cret"}')
+    other = server('url = "https://me:s3cret@host/s3cret?key=s3cret"\nheaders = {Auth = "s3cret"}')
+    shown = f"{one} {other!r} {Config(servers=(one, other))} {list(one.__rich_repr__())}"
+    assert "s3cret" not in shown
+    assert "KEY" in shown
+    assert "Auth" in shown
+    assert "host=host" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"env": "s3cret"}',
+        '{"env": ["KEY=s3cret"]}',
+        '{"env": {"KEY=s3cret": "x"}}',
+        '{"env": {"KEY": ["s3cret"]}}',
+        '{"env": {"KEY": "${s3cret-"}}',
+        '{"env": {"KEY": "s3cret\\u0000"}}',
+        '{"headers": {"Authorization: s3cret": ""}}',
+        '{"headers": {"A": {"s3cret": 1}}}',
+        '{"headers": {"A": "s3cret\\n"}}',
+        '{"headers": {"A": s3cret}}',
+        '{"env": {KEY: *s3cret}}',
+        '{"env": {KEY: !s3cret x}}',
+        '{"env": {KEY: !s3cret! x}}',
+        '{"env": {KEY: @s3cret}}',
+        '{"url": "s3cret"}',
+        '{"args": ["${s3cret-"]}',
+    ],
+)
+def test_no_error_quotes_a_secret(text: str) -> None:
+    for format in ("json", "yaml"):
+        lines = said(f'{{"mcpServers": {{"a": {text}}}}}', format)
+        assert isinstance(lines, list)
+        assert not any("s3cret" in line for line in lines), lines
+
+
+# Anything at all.
+
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["5m", "${A}", "/"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+KNOWN = ["mcpServers", *keys.SECTIONS, *keys.ROOT]
+SERVER_TREE = st.dictionaries(st.sampled_from([*keys.SERVER, *keys.FOREIGN]), JUNK, max_size=5)
+TREE = st.dictionaries(
+    st.sampled_from(KNOWN),
+    JUNK
+    | st.dictionaries(st.text(max_size=5), SERVER_TREE, max_size=3)
+    | st.dictionaries(st.sampled_from([key for rows in keys.SECTIONS.values() for key in rows]), JUNK, max_size=4),
+    max_size=4,
+)
+
+
+@given(st.text(), st.sampled_from(FORMATS), st.booleans())
+@example("!!int x", "yaml", True)
+@example("!!bool x", "yaml", True)
+@example("2020-99-99", "yaml", True)
+@example("? [a]\n: b", "yaml", True)
+@example("&a {*a: 1}", "yaml", True)
+@example("&a [*a]", "yaml", True)
+@example("a = 2020-01-01", "toml", True)
+@example('{"\\ud800": 1}', "json", True)
+@example('{"mcpServers": {"\\ud800a": {"command": "\\ud800"}}}', "json", False)
+def test_any_text_is_understood_or_refused(text: str, format: Format, native: bool) -> None:
+    result = said(text, format, native=native)
+    assert result or isinstance(result, Config)
+    if isinstance(result, list):
+        "\n".join(result).encode()
+
+
+@given(st.text("[]{}!&*<>:-?|#%@`'\"\n \tab1=.,", max_size=30), st.sampled_from(FORMATS))
+def test_any_heap_of_signs_is_understood_or_refused(text: str, format: Format) -> None:
+    said(text, format)
+
+
+@given(TREE, st.booleans())
+def test_any_tree_is_understood_or_refused(tree: dict[str, Any], native: bool) -> None:
+    result = said(json.dumps(tree), "json", environ={"A": "a"}, native=native)
+    if isinstance(result, Config):
+        assert msgspec.json.decode(msgspec.json.encode(result), type=Config) == result
+        repr(result)
+    else:
+        assert all(line.startswith("toolgate.json: ") for line in result) or "NaN" in result[0] or "Inf" in result[0]
+
+
+# The page for users.
+
+
+def blocks() -> list[tuple[Format, str]]:
+    return re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("format", "text"), blocks())
+def test_every_example_of_the_page_loads(format: Format, text: str) -> None:
+    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY"), "x")
+    config = understood(text, format, environ=environ)
+    assert not config.warnings
+    assert not any(one.problem for one in config.servers)
+
+
+def test_the_page_shows_all_defaults_as_they_are() -> None:
+    [text] = [text for _, text in blocks() if "[sessions]" in text]
+    config = understood(text)
+    assert (config.http, config.sessions) == (Http(), Sessions())
+    assert msgspec.structs.replace(config, source="") == Config()
+    for section in ("http", "sessions", "parking", "catalog"):
+        for key, row in keys.SECTIONS[section].items():
+            assert isinstance(row, keys.Later) or f"\n{key} = " in text
+
+
+def test_the_page_names_every_key() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    missing = [
+        key for key in [*keys.SERVER, *keys.ROOT, *keys.SECTIONS] if f"`{key}" not in page and f"[{key}]" not in page
+    ]
+    assert missing == []
+
+
+def test_the_page_shows_errors_as_they_are() -> None:
+    shown = re.findall(r"^    (toolgate\.toml: .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert said('[http]\nprot = 1\n[mcpServers.github]\ncommand = "x"\ntimeout = "30"') == shown
