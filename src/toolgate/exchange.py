@@ -60,7 +60,7 @@ class Exchange:
     # The side that works.
 
     def ask(self, method: str, params: Raw) -> asyncio.Future[Answer]:
-        """Ask the client. Cancelling the future withdraws the question; it is cancelled when the exchange ends first."""
+        """Ask the client. Cancelling the future withdraws the question; the end of the exchange cancels it."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.ended:
             future.cancel()
@@ -169,7 +169,7 @@ def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchang
         except asyncio.CancelledError:
             exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
             raise
-        except Exception as error:  # the rescue of in-process work: its bug is its own call's failure
+        except Exception as error:  # noqa: BLE001  the rescue of in-process work: its bug is its own call's failure
             exchange.fail(Fault("UPSTREAM_ERROR", f"{type(error).__name__}: {error}", reach="executed"))
 
     def stop(_reason: str) -> None:
@@ -181,7 +181,7 @@ def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchang
 
 
 class Retry:
-    """What goes on when questions are answered whose asker keeps nothing: the same call, made again with the answers."""
+    """What goes on when the asker keeps nothing meanwhile: the same call, made again with the answers."""
 
     ROUNDS = 10
     PAUSES = (0.05, 0.1, 0.25)  # seconds, before an asker that wants nothing but its state back gets it

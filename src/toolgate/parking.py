@@ -51,7 +51,7 @@ class Parking:
         return len(self._flows)
 
     def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> Flow:
-        """Make a flow of work that asked. Its request still owns it: `park` it when the question is out, or `drop` it."""
+        """Make a flow of work that asked. Its request owns it still: `park` it when the question is out, else `drop`."""
         owner = principal.cap_key
         theirs = [flow for flow in self._flows.values() if flow.owner == owner]
         if len(theirs) >= self._per_owner:

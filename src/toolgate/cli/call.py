@@ -66,5 +66,5 @@ def _route(gateway: App, config: Config, server: str) -> Route:
 
 def _shown(result: dict[str, Any]) -> str:
     """The text of a result; other content by its kind."""
-    blocks = result.get("content") or []
+    blocks: list[dict[str, Any]] = result.get("content") or []
     return "\n".join(block["text"] if block.get("type") == "text" else f"[{block.get('type')}]" for block in blocks)

@@ -67,7 +67,7 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
 
 
 def read_envelope(meta: Members) -> Envelope:
-    """Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is served is `check_version`'s."""
+    """Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is served: `check_version`."""
     return Envelope(
         version=_required(meta, mcp.VERSION_KEY, str),
         capabilities=_required(meta, mcp.CAPABILITIES_KEY, dict[str, Any]),

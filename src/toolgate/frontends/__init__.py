@@ -1,1 +1,1 @@
-"""Frontends: the doors that clients come in by. They turn bytes into calls, and outcomes into bytes of the client's era."""
+"""Frontends: the doors that clients come in by. Bytes become calls, outcomes become bytes of the client's era."""

@@ -128,7 +128,7 @@ class Session:
         id = bytes(message.id)
         try:
             return jsonrpc.result(id, await self._result(message, stream))
-        except Exception as error:  # the rescue: see face.rescued
+        except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             fault = face.rescued(error)
             return face.write_error(id, fault, legacy.error_code(fault, message.method))
 
@@ -236,7 +236,7 @@ def _refuse_if_unaskable(ask: Ask, stream: Stream, resume: Resume) -> None:
     if not stream.can_ask:
         resume.cancel()
         capability = mcp.ASKS[ask.method].capability
-        message = f"The call needs {capability}, and a client that accepts only JSON cannot be asked: accept text/event-stream"
+        message = f"The call needs {capability}, and a client that accepts only JSON cannot be asked"
         raise Fault("SESSION_ERROR", message, reach="executed", extra={"requiredCapabilities": {capability: {}}})
 
 

@@ -127,7 +127,7 @@ class StdioDoor(asyncio.Protocol):
     async def _answer(self, message: Message) -> None:
         try:
             reply = await self._modern.answer(message, None, self._principal, self._route, self.send)
-        except Exception as error:  # the rescue: see face.rescued
+        except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             fault = face.rescued(error)
             self.send(face.write_error(bytes(message.id), fault, modern.error_code(fault)))
             return

@@ -15,7 +15,7 @@ class Policy(Protocol):
     name: str
 
     def before(self, call: Call) -> Call | Outcome | Required:
-        """Let the call go on (as it is or changed), answer it, or ask its user (`Required`). Refuses by raising `Fault`.
+        """Let the call go on (as it is or changed), answer it, or ask its user (`Required`). Refuse by raising `Fault`.
 
         A leg that follows its own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
         """

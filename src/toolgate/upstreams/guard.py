@@ -1,4 +1,4 @@
-"""A process of its own that outlives the gateway by a moment: it ends every child that is left, however the gateway died.
+"""A process that outlives the gateway by a moment: it ends every child that is left, however the gateway died.
 
 Run as `python guard.py TOKEN`, standard library only. It reads lines on stdin: `+ PGID` and `- PGID` keep its list of
 process groups, `sweep MARK` ends what carries that mark. When stdin ends, the gateway is gone, and everything goes.

@@ -1,4 +1,4 @@
-"""Child processes: started in a process group of their own, watched by an owner task, ended with everything they started.
+"""Child processes: started in a group of their own, watched by an owner task, ended with everything they started.
 
 The rules this file keeps: a child has one owner, which reaps it; nothing that a child does reaches beyond its own
 callbacks; no child and no grandchild outlives the gateway, not even one that is killed (`guard`).

@@ -1,4 +1,4 @@
-"""A server that speaks MCP: its connections by scope, opened on first use, one at a time, and opened again when lost."""
+"""A server that speaks MCP: its connections by scope, opened once on first use, and opened again when lost."""
 
 from __future__ import annotations
 
