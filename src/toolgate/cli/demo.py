@@ -64,7 +64,7 @@ def _tour(console: Console, url: str) -> None:
     console.print(f"[bold]1.[/] Both clients list the tools of all servers: {len(old.list())} and {len(new.list())}\n")
     stops: list[tuple[str, Any, str, dict[str, Any], dict[str, Any]]] = [
         ("An old client calls an old server", old, "clock__now", {}, {}),
-        ("An old client calls a new server, which asks before it deletes", old, "notes__delete_note", {"id": "1"}, {}),
+        ("An old client calls a new server, which asks before it deletes", old, "notes__delete_note", {"id": 1}, {}),
         ("A new client calls an old server, which asks in mid-call", new, "clock__set_alarm", {"time": "07:30"}, {}),
         ("A new client calls a server inside the gateway, which asks too", new, "greeter__greet", {}, {}),
         ("Progress reaches the client", old, "clock__countdown", {"steps": 3}, {"progressToken": "tour"}),

@@ -108,7 +108,14 @@ def _fault_of(message: Message) -> str:
 
 
 def _is_id(raw: Raw) -> bool:
-    return memoryview(raw)[0] in b'"-0123456789'
+    """Numbers that nobody can hold (1e999) are none: an id must be matched by its value."""
+    first = memoryview(raw)[0]
+    if first not in b"-0123456789":
+        return first == 0x22
+    try:
+        return _value.decode(raw) is not None
+    except UNREADABLE:
+        return False
 
 
 def _salvaged_id(data: bytes) -> bytes:

@@ -12,9 +12,15 @@ class Lines:
     def __init__(self) -> None:
         self.pending = 0
         self._rest: list[bytes] = []
+        self._dropping = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         *whole, rest = chunk.split(b"\n")
+        if self._dropping:
+            if not whole:
+                return []
+            self._dropping = False
+            del whole[0]
         if whole and self._rest:
             whole[0] = b"".join((*self._rest, whole[0]))
             self._rest, self.pending = [], 0
@@ -22,3 +28,8 @@ class Lines:
             self._rest.append(rest)
             self.pending += len(rest)
         return whole
+
+    def drop(self) -> None:
+        """Forget the unfinished line, and what is still to come of it."""
+        self._rest, self.pending = [], 0
+        self._dropping = True

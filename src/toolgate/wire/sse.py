@@ -48,8 +48,9 @@ class Reader:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> list[Event]:
-        if self._after_cr and chunk[:1] == b"\n":
-            chunk = chunk[1:]
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
         if not chunk:
             return []
         self._after_cr = chunk[-1:] == b"\r"

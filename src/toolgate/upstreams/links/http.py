@@ -186,7 +186,7 @@ class _Reply:
             self._link.broke(self._origin, f"the answer is over {LONGEST_BODY} bytes", "executed")
         elif body:
             self._link.received(body, self._origin)
-        else:
+        elif self._origin is not None:
             self._link.broke(self._origin, f"HTTP {self._status} without an answer")
 
     def lost(self, reason: str) -> None:

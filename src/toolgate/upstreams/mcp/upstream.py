@@ -83,7 +83,7 @@ class McpUpstream:
         return await connection.invoke(call)
 
     async def leave(self, client: Client) -> None:
-        if self._server.scope != "shared":
+        if self._server.scope == "session" and client.session:
             await self._close_scope(self.scope(client))
 
     async def close(self) -> None:

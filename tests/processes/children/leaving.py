@@ -1,0 +1,33 @@
+"""Leaves in the middle of its work: `last_words` answers and is gone at once, `crash` is gone without an answer,
+`deaf` closes its stdin and `mute` its stdout while it lives on."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import legacy
+
+
+def last_words(arguments: legacy.Json) -> str:
+    """A long answer, so that it fills more than one pipe's buffer, and not a moment between it and the end."""
+    message = {"jsonrpc": "2.0", "id": legacy.seen[-1]["id"], "result": legacy.text("x" * arguments["length"])}
+    legacy.write(json.dumps(message).encode())
+    os._exit(0)
+
+
+def crash(_: legacy.Json) -> str:
+    os._exit(3)
+
+
+def deaf(_: legacy.Json) -> str:
+    os.close(0)
+    return "deaf"
+
+
+def mute(_: legacy.Json) -> str:
+    os.close(1)
+    return "never heard"
+
+
+legacy.serve({"last_words": last_words, "crash": crash, "deaf": deaf, "mute": mute, "pid": lambda _: str(os.getpid())})

@@ -1,0 +1,24 @@
+"""Answers `server/discover` in the way that its argument names; else it is a plain server of the handshake era."""
+
+from __future__ import annotations
+
+import sys
+
+import legacy
+
+WAYS = {
+    "silence": lambda message: None,
+    "-32601": lambda message: legacy.refuse(message["id"], -32601, "Method not found"),
+    "-32602": lambda message: legacy.refuse(message["id"], -32602, "Invalid request parameters"),
+    "-32600 without an id": lambda message: legacy.refuse(None, -32600, "Not initialized"),
+    "text": lambda message: legacy.write(b"Error: received a request before initialization was complete"),
+    "half a message": lambda message: legacy.write(b'{"jsonrpc": "2.0", "id": '),
+    "no message": lambda message: legacy.write(b'{"what": "is this?"}'),
+    "no result": lambda message: legacy.answer(message["id"], {}),
+    "an odd result": lambda message: legacy.answer(message["id"], {"supportedVersions": "all", "capabilities": 1}),
+    "an old version": lambda message: legacy.answer(
+        message["id"], {"supportedVersions": ["2025-06-18"], "capabilities": {}, "serverInfo": {}}
+    ),
+}
+
+legacy.serve({"echo": lambda arguments: arguments["say"]}, on_discover=WAYS[sys.argv[1]])

@@ -1,0 +1,63 @@
+"""The README says nothing that is not so."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolgate import config
+from toolgate.cli import COMMANDS
+from toolgate.wire import mcp
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+
+
+@pytest.mark.parametrize("text", blocks("json"))
+def test_every_configuration_in_the_readme_loads(text: str) -> None:
+    found = config.read(text, file="toolgate.json", environ={}, format="json")
+    assert found.servers
+    assert not any(server.problem for server in found.servers)
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    first = blocks("")[0]
+    assert re.findall(r"^make (\w+)", first, re.M) == ["demo", "test"]
+
+
+def test_every_command_in_the_readme_exists() -> None:
+    shown = set(re.findall(r"^toolgate (\w+)", README, re.M))
+    assert shown
+    assert shown <= set(COMMANDS)
+
+
+def test_every_make_target_in_the_readme_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"make ([a-z]+)", README)) <= targets
+
+
+def test_every_link_in_the_readme_leads_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+def test_the_readme_names_every_revision() -> None:
+    assert all(revision in README for revision in (*mcp.HANDSHAKE_REVISIONS, mcp.MODERN))
+
+
+def test_help_imports_neither_the_server_nor_the_gateway() -> None:
+    code = (
+        "import sys; sys.argv = ['toolgate', '--help']\n"
+        "import toolgate.cli\n"
+        "try: toolgate.cli.main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'uvicorn', 'cryptography', 'toolgate.app'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip().endswith("[]")

@@ -1,0 +1,62 @@
+"""The request headers of revision 2026-07-28."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolgate.eras import headers
+from toolgate.model import Fault
+from toolgate.wire import jsonrpc
+
+MESSAGE = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
+GOOD = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "add"}
+
+
+def check(found: dict[str, str], target: str | None = "add") -> None:
+    headers.check(found, MESSAGE, "2026-07-28", target)
+
+
+def test_a_plain_value_stands_as_it_is() -> None:
+    assert headers.encode_value("brave__search") == "brave__search"
+
+
+@pytest.mark.parametrize("value", ["é", " a", "a ", "a\tb", "a\r\nX-Evil: 1", "=?base64?YQ==?=", "日本"])
+def test_any_other_value_is_written_in_base64_and_reads_back(value: str) -> None:
+    written = headers.encode_value(value)
+    assert written.startswith("=?base64?")
+    assert written.isascii() and written.isprintable()
+    assert headers.decode_value(written) == value
+
+
+@pytest.mark.parametrize("text", ["=?base64?YQ?=", "=?base64?YR==?=", "=?base64?*?=", "=?base64?/w==?="])
+def test_base64_that_is_not_canonical_or_no_text_is_no_value(text: str) -> None:
+    assert headers.decode_value(text) is None
+
+
+def test_a_sentinel_in_capitals_is_a_plain_value() -> None:
+    assert headers.decode_value("=?BASE64?YQ==?=") == "=?BASE64?YQ==?="
+
+
+def test_headers_that_agree_with_the_body_pass() -> None:
+    check(GOOD)
+    check(GOOD | {"mcp-name": "=?base64?YWRk?="})
+    check({name: GOOD[name] for name in ("mcp-protocol-version", "mcp-method")}, target=None)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_header_that_is_missing_or_differs_is_a_mismatch(name: str) -> None:
+    for found in ({key: value for key, value in GOOD.items() if key != name}, GOOD | {name: "other"}):
+        with pytest.raises(Fault, match=name) as caught:
+            check(found)
+        assert caught.value.rpc == -32020
+
+
+def test_a_routing_header_that_stands_there_twice_is_found() -> None:
+    assert headers.duplicated(["host", "mcp-name", "mcp-name"]) == "mcp-name"
+    assert headers.duplicated(["accept", "accept", "mcp-name"]) is None
+
+
+def test_a_request_of_ours_carries_what_we_would_accept() -> None:
+    sent = {name.decode().lower(): value.decode() for name, value in headers.for_request("tools/call", "ä")}
+    headers.check(sent, MESSAGE, "2026-07-28", "ä")
+    assert len(headers.for_request("tools/list", None)) == 2

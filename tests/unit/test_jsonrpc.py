@@ -1,0 +1,122 @@
+"""The envelope: what is read of a message, what is refused, and what is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from toolgate.wire import jsonrpc
+from toolgate.wire.jsonrpc import Malformed, decode
+
+
+def refused(data: bytes) -> tuple[int, bytes]:
+    with pytest.raises(Malformed) as caught:
+        decode(data)
+    return caught.value.rpc, caught.value.id
+
+
+def test_a_message_is_a_request_a_notification_or_a_response() -> None:
+    request = decode(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    notification = decode(b'{"jsonrpc":"2.0","method":"ping"}')
+    response = decode(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    assert request.is_request and not request.is_notification and not request.is_response
+    assert notification.is_notification and not notification.is_request
+    assert response.is_response and not response.is_request and not response.is_notification
+
+
+def test_params_are_the_bytes_that_they_came_in() -> None:
+    message = decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{ "b" : 1.50,\t"a":"\\u00e9" }}')
+    assert bytes(message.params) == b'{ "b" : 1.50,\t"a":"\\u00e9" }'
+
+
+def test_an_id_is_echoed_as_it_was_written_and_matched_by_its_value() -> None:
+    message = decode(b'{"jsonrpc":"2.0","id":"\\u0061","method":"x"}')
+    assert bytes(message.id) == b'"\\u0061"'
+    assert jsonrpc.id_key(message.id) == jsonrpc.id_key(b'"a"') == "a"
+    assert jsonrpc.id_key(b"7") == 7
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"nonsense", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b"\xef\xbb\xbf{}"])
+def test_bytes_that_are_no_json_are_a_parse_error(data: bytes) -> None:
+    assert refused(data) == (jsonrpc.PARSE_ERROR, b"null")
+
+
+def test_bytes_that_are_no_text_are_a_parse_error_even_where_nobody_looks() -> None:
+    assert refused(b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":"\xff"}}')[0] == jsonrpc.PARSE_ERROR
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b"null",
+        b'"text"',
+        b"{}",
+        b'{"id":1,"method":"x"}',
+        b'{"jsonrpc":"1.0","id":1,"method":"x"}',
+        b'{"jsonrpc":"2.0","id":null,"method":"x"}',
+        b'{"jsonrpc":"2.0","id":{},"method":"x"}',
+        b'{"jsonrpc":"2.0","id":1e999,"method":"x"}',
+        b'{"jsonrpc":"2.0","id":%b,"method":"x"}' % (b"9" * 5000),
+        b'{"jsonrpc":"2.0","id":1,"method":7}',
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}',
+        b'{"jsonrpc":"2.0","id":1}',
+        b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"x","params":' + b"[" * 100_000,
+    ],
+)
+def test_json_that_is_no_message_is_an_invalid_request(data: bytes) -> None:
+    assert refused(data)[0] == jsonrpc.INVALID_REQUEST
+
+
+def test_the_id_of_a_faulty_message_is_salvaged_where_it_is_one() -> None:
+    assert refused(b'{"id":"a","method":"x"}')[1] == b'"a"'
+    assert refused(b'{"jsonrpc":"2.0","id":7,"method":[]}')[1] == b"7"
+    assert refused(b'{"id":[],"method":"x"}')[1] == b"null"
+    assert refused(b'{"id":1e999,"method":"x"}')[1] == b"null"
+
+
+def test_an_error_out_of_shape_becomes_one_that_shows_it() -> None:
+    assert jsonrpc.read_error(Raw(b'{"code":-1,"message":"no","data":[1]}')).data == Raw(b"[1]")
+    found = jsonrpc.read_error(Raw(b'"it broke"'))
+    assert found.code == jsonrpc.INTERNAL_ERROR
+    assert "it broke" in found.message
+
+
+def test_members_of_nothing_are_none_and_a_list_has_none() -> None:
+    assert jsonrpc.members(jsonrpc.NOTHING) == {}
+    with pytest.raises(jsonrpc.UNREADABLE):
+        jsonrpc.members(b"[]")
+
+
+def test_a_member_is_set_without_a_look_at_the_others() -> None:
+    assert jsonrpc.with_members(b'{"a": 1.0 ,"b":{"c" : 2}}', {"a": b"3"}) == b'{"a":3,"b":{"c" : 2}}'
+    assert jsonrpc.with_members(jsonrpc.NOTHING, {"a": b"1"}) == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("body", "spliced"), [(b"{}", b'{"x":1}'), (b" { } ", b' {"x":1 } '), (b'{"a":{}}', b'{"x":1,"a":{}}')]
+)
+def test_a_member_is_put_first(body: bytes, spliced: bytes) -> None:
+    assert jsonrpc.with_first_member(body, b'"x":1') == spliced
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert json.loads(jsonrpc.request(7, "x", b'{"a":1}')) == {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "x",
+        "params": {"a": 1},
+    }
+    assert json.loads(jsonrpc.notification("n")) == {"jsonrpc": "2.0", "method": "n", "params": {}}
+    assert json.loads(jsonrpc.result(b'"a"', b"{}")) == {"jsonrpc": "2.0", "id": "a", "result": {}}
+    error = json.loads(jsonrpc.error(b"null", -1, 'say "no"', {"why": "so"}))
+    assert error == {"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": 'say "no"', "data": {"why": "so"}}}
+
+
+def test_a_message_on_one_line_means_the_same() -> None:
+    assert jsonrpc.one_line(b'{\r\n"a":1\n}') == b'{  "a":1 }'
+    line = b'{"a":"\\n"}'
+    assert jsonrpc.one_line(line) is line

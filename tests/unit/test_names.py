@@ -1,0 +1,73 @@
+"""Names on aggregating surfaces."""
+
+from __future__ import annotations
+
+import pytest
+
+from toolgate.wire import names
+
+
+@pytest.mark.parametrize(
+    ("name", "id"),
+    [
+        ("My MCP Server", "my-mcp-server"),
+        ("broken_server", "broken-server"),
+        ("@scope/pkg.js", "scope-pkg-js"),
+        ("__", ""),
+        ("日本", ""),
+        ("7zip", "7zip"),
+    ],
+)
+def test_an_id_is_the_slug_of_a_name(name: str, id: str) -> None:
+    assert names.slug(name) == id
+
+
+def test_a_server_is_found_by_its_id_its_name_and_its_snake_case() -> None:
+    assert names.spellings("My Server") == ("my-server", "My Server", "my_server")
+
+
+def test_a_name_is_joined_and_split_at_the_registered_prefix() -> None:
+    assert names.join_name("brave", "search") == "brave__search"
+    assert names.split_name("brave__search", ["brave", "fetch"]) == ("brave", "search")
+    assert names.split_name("brave__a__b", ["brave"]) == ("brave", "a__b")
+    assert names.split_name("search", ["brave"]) is None
+    assert names.split_name("brave_search", ["brave"]) is None
+
+
+def test_the_longest_prefix_wins() -> None:
+    assert names.split_name("a-b__c", ["a", "a-b"]) == ("a-b", "c")
+
+
+def test_a_name_over_64_characters_is_shortened_in_one_way_only() -> None:
+    long = names.join_name("brave", "x" * 80)
+    assert len(long) == names.LONGEST
+    assert long == names.join_name("brave", "x" * 80)
+    assert long != names.join_name("brave", "x" * 81)
+    assert long.startswith("brave__xxx")
+    whole = names.join_name("brave", "x" * 57)
+    assert whole == "brave__" + "x" * 57
+
+
+@pytest.mark.parametrize(
+    ("server", "uri", "joined"),
+    [
+        ("docs", "file:///a", "docs+file:///a"),
+        ("7zip", "file:///a", "s7zip+file:///a"),
+        ("docs", "ui://panel/main.html", "ui://docs+panel/main.html"),
+        ("7zip", "ui://panel", "ui://s7zip+panel"),
+        ("docs", "file:///{path}", "docs+file:///{path}"),
+    ],
+)
+def test_a_uri_is_joined_and_split(server: str, uri: str, joined: str) -> None:
+    assert names.join_uri(server, uri) == joined
+    assert names.split_uri(joined, ["other", server]) == (server, uri)
+
+
+def test_a_uri_may_be_written_with_two_underscores_too() -> None:
+    assert names.split_uri("docs__file:///a", ["docs"]) == ("docs", "file:///a")
+
+
+def test_a_bare_uri_is_of_nobody() -> None:
+    assert names.split_uri("file:///a", ["docs"]) is None
+    assert names.split_uri("ui://panel", ["docs"]) is None
+    assert names.split_uri("git+ssh://a", ["docs"]) is None
