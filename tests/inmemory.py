@@ -1,18 +1,19 @@
-"""The whole gateway in memory: a client of its HTTP door, servers that follow a script, and a clock that is told.
+"""The whole gateway in memory: a client of its HTTP door that shows every byte, and servers that follow a script.
 
-A test opens `gateway(...)` and talks to it through a `Visitor`; nothing listens, nothing is started, nobody waits.
+A test opens `gateway(...)` and talks to it through a `Visitor`, in virtual time: nothing listens, nobody waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import heapq
 import itertools
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+
+import official
+from virtualtime import FakeClock
 
 from toolgate.app import App, running
 from toolgate.config import Config, Server
@@ -26,86 +27,8 @@ Json = dict[str, Any]
 
 LATEST, MODERN = "2025-11-25", "2026-07-28"
 META = "io.modelcontextprotocol/"
-BOUND = 30.0  # seconds, after which a test that waits for something is a failure
+ENVELOPE = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
 GREETER = Server(id="greeter", name="greeter", type="registry")
-
-
-def conversation(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A test that is a coroutine."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(BOUND):
-                await test(*args, **kwargs)
-
-        asyncio.run(bounded())
-
-    return run
-
-
-async def settled() -> None:
-    """Let everything happen that can happen without time passing."""
-    for _ in range(50):
-        await asyncio.sleep(0)
-
-
-class ToldClock:
-    """A clock that stands still until it is told to go on."""
-
-    def __init__(self) -> None:
-        self._now = 1000.0
-        self._timers: list[tuple[float, int, _Timer]] = []
-        self._order = itertools.count()
-
-    def now(self) -> float:
-        return self._now
-
-    def wall(self) -> float:
-        return 1_700_000_000.0 + self._now
-
-    def call_later(self, seconds: float, then: Callable[[], object]) -> _Timer:
-        timer = _Timer(then)
-        heapq.heappush(self._timers, (self._now + seconds, next(self._order), timer))
-        return timer
-
-    async def sleep(self, seconds: float) -> None:
-        over = asyncio.Event()
-        self.call_later(seconds, over.set)
-        await over.wait()
-
-    def timeout(self, seconds: float | None) -> asyncio.Timeout:
-        timeout = _Timeout(None)
-        if seconds is not None:
-            self.call_later(seconds, timeout.expire)
-        return timeout
-
-    async def go_on(self, seconds: float) -> None:
-        """Let time pass, and everything happen that happens meanwhile."""
-        await settled()
-        end = self._now + seconds
-        while self._timers and self._timers[0][0] <= end:
-            self._now, _, timer = heapq.heappop(self._timers)
-            timer.then()
-            await settled()
-        self._now = end
-        await settled()
-
-
-class _Timer:
-    def __init__(self, then: Callable[[], object]) -> None:
-        self.then = then
-
-    def cancel(self) -> None:
-        self.then = lambda: None
-
-
-class _Timeout(asyncio.Timeout):
-    def expire(self) -> None:
-        try:
-            self.reschedule(0)
-        except RuntimeError:
-            pass  # its block was left
 
 
 class Refusal(Exception):
@@ -126,6 +49,7 @@ class Scripted:
         self.revision = revision
         self.answers = {name.replace("_", "/"): answer for name, answer in answers.items()}
         self.requests: list[Json] = []
+        self.on_bytes: Callable[[bytes], object] = len
         self.answers |= self._opening()
 
     def _opening(self) -> Json:
@@ -146,18 +70,25 @@ class Scripted:
         self.say(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
 
     def received(self, message: bytes) -> None:
+        self.on_bytes(message)
         asked: Json = json.loads(message)
         self.requests.append(asked)
         if "id" not in asked or "method" not in asked:
             return
         answer = self.answers.get(asked["method"], Refusal(-32601, "Method not found"))
         try:
-            answer = answer(asked["params"]) if callable(answer) else answer
+            answer = answer(asked.get("params", {})) if callable(answer) else answer
         except Refusal as refusal:
             answer = refusal
-        if answer is ...:
-            return
-        head = b'{"jsonrpc":"2.0","id":%d,' % asked["id"]
+        if answer is not ...:
+            self._answer(asked["id"], answer)
+
+    def answer_last(self, answer: Any) -> None:
+        """Break the silence on the last request."""
+        self._answer(self.requests[-1]["id"], answer)
+
+    def _answer(self, id: int, answer: Any) -> None:
+        head = b'{"jsonrpc":"2.0","id":%d,' % id
         if isinstance(answer, Refusal):
             self.say(head + b'"error":' + json.dumps(answer.error).encode() + b"}")
         else:
@@ -174,6 +105,7 @@ def said(text: str) -> Json:
 
 
 Script = Scripted | Fault
+Headers = Mapping[str, str | None]
 
 
 @asynccontextmanager
@@ -185,7 +117,7 @@ async def gateway(*servers: Server, config: Config | None = None, **more: Any) -
     everything = (*servers, *told) or (GREETER,)
     whole = config or Config()
     whole = Config(everything, whole.http, whole.sessions, whole.parking, whole.catalog)
-    async with running(whole, links=links, environ={}, **more) as app:
+    async with running(whole, links=links, environ={}, **{"clock": FakeClock(), **more}) as app:
         yield app
 
 
@@ -233,17 +165,22 @@ class Response:
 class Exchange:
     """One request to the door while it runs: `gone` is the client's going away."""
 
-    def __init__(self, door: HttpDoor, scope: Json, body: Sequence[bytes]) -> None:
-        parts = list(body) or [b""]
+    def __init__(self, door: HttpDoor, scope: Json, body: Sequence[bytes | None]) -> None:
         self._incoming: asyncio.Queue[Json] = asyncio.Queue()
-        for part in parts[:-1]:
-            self._incoming.put_nowait({"type": "http.request", "body": part, "more_body": True})
-        self._incoming.put_nowait({"type": "http.request", "body": parts[-1], "more_body": False})
+        parts = list(body) or [b""]
+        for number, part in enumerate(parts, 1):
+            if part is not None:  # else there is more, and it does not come
+                event = {"type": "http.request", "body": part, "more_body": number < len(parts)}
+                self._incoming.put_nowait(event)
         self._status = 0
         self._headers: dict[str, str] = {}
         self._body = bytearray()
         self._stages: list[str] = []
         self.work = asyncio.ensure_future(door(scope, self._incoming.get, self._send))
+
+    @property
+    def parts_left(self) -> int:
+        return self._incoming.qsize()
 
     async def _send(self, event: Any) -> None:
         if event["type"] == "http.response.start":
@@ -272,21 +209,27 @@ class Exchange:
 
 
 class Visitor:
-    """A client of the HTTP door. `path` is where it goes; `headers` are its own on every request."""
+    """A client of the HTTP door. `path` is where it goes; `headers` are its own on every request.
+
+    Whatever `ask` and `ask_modern` are told is held against the official schema of the revision that is spoken.
+    """
 
     def __init__(self, app: App, path: str = "/mcp", **headers: str) -> None:
         self.app = app
         self.path = path
+        self.revision = "2025-03-26"
         self.headers = {"host": "127.0.0.1:8765", "content-type": "application/json"}
         self.headers |= {"accept": "application/json, text/event-stream"}
         self.headers |= {name.replace("_", "-"): value for name, value in headers.items()}
         self._ids = itertools.count(1)
 
-    def begin(self, method: str, *body: bytes, headers: Mapping[str, str | None] | None = None, **more: Any) -> Exchange:
-        told = {**self.headers, **(headers or {})}
+    def begin(self, method: str, *body: bytes | None, headers: Headers = {}, twice: str = "", **scope: Any) -> Exchange:
+        """Start a request. A header that is None is left out; the one named by `twice` is sent again."""
+        told = {**self.headers, **headers}
         raw = [(name.encode(), value.encode("latin-1")) for name, value in told.items() if value is not None]
-        scope: Json = {"type": "http", "method": method, "path": self.path, "headers": raw, "client": ("127.0.0.1", 5)}
-        return Exchange(self.app.http, scope | more, body)
+        raw += [(name, value) for name, value in raw if name == twice.encode()]
+        whole: Json = {"type": "http", "method": method, "path": self.path, "headers": raw, "client": ("127.0.0.1", 5)}
+        return Exchange(self.app.http, whole | scope, body)
 
     async def send(self, method: str, *body: bytes, **more: Any) -> Response:
         return await self.begin(method, *body, **more).response()
@@ -300,21 +243,30 @@ class Visitor:
     async def ask(self, method: str, **params: Any) -> Response:
         """A legacy request. The session that it is given is kept."""
         response = await self.post(self.request(method, **params))
-        self.headers.setdefault("mcp-session-id", response.headers["mcp-session-id"])
-        return response
+        if "mcp-session-id" in response.headers:
+            self.headers.setdefault("mcp-session-id", response.headers["mcp-session-id"])
+        if method == "initialize" and "result" in response.last:
+            self.revision = response.result["protocolVersion"]
+        return self._checked(response, self.revision, method)
 
     async def initialize(self, version: str = LATEST, **capabilities: Any) -> Response:
         info = {"name": "visitor", "version": "1"}
         return await self.ask("initialize", protocolVersion=version, capabilities=capabilities, clientInfo=info)
 
     def modern_request(self, method: str, **params: Any) -> Json:
-        meta = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
-        return self.request(method, **{"_meta": meta, **params})
+        return self.request(method, **{"_meta": ENVELOPE, **params})
 
-    async def ask_modern(self, method: str, headers: Mapping[str, str | None] | None = None, **params: Any) -> Response:
+    async def ask_modern(self, method: str, headers: Headers = {}, twice: str = "", **params: Any) -> Response:
         """A modern request with the headers that belong to it; `headers` replaces some."""
         told: dict[str, str | None] = {"mcp-protocol-version": MODERN, "mcp-method": method}
         target = params.get("name", params.get("uri"))
         if target is not None:
             told["mcp-name"] = target
-        return await self.post(self.modern_request(method, **params), headers={**told, **(headers or {})})
+        response = await self.post(self.modern_request(method, **params), headers={**told, **headers}, twice=twice)
+        return self._checked(response, MODERN, method)
+
+    def _checked(self, response: Response, revision: str, method: str) -> Response:
+        for message in response.messages:
+            if message.get("id", "") is not None:  # an error that answers no request has a null there
+                official.check(message, revision, method)
+        return response

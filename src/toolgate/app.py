@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from toolgate import snapshot as snapshots
 from toolgate.config import Config
 from toolgate.frontends.http import HttpDoor, Identify, everyone_is_local
 from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.session import Sessions
+from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event
@@ -39,7 +40,7 @@ class App:
         self.clock = clock
         self._listeners: list[Callable[[Event], None]] = []
         self.supervisor = Supervisor(clock, environ)
-        snapshot = snapshots.build(config, Ground(clock, self.supervisor), self._event, policies, links)
+        snapshot = snapshots.build(config, Ground(clock, self.supervisor), self._changed, self._tell, policies, links)
         self.gateway = Gateway(snapshot, clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
         self.modern = ModernFace(self.gateway, self.parking, Seal("requestState"), clock, node=secrets.token_hex(8))
@@ -47,29 +48,40 @@ class App:
         self.http = HttpDoor(self.gateway, self.modern, self.sessions, config, clock, identify)
         self._listeners.append(self.http.on_event)
 
-    def stdio(self, write: Callable[[bytes], None], path: str = "/mcp") -> StdioDoor:
-        door = StdioDoor(self.gateway, self.modern, self.gateway.snapshot.routes[path], self.config, self.clock, write)
+    def stdio(
+        self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
+    ) -> StdioDoor:
+        route = self.gateway.snapshot.routes[path]
+        door = StdioDoor(self.gateway, self.modern, route, self.config, self.clock, write, backlog)
         self._listeners.append(door.on_event)
         return door
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
-        for server in self.config.servers:
-            if server.enabled and server.start == "eager":
-                await self.gateway.snapshot.upstreams[server.id].open()
+        eager = [server.id for server in self.config.servers if server.enabled and server.start == "eager"]
+        await asyncio.gather(*(self.gateway.snapshot.upstreams[id].open() for id in eager))
 
     async def close(self) -> None:
-        """Clients first, then what they wait for, then the processes."""
-        await self.sessions.close()
-        self.parking.close()
-        await self.gateway.snapshot.catalog.close()
-        for upstream in self.gateway.snapshot.upstreams.values():
-            await upstream.close()
-        await self.supervisor.close()
+        """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(self.supervisor.close)
+            last_first.push_async_callback(self._close_upstreams)
+            last_first.push_async_callback(self.gateway.snapshot.catalog.close)
+            last_first.callback(self.parking.close)
+            last_first.push_async_callback(self.sessions.close)
 
-    def _event(self, event: Event) -> None:
+    async def _close_upstreams(self) -> None:
+        async with asyncio.TaskGroup() as together:
+            for upstream in self.gateway.snapshot.upstreams.values():
+                together.create_task(upstream.close())
+
+    def _changed(self, event: Event) -> None:
+        """A server says that something of it is no longer what it was."""
         if event.kind == "list_changed":
             self.gateway.snapshot.catalog.changed(event.server, event.lists)
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
 

@@ -45,13 +45,13 @@ class CatalogView:
 
 
 class Catalog:
-    """`ttl` in seconds is a backstop; servers say themselves when a list has changed."""
+    """`ttl` in seconds is a backstop; servers say themselves when a list has changed. `tell` lets clients know."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], clock: Clock, ttl: float, on_event: EventSink) -> None:
+    def __init__(self, upstreams: Mapping[str, Upstream], clock: Clock, ttl: float, tell: EventSink) -> None:
         self._upstreams = upstreams
         self._clock = clock
         self._ttl = ttl
-        self._on_event = on_event
+        self._tell = tell
         self._shelves: dict[Place, Shelf] = {}
         self._fetching: dict[Place, asyncio.Task[Shelf]] = {}
         self._changed: set[Place] = set()  # while they were being fetched
@@ -138,7 +138,7 @@ class Catalog:
     def _announce(self, wanted: Wanted, done: asyncio.Task[Shelf]) -> None:
         """What was pending has come: whoever saw the list without it may look again."""
         if not done.cancelled() and not done.exception():
-            self._on_event(Event(wanted[0], "list_changed", (wanted[1],)))
+            self._tell(Event(wanted[0], "list_changed", (wanted[1],)))
 
 
 async def _finish(tasks: Iterable[asyncio.Task[Shelf]], clock: Clock, patience: float | None) -> None:

@@ -43,7 +43,8 @@ class Exchange:
         self._waiter: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self._started = 0.0
-        self._run_timer()
+        self._pauses = 1
+        self.go_on()
 
     def __repr__(self) -> str:
         stage = "ended" if self.ended else f"{len(self._open)} open" if self._open else "running"
@@ -52,6 +53,11 @@ class Exchange:
     @property
     def ended(self) -> bool:
         return self._outcome is not None or self._fault is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended as it should: not by a fault, a timeout, or because nobody waited any more."""
+        return self._outcome is not None
 
     @property
     def origin(self) -> Resume:
@@ -70,7 +76,7 @@ class Exchange:
         self._open[ask.key] = (ask, future)
         self._fresh.append(ask)
         future.add_done_callback(lambda done: self._close(ask) if done.cancelled() else None)
-        self._stop_timer()
+        self.pause()
         self._wake()
         return future
 
@@ -78,6 +84,20 @@ class Exchange:
         if not self.ended:
             self._outcome = outcome
             self._end()
+
+    def pause(self) -> None:
+        """Stop the time, for as long as a question is open that may be of this work. `go_on` as often as this."""
+        self._pauses += 1
+        if self._timer and self._budget is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._budget = max(0.0, self._budget - (self._clock.now() - self._started))
+
+    def go_on(self) -> None:
+        self._pauses -= 1
+        if self._budget is not None and not self._pauses and not self.ended:
+            self._started = self._clock.now()
+            self._timer = self._clock.call_later(self._budget, self._expire)
 
     def fail(self, fault: Fault) -> None:
         if not self.ended:
@@ -120,11 +140,11 @@ class Exchange:
     # Between the two.
 
     def _close(self, ask: Ask) -> None:
-        self._open.pop(ask.key, None)
+        if not self._open.pop(ask.key, None):
+            return
         if ask in self._fresh:
             self._fresh.remove(ask)
-        if not self._open:
-            self._run_timer()
+        self.go_on()
 
     def _give_up(self, fault: Fault, reason: str) -> None:
         if self.ended:
@@ -134,7 +154,7 @@ class Exchange:
             self._on_cancel(reason)
 
     def _end(self) -> None:
-        self._stop_timer()
+        self.pause()
         for _, future in list(self._open.values()):
             future.cancel()
         self._wake()
@@ -142,17 +162,6 @@ class Exchange:
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def _run_timer(self) -> None:
-        if self._budget is not None and not self.ended and not self._timer:
-            self._started = self._clock.now()
-            self._timer = self._clock.call_later(self._budget, self._expire)
-
-    def _stop_timer(self) -> None:
-        if self._timer and self._budget is not None:
-            self._timer.cancel()
-            self._timer = None
-            self._budget = max(0.0, self._budget - (self._clock.now() - self._started))
 
     def _expire(self) -> None:
         self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), "timed out")

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from toolgate.catalog import CatalogView
+from toolgate.eras import calls
 from toolgate.eras.calls import Listing
 from toolgate.exchange import Retry, Then
 from toolgate.model import Call, Client, Fault, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock
 from toolgate.snapshot import Route, Snapshot
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, mcp
 
 
 class Gateway:
@@ -67,6 +68,7 @@ class Gateway:
         for policy in policies:
             decision = policy.before(call)
             if isinstance(decision, Required):
+                _refuse_if_unanswerable(call, decision)
                 again = Retry(
                     f"policy:{policy.name}", call, decision, lambda next: self._through(next, policies), self._clock
                 )
@@ -134,6 +136,17 @@ def _then(outcome: Outcome, then: Callable[[Outcome], Outcome]) -> Outcome:
     if isinstance(outcome, NeedInput):
         return NeedInput(outcome.asks, Then(outcome.resume, lambda later: _then(later, then)))
     return then(outcome)
+
+
+def _refuse_if_unanswerable(call: Call, required: Required) -> None:
+    """A rule may ask only what the client has declared; where it must ask and cannot, the call is over."""
+    for ask in required.asks:
+        if not calls.is_answerable(ask, call.client.capabilities):
+            capability = mcp.ASKS[ask.method].capability
+            message = f"The call needs {capability}, which its client did not declare"
+            raise Fault(
+                "MISSING_CAPABILITY", message, reach="not_sent", extra={"requiredCapabilities": {capability: {}}}
+            )
 
 
 def _after(call: Call, outcome: Outcome, passed: Sequence[Policy]) -> Outcome:

@@ -3,6 +3,8 @@
 A flow is parked when its `input_required` was flushed, claimed by the retry, and parked again or gone when
 that leg ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
 work upstream; a retry that comes twice joins the running leg; the round that was answered is never answered again.
+
+Rounds of our own rules, where nothing is parked, are kept to the last two rules as well (`once`).
 """
 
 from __future__ import annotations
@@ -11,16 +13,45 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from toolgate.model import Fault, Notes, Principal, Resume
 from toolgate.ports import Clock, Timer
 
 Reply = TypeVar("Reply")
 
+REMEMBERED = 16384  # rounds that were answered; beyond, the oldest are forgotten
+
+
+class Leg:
+    """The work done for one retry, however many requests wait for it. When the last of them is gone, it is over."""
+
+    def __init__(self, work: Callable[[], Awaitable[Any]]) -> None:
+        self.task: asyncio.Future[Any] = asyncio.ensure_future(work())
+        self._waiting = 0
+
+    async def join(self, abandon: Callable[[], object]) -> Any:
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        except asyncio.CancelledError:
+            if self.task.cancelled() and not _is_cancelled():
+                raise Fault("SESSION_ERROR", "The call was given up by the gateway", reach="sent_unknown") from None
+            if self._waiting == 1 and not self.task.done():
+                abandon()
+            raise
+        finally:
+            self._waiting -= 1
+
+
+def _is_cancelled() -> bool:
+    """Whether it is the running task itself that is to end, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
 
 class Flow:
-    """One parked piece of work. `round` counts the questions; a leg is the work done for one retry."""
+    """One parked piece of work. `round` counts the questions."""
 
     def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str) -> None:
         self.id = id
@@ -28,8 +59,7 @@ class Flow:
         self.notes = notes
         self.owner = owner
         self.round = 0
-        self.leg: asyncio.Task[object] | None = None
-        self.waiting = 0  # requests that wait for the leg
+        self.leg: Leg | None = None
         self.timer: Timer | None = None
 
     def __repr__(self) -> str:
@@ -46,12 +76,13 @@ class Parking:
         self._per_owner = per_owner
         self._most = most
         self._flows: OrderedDict[str, Flow] = OrderedDict()  # least recently used first
+        self._rounds: OrderedDict[bytes, tuple[float, Leg | None]] = OrderedDict()  # until when, and what runs
 
     def __len__(self) -> int:
         return len(self._flows)
 
     def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> Flow:
-        """Make a flow of work that asked. Its request owns it still: `park` it when the question is out, else `drop`."""
+        """Make a flow of work that asked. Its request owns it: `park` it once the question is out, else `drop`."""
         owner = principal.cap_key
         theirs = [flow for flow in self._flows.values() if flow.owner == owner]
         if len(theirs) >= self._per_owner:
@@ -68,21 +99,22 @@ class Parking:
         flow.resume = resume
         flow.round += 1
         flow.leg = None
+        self._wind(flow)
 
     def park(self, flow: Flow) -> None:
         """The question is out: from now on the flow is ours, until the retry comes or its time is over."""
-        if flow.leg or flow.timer or flow.id not in self._flows:
+        if flow.leg or flow.id not in self._flows:
             return  # a quick retry was faster than our own flush
         if flow.notes:
             flow.notes.detach()
         self._flows.move_to_end(flow.id)
-        flow.timer = self._clock.call_later(self.ttl, lambda: self.drop(flow))
+        self._wind(flow)
 
     def drop(self, flow: Flow) -> None:
         """End the flow and the work behind it."""
         self.finished(flow)
         if flow.leg:
-            flow.leg.cancel()
+            flow.leg.task.cancel()
         flow.resume.cancel()
 
     def finished(self, flow: Flow) -> None:
@@ -94,32 +126,46 @@ class Parking:
         """The flow that waits for this very round. Uses nothing up. Raises `Fault` where there is none any more."""
         flow = self._flows.get(id)
         if not flow or flow.round != round:
-            raise Fault(
-                "INVALID_STATE", "requestState is no longer valid: it was answered already, or its time is over"
-            )
+            raise _used_up()
         return flow
 
     async def leg(self, flow: Flow, work: Callable[[], Awaitable[Reply]]) -> Reply:
         """Run `work` for this round, or join the one that runs. When every waiting request is gone, it is cancelled."""
-        self._stop(flow)
         if not flow.leg:
-            flow.leg = asyncio.ensure_future(work())
-        leg = flow.leg
-        flow.waiting += 1
-        try:
-            return await asyncio.shield(leg)  # type: ignore[return-value]  # one flow, one type of reply
-        except asyncio.CancelledError:
-            if flow.waiting == 1 and not leg.done():
-                self.drop(flow)
-            raise
-        finally:
-            flow.waiting -= 1
+            self._stop(flow)
+            leg = flow.leg = Leg(work)
+            leg.task.add_done_callback(lambda _done: self._wind(flow) if flow.leg is leg else None)
+        return await flow.leg.join(lambda: self.drop(flow))
+
+    async def once(self, round: bytes, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """The same for a round behind which nothing is parked; its state is good for no longer than `ttl`."""
+        now = self._clock.now()
+        while self._rounds and (len(self._rounds) >= REMEMBERED or next(iter(self._rounds.values()))[0] <= now):
+            self._rounds.popitem(last=False)
+        until, leg = self._rounds.get(round, (now + self.ttl, None))
+        if round in self._rounds and not leg:
+            raise _used_up()
+        if not leg:
+            leg = Leg(work)
+            self._rounds[round] = until, leg
+            leg.task.add_done_callback(lambda _done: self._rounds.update({round: (until, None)}))
+        return await leg.join(leg.task.cancel)
 
     def close(self) -> None:
         for flow in list(self._flows.values()):
             self.drop(flow)
 
+    def _wind(self, flow: Flow) -> None:
+        """While no leg runs, a flow's time does: also where nobody tells whether the reply got out."""
+        self._stop(flow)
+        if flow.id in self._flows:
+            flow.timer = self._clock.call_later(self.ttl, lambda: self.drop(flow))
+
     def _stop(self, flow: Flow) -> None:
         if flow.timer:
             flow.timer.cancel()
             flow.timer = None
+
+
+def _used_up() -> Fault:
+    return Fault("INVALID_STATE", "requestState is no longer valid: it was answered already, or its time is over")

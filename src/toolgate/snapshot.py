@@ -51,21 +51,22 @@ KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstr
 def build(
     config: Config,
     ground: Ground,
-    on_event: EventSink,
-    policies: Sequence[Policy] = (),
-    links: Mapping[str, MakeLink] | None = None,
+    on_change: EventSink,
+    tell: EventSink,
+    policies: Sequence[Policy],
+    links: Mapping[str, MakeLink],
 ) -> Snapshot:
-    """`links` are other links than the usual ones, by server id."""
-    links = links or {}
+    """`on_change` hears what servers say of themselves, `tell` what clients should hear of. `links` are other links
+    than the usual ones, by server id."""
     upstreams = {
-        server.id: KINDS[server.type](server, links.get(server.id), ground, on_event)
+        server.id: KINDS[server.type](server, links.get(server.id), ground, on_change)
         for server in config.servers
         if server.enabled
     }
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, on_event),
+        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
         routes=build_routes(tuple(upstreams), tuple(policies)),
         list_timeout=config.catalog.list_timeout,
     )

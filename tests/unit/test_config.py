@@ -302,7 +302,7 @@ def test_origins_and_hosts_that_could_never_match_are_refused() -> None:
         ("toml", "a = 1\na = 2", "toolgate.toml:2:6: Cannot overwrite a value"),
         ("yaml", "a:\n  - [b\n", "toolgate.yaml:3:1: "),
         ("yaml", "a: 1\na: 2", "toolgate.yaml:2:1: this key stands twice"),
-        ("json", '{"a":\n 1,}', "toolgate.json:2:4: "),
+        ("json", '{"a":\n 1 2}', "toolgate.json:2:4: "),
         ("json", '{"a": 1, "a": 2}', 'toolgate.json: the key "a" stands twice in one object'),
         ("json", '{"a": NaN}', "toolgate.json: NaN is not JSON"),
         ("json", "[]", "toolgate.json: must be a table, not a list"),

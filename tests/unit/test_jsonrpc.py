@@ -38,7 +38,9 @@ def test_an_id_is_echoed_as_it_was_written_and_matched_by_its_value() -> None:
     assert jsonrpc.id_key(b"7") == 7
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"nonsense", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b"\xef\xbb\xbf{}"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"nonsense", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b"\xef\xbb\xbf{}"]
+)
 def test_bytes_that_are_no_json_are_a_parse_error(data: bytes) -> None:
     assert refused(data) == (jsonrpc.PARSE_ERROR, b"null")
 

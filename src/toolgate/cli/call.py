@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import Raw
 
@@ -13,7 +14,7 @@ from toolgate.cli import common
 from toolgate.config import Config
 from toolgate.model import Call, Client, Done, Fault, NeedInput
 from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc, names
+from toolgate.wire import jsonrpc
 
 app = typer.Typer()
 
@@ -28,17 +29,18 @@ def call(
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
-    raw = _read_arguments(sys.stdin.read() if arguments == "-" else arguments)
+    text = sys.stdin.buffer.read() if arguments == "-" else arguments.encode(errors="surrogateescape")
+    raw = _read_arguments(text)
     raise typer.Exit(common.run(_call(common.require_servers(common.load_config(config)), server, tool, raw, as_json)))
 
 
-def _read_arguments(text: str) -> Raw:
+def _read_arguments(text: bytes) -> Raw:
     try:
-        if not isinstance(jsonrpc.value(text.encode()), dict):
+        if not isinstance(jsonrpc.value(text), dict):
             common.fail('The arguments must be a JSON object, such as \'{"path": "/tmp"}\'', 2)
-    except jsonrpc.UNREADABLE as error:
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
         common.fail(f"The arguments are no JSON: {error}", 2)
-    return Raw(text.encode())
+    return Raw(text)
 
 
 async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json: bool) -> int:
@@ -52,19 +54,36 @@ async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json:
             outcome.resume.cancel()
             common.fail(f"{tool} asks its user for {outcome.asks[0].method}, which this command cannot answer")
         assert isinstance(outcome, Done)
-        result = jsonrpc.value(outcome.body)
-        typer.echo(bytes(outcome.body).decode() if as_json else _shown(result))
-        return 1 if result.get("isError") else 0
+        result = _read_result(outcome.body)
+        typer.echo(_shown(result) if result and not as_json else bytes(outcome.body).decode())
+        return 1 if result and result.isError else 0
 
 
 def _route(gateway: App, config: Config, server: str) -> Route:
-    for found in config.servers:
-        if server in names.spellings(found.name):
-            return gateway.gateway.snapshot.routes[f"/mcp/servers/{found.id}"]
-    common.fail(f"Server not found: {server}. There are {', '.join(found.name for found in config.servers)}")
+    found = common.find_server(config, server)
+    if not found.enabled:
+        common.fail(f"{found.name} is disabled: set its `enabled` to true")
+    return gateway.gateway.snapshot.routes[f"/mcp/servers/{found.id}"]
 
 
-def _shown(result: dict[str, Any]) -> str:
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _Result(msgspec.Struct):
+    content: tuple[_Block, ...] = ()
+    isError: bool = False
+
+
+def _read_result(body: Raw | bytes) -> _Result | None:
+    """None for what is out of shape."""
+    try:
+        return msgspec.json.decode(body, type=_Result)
+    except jsonrpc.UNREADABLE:
+        return None
+
+
+def _shown(result: _Result) -> str:
     """The text of a result; other content by its kind."""
-    blocks: list[dict[str, Any]] = result.get("content") or []
-    return "\n".join(block["text"] if block.get("type") == "text" else f"[{block.get('type')}]" for block in blocks)
+    return "\n".join(block.text if block.type == "text" else f"[{block.type}]" for block in result.content)

@@ -12,8 +12,9 @@ import typer
 import uvloop
 
 from toolgate import config as configs
-from toolgate.config import Config, ConfigError
+from toolgate.config import Config, ConfigError, Server
 from toolgate.model import Fault
+from toolgate.wire import names
 
 Result = TypeVar("Result")
 
@@ -48,6 +49,14 @@ def require_servers(config: Config) -> Config:
         '  {"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}',
         2,
     )
+
+
+def find_server(config: Config, wanted: str) -> Server:
+    """The server by any spelling of its name, or the end of the command with those that there are."""
+    for server in config.servers:
+        if wanted in names.spellings(server.name):
+            return server
+    fail(f"Server not found: {wanted}. There are {', '.join(server.name for server in config.servers)}")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

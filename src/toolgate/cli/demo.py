@@ -24,7 +24,7 @@ app = typer.Typer()
 @app.command(help="A short tour on bundled servers; then it goes on serving until Ctrl-C.")
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the tour.")] = False,
-    port: Annotated[int, typer.Option(help="The port; the next free one where it is taken.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; another where it is taken.")] = 8765,
 ) -> None:
     common.run(_demo(once, port))
 

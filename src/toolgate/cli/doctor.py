@@ -13,10 +13,9 @@ from rich.markup import escape
 from toolgate import __version__
 from toolgate.app import App, running
 from toolgate.cli import common
-from toolgate.config import Config
+from toolgate.config import Config, Server
 from toolgate.model import Client, Fault
 from toolgate.ports import Status
-from toolgate.wire import names
 
 app = typer.Typer()
 
@@ -39,10 +38,11 @@ def doctor(
     server: Annotated[str | None, typer.Option(help="Only this server, with the end of its stderr.")] = None,
 ) -> None:
     settings = common.require_servers(common.load_config(config))
-    raise typer.Exit(common.run(_doctor(settings, server)))
+    only = common.find_server(settings, server) if server is not None else None
+    raise typer.Exit(common.run(_doctor(settings, only)))
 
 
-async def _doctor(config: Config, only: str | None) -> int:
+async def _doctor(config: Config, only: Server | None) -> int:
     console = Console(highlight=False)
     console.print(f"toolgate {__version__}, Python {platform.python_version()}, {sys.platform}")
     if not sys.platform.startswith("linux"):
@@ -53,7 +53,7 @@ async def _doctor(config: Config, only: str | None) -> int:
     ills = 0
     async with running(config) as gateway:
         for found in config.servers:
-            if only is None or only in names.spellings(found.name):
+            if only in (None, found):
                 ills += await _examine(gateway, found.id, found.enabled, console, verbose=only is not None)
     return 1 if ills else 0
 

@@ -13,7 +13,7 @@ from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config
 from toolgate.model import Client, Fault
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, names
 
 app = typer.Typer()
 
@@ -49,7 +49,8 @@ async def _print(gateway: App) -> None:
         table = Table.grid(padding=(0, 2))
         for raw in shelf.items.values() if shelf else ():
             tool = jsonrpc.value(raw)
-            table.add_row(f"  {server}__{escape(tool['name'])}", escape(_brief(tool.get("description", ""))))
+            name = names.join_name(server, tool["name"])
+            table.add_row(f"  {escape(name)}", escape(_brief(tool.get("description", ""))))
         console.print(table)
 
 

@@ -24,7 +24,9 @@ app = typer.Typer()
 def serve(
     config: common.ConfigPath = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on. Default: http.host.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port; 0 lets the system choose. Default: http.port.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="The port; 0 lets the system choose. Default: http.port.")
+    ] = None,
     open_to_network: Annotated[
         bool,
         typer.Option(
@@ -70,10 +72,11 @@ async def _serve(config: Config) -> None:
 
 
 async def until_stopped(gateway: App) -> None:
-    """Until SIGINT or SIGTERM. Then streams end, so that the server can."""
+    """Until SIGINT or SIGTERM. Then requests and streams end, so that the server can."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     await stopped.wait()
+    gateway.http.close()
     await gateway.sessions.close()

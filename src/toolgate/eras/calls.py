@@ -120,20 +120,21 @@ def declined(ask: Ask, why: str = "") -> Answer:
     return Answer(error=jsonrpc.RpcError(-1, why or method.refusal))
 
 
-def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The capabilities of a client that we relay questions for. An empty `elicitation` means forms."""
-    found = {
-        name: dict(capabilities[name]) for name in ("elicitation", "sampling", "roots") if _declares(capabilities, name)
-    }
+# What a client may declare that we relay questions for, and what each may hold.
+_RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "roots": ()}
+
+
+def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of a client's capabilities those that we relay, without anything else in them. An empty `elicitation` means
+    forms. Changes of roots are not relayed: each call asks anew."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, known in _RELAYED.items():
+        declared = capabilities.get(name)
+        if isinstance(declared, Mapping):
+            found[name] = {part: {} for part in known if part in declared}
     if found.get("elicitation") == {}:
         found["elicitation"] = {"form": {}}
-    if "roots" in found:
-        found["roots"] = {}  # changes of roots are not relayed: each call asks anew
     return found
-
-
-def _declares(capabilities: Mapping[str, Any], name: str) -> bool:
-    return isinstance(capabilities.get(name), Mapping)
 
 
 class Listing(msgspec.Struct, frozen=True):

@@ -61,14 +61,25 @@ def write_initialized(
 
 
 def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
-    """A result for a client of this revision. Content that the revision does not know becomes text (ruling 13)."""
-    unknown = _UNKNOWN_CONTENT.get(revision)
-    if not unknown:
-        return body
+    """A result for a client of this revision. Content that the revision does not know becomes text, structured content
+    that is no object is left out (ruling 13): it stands in the text as well."""
+    unknown = _UNKNOWN_CONTENT.get(revision, ())
     whole = bytes(body)
-    if not any(b'"%b"' % kind.encode() in whole for kind in unknown):
+    if not any(b'"%b"' % word.encode() in whole for word in (*unknown, "structuredContent")):
         return body
+    try:
+        return _known_result(body, unknown)
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return body  # out of shape: that is its reader's to see
+
+
+def _known_result(body: Raw | bytes, unknown: tuple[str, ...]) -> Raw | bytes:
     result = jsonrpc.members(body)
+    structured = result.get("structuredContent")
+    if structured and memoryview(structured)[0] != 0x7B:
+        del result["structuredContent"]
+    elif not unknown:
+        return body
     if "content" in result:
         result["content"] = _each(result["content"], lambda block: _known_block(block, unknown))
     if "messages" in result:
@@ -107,13 +118,9 @@ def _known_block(raw: Raw, unknown: tuple[str, ...]) -> Raw:
 
 def error_code(fault: Fault, method: str) -> int:
     """Not found is -32002 here for resources; codes of the newer era are not known here."""
-    if method == "resources/read" and (fault.code == "RESOURCE_NOT_FOUND" or _says_not_found(fault)):
+    if method == "resources/read" and fault.code == "RESOURCE_NOT_FOUND":
         return mcp.RESOURCE_NOT_FOUND
     return jsonrpc.INTERNAL_ERROR if fault.rpc in mcp.MODERN_ONLY_ERRORS else fault.rpc
-
-
-def _says_not_found(fault: Fault) -> bool:
-    return fault.upstream is not None and fault.upstream.code == jsonrpc.INVALID_PARAMS
 
 
 def write_ask(ask: Ask, revision: str) -> Members:
@@ -139,7 +146,7 @@ class Initialized(msgspec.Struct):
     instructions: str = ""
 
 
-def initialize_params(capabilities: Mapping[str, Any], info: Mapping[str, Any]) -> bytes:
+def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
     return jsonrpc.encode({"protocolVersion": mcp.LATEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": info})
 
 

@@ -7,7 +7,7 @@ basic/patterns/mrtr, server/discover, server/utilities/caching.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -17,6 +17,8 @@ from toolgate.eras.calls import Listing
 from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Required
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
+
+Value = TypeVar("Value")
 
 # JSON-RPC code → HTTP status; any other is 200 (protocol.md 1.1).
 HTTP_STATUS: dict[int, int] = {
@@ -57,10 +59,8 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
     """Whether a request is to be read by this era's rules (behaviour.md 001): its header or its `_meta` says so."""
     if version_header is not None and version_header >= mcp.MODERN and version_header[:2] == "20":
         return True
-    if not params or mcp.VERSION_KEY.encode() not in bytes(params):
-        return False
     try:
-        meta = _peek_params.decode(params).meta
+        meta = _peek_params.decode(params or b"{}").meta
     except jsonrpc.UNREADABLE:
         return False
     return meta is not None and meta.version is not None
@@ -69,9 +69,9 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
 def read_envelope(meta: Members) -> Envelope:
     """Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is served: `check_version`."""
     return Envelope(
-        version=_required(meta, mcp.VERSION_KEY, str),
-        capabilities=_required(meta, mcp.CAPABILITIES_KEY, dict[str, Any]),
-        info=_optional(meta, mcp.CLIENT_INFO_KEY, dict[str, Any]) or {},
+        version=_required(meta, mcp.VERSION_KEY, _text),
+        capabilities=_required(meta, mcp.CAPABILITIES_KEY, _object),
+        info=_optional(meta, mcp.CLIENT_INFO_KEY, _object) or {},
         log_level=_log_level(meta),
         progress_token=meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING),
     )
@@ -83,23 +83,28 @@ def check_version(version: str) -> None:
         raise Fault("UNSUPPORTED_VERSION", f"Unsupported protocol version: {version}", extra=extra)
 
 
-def _required(meta: Members, key: str, type: Any) -> Any:
-    if key not in meta:
+_text = msgspec.json.Decoder(str)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def _required(meta: Members, key: str, decoder: msgspec.json.Decoder[Value]) -> Value:
+    found = _optional(meta, key, decoder)
+    if found is None:
         raise Fault("INVALID_ARGS", f'Invalid params: _meta lacks "{key}"')
-    return _optional(meta, key, type)
+    return found
 
 
-def _optional(meta: Members, key: str, type: Any) -> Any:
+def _optional(meta: Members, key: str, decoder: msgspec.json.Decoder[Value]) -> Value | None:
     if key not in meta:
         return None
     try:
-        return msgspec.json.decode(meta[key], type=type)
+        return decoder.decode(meta[key])
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f'Invalid params: _meta["{key}"]: {error}') from None
 
 
 def _log_level(meta: Members) -> str | None:
-    level = _optional(meta, mcp.LOG_LEVEL_KEY, str)
+    level = _optional(meta, mcp.LOG_LEVEL_KEY, _text)
     if level is not None and level not in mcp.LOG_LEVELS:
         raise Fault("INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}")
     return level
@@ -206,16 +211,19 @@ _result_peek = msgspec.json.Decoder(_ResultPeek)
 _discovered = msgspec.json.Decoder(Discovered)
 
 
-def envelope_meta(client: Client, info: Mapping[str, Any], log_level: str | None = None) -> Members:
-    """The `_meta` of a request to a modern server: each caller's own capabilities, our own name."""
-    meta: dict[str, Any] = {
-        mcp.VERSION_KEY: mcp.MODERN,
+def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Members:
+    """The `_meta` of a request to a modern server: each caller's own capabilities, our own name (`info`)."""
+    meta: Members = {
+        mcp.VERSION_KEY: _VERSION,
         mcp.CLIENT_INFO_KEY: info,
-        mcp.CAPABILITIES_KEY: calls.relayed_capabilities(client.capabilities),
+        mcp.CAPABILITIES_KEY: Raw(jsonrpc.encode(calls.relayed_capabilities(client.capabilities))),
     }
     if log_level:
-        meta[mcp.LOG_LEVEL_KEY] = log_level
-    return {key: Raw(jsonrpc.encode(value)) for key, value in meta.items()}
+        meta[mcp.LOG_LEVEL_KEY] = Raw(jsonrpc.encode(log_level))
+    return meta
+
+
+_VERSION = Raw(jsonrpc.encode(mcp.MODERN))
 
 
 def write_answers(params: Members, answers: Mapping[str, Answer], state: str | None) -> Members:

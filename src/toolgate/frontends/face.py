@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from toolgate import __version__
 from toolgate.model import Fault, Note
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
@@ -49,3 +51,16 @@ def write_note(note: Note, progress_token: bytes) -> bytes:
     return jsonrpc.notification(
         "notifications/progress", jsonrpc.with_members(note.params, {"progressToken": progress_token})
     )
+
+
+class _Log(msgspec.Struct):
+    level: str = "info"
+
+
+def is_loud_enough(note: Note, wanted: str) -> bool:
+    """Whether a log note is of the wanted level or above; one without a level that we know is shown."""
+    try:
+        level = msgspec.json.decode(note.params, type=_Log).level
+        return mcp.LOG_LEVELS.index(level) >= mcp.LOG_LEVELS.index(wanted)
+    except (ValueError, *jsonrpc.UNREADABLE):
+        return True

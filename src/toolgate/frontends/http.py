@@ -16,10 +16,11 @@ from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import face, streams
 from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.session import Session, Sessions
+from toolgate.frontends.session import Session
+from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Outbox, Receive, Response, Send
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Principal
+from toolgate.model import Event, Fault, Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
@@ -30,6 +31,7 @@ Headers = Mapping[str, str]
 Identify = Callable[[Headers, str], Principal]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 
 
 def everyone_is_local(headers: Headers, address: str) -> Principal:
@@ -64,6 +66,8 @@ class HttpDoor:
         self._clock = clock
         self._identify = identify
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
+        self._hosts = _served_hosts(config)
+        self._modern_work: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -93,42 +97,45 @@ class HttpDoor:
                 for method in sorted(methods):
                     session.tell(jsonrpc.notification(method))
 
+    def close(self) -> None:
+        """End the requests of modern clients; those of legacy ones end with their sessions."""
+        for work in list(self._modern_work):
+            work.cancel()
+
     # The guards.
 
     def _guard(self, headers: Headers) -> None:
-        http = self._config.http
-        local = http.host in LOOPBACK
-        host = _hostname("//" + headers.get("host", ""))
-        if (
-            (local or http.allowed_hosts)
-            and host not in LOOPBACK
-            and host not in http.allowed_hosts
-            and host != http.host
-        ):
-            raise Refused(403, f"Host {headers.get('host', '')!r} is not served here; add it to http.allowed_hosts")
+        """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
+        host = headers.get("host", "").lower()
+        if self._hosts and host not in self._hosts and _hostname("//" + host) not in self._hosts:
+            raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
         origin = headers.get("origin")
-        if origin is None or origin in http.allowed_origins or (local and _hostname(origin) in LOOPBACK):
-            return
-        raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
+        is_local = self._config.http.host in LOOPBACK and origin is not None and _hostname(origin) in LOOPBACK
+        if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
+            raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
 
     async def _read(self, request: Request) -> bytes:
+        """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
+        and would find a broken connection instead of the refusal."""
         limit = self._config.http.body_limit
-        declared = request.headers.get("content-length", "0")
+        declared = request.headers.get("content-length", "")
+        announced = int(declared[:20]) if declared.isdecimal() else 0
+        if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
+            raise _too_large(limit, is_unread=True)
         chunks: list[bytes] = []
-        size = int(declared) if declared.isdigit() and len(declared) < 20 else 0
-        more = size <= limit
-        size = 0 if more else size
-        while more:
+        size, more = 0, True
+        while more and size <= limit + OVERFLOW_READ:
             part = await request.receive()
             if part["type"] == "http.disconnect":
                 raise Refused(400, "The client went away")
-            chunks.append(part.get("body", b""))
-            size += len(chunks[-1])
-            more = part.get("more_body", False) and size <= limit
+            chunk, more = part.get("body", b""), part.get("more_body", False)
+            size += len(chunk)
+            if size <= limit:
+                chunks.append(chunk)
+            else:
+                chunks.clear()
         if size > limit:
-            refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
-            refused.headers = [(b"connection", b"close")]
-            raise refused
+            raise _too_large(limit, is_unread=more)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     # POST.
@@ -156,8 +163,9 @@ class HttpDoor:
             return
         outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
         work = asyncio.get_running_loop().create_task(
-            self._modern.answer(message, request.headers, request.principal, request.route, outbox.send)
+            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note)
         )
+        self._modern_work.add(work)
         work.add_done_callback(lambda _done: outbox.end())
         watch = Watch(request.receive, work)
         try:
@@ -165,13 +173,15 @@ class HttpDoor:
             await self._modern_end(response, message, work)
         finally:
             work.cancel()
+            self._modern_work.discard(work)
             watch.stop()
 
     async def _modern_end(self, response: Response, message: Message, work: asyncio.Task[Any]) -> None:
         id = bytes(message.id)
-        if work.cancelled():
-            return  # the client is gone; nobody reads
-        error = work.exception()
+        if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
+            error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
+        else:
+            error = work.exception()
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
@@ -186,6 +196,9 @@ class HttpDoor:
         self._modern.flushed(reply)
 
     async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
+        if not message.is_request and era_headers.SESSION not in request.headers and not request.route.is_strict:
+            await response.whole(202)  # it belongs to nothing, and is no reason to begin something
+            return
         session = self._session(request, message)
         response.headers.append((b"mcp-session-id", session.id.encode()))
         if message.is_response or message.is_notification:
@@ -213,9 +226,14 @@ class HttpDoor:
         if message.method != "initialize" and (request.route.is_strict or not self._config.sessions.implicit):
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
         session = Session(
-            self._gateway, request.route, request.principal, self._clock, ask_time=self._config.parking.ttl
+            self._gateway,
+            request.route,
+            request.principal,
+            self._clock,
+            ask_time=self._config.parking.ttl,
+            revision=version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER,
         )
-        self._sessions.add(session)
+        self._sessions.add(session, implicit=message.method != "initialize")
         return session
 
     def _known_session(self, request: Request, id: str) -> Session:
@@ -267,7 +285,7 @@ class Request:
 
     @property
     def accepts_events(self) -> bool:
-        return "text/event-stream" in self.headers.get("accept", "")
+        return "text/event-stream" in self.headers.get("accept", "").lower()
 
 
 class Watch:
@@ -303,11 +321,26 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
+def _served_hosts(config: Config) -> frozenset[str]:
+    """The values of `Host` that are served, with or without their port; none where any is."""
+    http = config.http
+    if http.host not in LOOPBACK and not http.allowed_hosts:
+        return frozenset()
+    return LOOPBACK | {http.host} | {host.lower() for host in http.allowed_hosts}
+
+
 def _hostname(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def _too_large(limit: int, is_unread: bool) -> Refused:
+    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
+    if is_unread:
+        refused.headers = [(b"connection", b"close")]
+    return refused
 
 
 def _not_allowed(methods: str) -> Refused:

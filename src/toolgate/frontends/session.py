@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import Raw
 
 from toolgate.eras import calls, legacy
@@ -31,24 +32,36 @@ class Stream(Protocol):
 
     def send(self, message: bytes) -> None: ...
 
+    def note(self, message: bytes) -> None:
+        """Send what may be lost where the client reads too slowly."""
+        ...
+
     def end(self) -> None: ...
 
 
 class Session:
-    """`ask_time` in seconds is how long a client may take to answer a question."""
+    """`ask_time` in seconds is how long a client may take to answer a question; `revision` is what it speaks unless
+    it initializes."""
 
-    def __init__(self, gateway: Gateway, route: Route, principal: Principal, clock: Clock, ask_time: float) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        route: Route,
+        principal: Principal,
+        clock: Clock,
+        ask_time: float,
+        revision: str = mcp.REVISION_WITHOUT_HEADER,
+    ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.route = route
-        self.client = Client(principal, self.id)
-        self.revision = mcp.REVISION_WITHOUT_HEADER
+        self.client = Client(principal)  # without a session, as long as this may be its only request
+        self.revision = revision
         self.is_initialized = False
         self.used = clock.now()
-        self.was_used_again = False
         self._gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
-        self._log_level = "debug"
+        self._log_level = "info"  # until the client sets one
         self._listeners: list[Stream] = []
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
@@ -64,7 +77,8 @@ class Session:
 
     def touch(self) -> None:
         self.used = self._clock.now()
-        self.was_used_again = True
+        if not self.client.session:
+            self.client = msgspec.structs.replace(self.client, session=self.id)
 
     # What the client sends.
 
@@ -107,11 +121,12 @@ class Session:
     def stop_listening(self, stream: Stream) -> None:
         if stream in self._listeners:
             self._listeners.remove(stream)
+            self.used = self._clock.now()
 
     def tell(self, message: bytes) -> None:
         """A message that belongs to no request, on exactly one stream."""
         if self._listeners:
-            self._listeners[-1].send(message)
+            self._listeners[-1].note(message)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
@@ -174,8 +189,8 @@ class Session:
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
 
         def listen(note: Note) -> None:
-            if note.kind == "log" or token:
-                stream.send(face.write_note(note, token))
+            if face.is_loud_enough(note, self._log_level) if note.kind == "log" else token:
+                stream.note(face.write_note(note, token))
 
         call = calls.read_call(message.method, params, meta, self.client, Notes(listen), self._log_level)
         outcome = await self._to_the_end(call, stream)
@@ -247,64 +262,3 @@ def _reused(message: Message) -> tuple[Fault, int]:
 
 async def _fixed(response: bytes) -> bytes:
     return response
-
-
-class Sessions:
-    """All sessions of a door. `idle` seconds without use end one; beyond `most` the least recently used goes.
-
-    An implicit session (no `initialize`) that is never used a second time ends after a minute.
-    """
-
-    ONCE = 60.0
-
-    def __init__(self, clock: Clock, idle: float, most: int) -> None:
-        self._clock = clock
-        self._idle = idle
-        self._most = most
-        self._sessions: dict[str, Session] = {}  # least recently used first
-        self._closing: set[asyncio.Task[None]] = set()
-        self._sweep_later()
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def all(self) -> list[Session]:
-        return list(self._sessions.values())
-
-    def add(self, session: Session) -> None:
-        if len(self._sessions) >= self._most:
-            self.end(next(iter(self._sessions.values())))
-        self._sessions[session.id] = session
-
-    def get(self, id: str, principal: Principal) -> Session | None:
-        """The session, if it is this principal's; to anyone else it does not exist."""
-        session = self._sessions.get(id)
-        if not session or session.client.principal.id != principal.id:
-            return None
-        del self._sessions[id]
-        self._sessions[id] = session
-        session.touch()
-        return session
-
-    def end(self, session: Session) -> None:
-        if self._sessions.pop(session.id, None):
-            task = asyncio.get_running_loop().create_task(session.close())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-
-    async def close(self) -> None:
-        self._timer.cancel()
-        for session in self.all():
-            self.end(session)
-        await asyncio.gather(*self._closing, return_exceptions=True)
-
-    def _sweep_later(self) -> None:
-        self._timer = self._clock.call_later(min(self._idle, self.ONCE) / 2, self._sweep)
-
-    def _sweep(self) -> None:
-        now = self._clock.now()
-        for session in self.all():
-            allowed = self._idle if session.is_initialized or session.was_used_again else min(self._idle, self.ONCE)
-            if session.is_idle and now - session.used >= allowed:
-                self.end(session)
-        self._sweep_later()

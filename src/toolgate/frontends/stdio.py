@@ -14,6 +14,7 @@ from toolgate.eras import modern
 from toolgate.frontends import face
 from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.session import Session
+from toolgate.frontends.streams import NOTES_KEPT
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Principal
 from toolgate.ports import Clock
@@ -24,9 +25,12 @@ from toolgate.wire.lines import Lines
 
 log = logging.getLogger(__name__)
 
+LAST_WORDS = 3.0  # seconds for answers under way when the client has closed its end
+
 
 class StdioDoor(asyncio.Protocol):
-    """Reads a pipe as its protocol; `write` gets each message that goes out, with its newline."""
+    """Reads a pipe as its protocol; `write` gets each message that goes out, with its newline, and `backlog` tells how
+    many bytes the client has not taken yet."""
 
     can_ask = True
 
@@ -38,6 +42,7 @@ class StdioDoor(asyncio.Protocol):
         config: Config,
         clock: Clock,
         write: Callable[[bytes], None],
+        backlog: Callable[[], int],
     ) -> None:
         self.closed = asyncio.Event()
         self._modern = modern_face
@@ -46,11 +51,18 @@ class StdioDoor(asyncio.Protocol):
         self._principal = Principal("local")
         self._session = Session(gateway, route, self._principal, clock, ask_time=config.parking.ttl)
         self._write = write
+        self._backlog = backlog
         self._lines = Lines()
+        self._clock = clock
         self._in_flight: dict[str | int | float, asyncio.Task[None]] = {}
+        self._answers: set[asyncio.Task[bytes]] = set()  # the session's
 
     def send(self, message: bytes) -> None:
         self._write(jsonrpc.one_line(message) + b"\n")
+
+    def note(self, message: bytes) -> None:
+        if self._backlog() < NOTES_KEPT:
+            self.send(message)
 
     def end(self) -> None:
         """Standard output ends with the process."""
@@ -58,32 +70,49 @@ class StdioDoor(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             if len(line) > self._limit:
-                self.send(
-                    jsonrpc.error(
-                        b"null", jsonrpc.INVALID_REQUEST, f"Message too large: the limit is {self._limit} bytes"
-                    )
-                )
+                self._refuse_as_too_large()
             elif line.strip():
                 self._received(line)
+        if self._lines.pending > self._limit:
+            self._lines.drop()
+            self._refuse_as_too_large()
 
     def eof_received(self) -> None:
+        if self._lines.pending:
+            self.data_received(b"\n")  # the last line may lack its end
         self.closed.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
+        self.eof_received()
 
     def on_event(self, event: Event) -> None:
         if event.kind != "list_changed" or not self._session.is_initialized or event.server not in self._route.servers:
             return
         for method, kinds in mcp.LIST_CHANGED.items():
             if set(kinds) & set(event.lists):
-                self.send(jsonrpc.notification(method))
+                self.note(jsonrpc.notification(method))
+
+    async def finished(self) -> None:
+        """Until the client has closed its end, and what it asked before is answered or has had its time."""
+        await self.closed.wait()
+        under_way = [*self._in_flight.values(), *self._answers]
+        if not under_way:
+            return
+        try:
+            async with self._clock.timeout(LAST_WORDS):
+                await asyncio.wait(under_way)
+        except TimeoutError:
+            log.info("%d requests are given up: the client is gone", len(under_way))
 
     async def close(self) -> None:
         for task in list(self._in_flight.values()):
             task.cancel()
         await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
         await self._session.close()
+
+    def _refuse_as_too_large(self) -> None:
+        message = f"Message too large: the limit is {self._limit} bytes (http.body_limit)"
+        self.send(jsonrpc.error(b"null", jsonrpc.INVALID_REQUEST, message))
 
     def _received(self, line: bytes) -> None:
         try:
@@ -99,7 +128,13 @@ class StdioDoor(asyncio.Protocol):
             self._start(message)
         else:
             work = self._session.answer(message, self)
-            work.add_done_callback(lambda done: None if done.cancelled() else self.send(done.result()))
+            self._answers.add(work)
+            work.add_done_callback(self._answered)
+
+    def _answered(self, done: asyncio.Task[bytes]) -> None:
+        self._answers.discard(done)
+        if not done.cancelled():
+            self.send(done.result())
 
     def _notified(self, message: Message) -> None:
         self._session.notified(message)
@@ -126,7 +161,7 @@ class StdioDoor(asyncio.Protocol):
 
     async def _answer(self, message: Message) -> None:
         try:
-            reply = await self._modern.answer(message, None, self._principal, self._route, self.send)
+            reply = await self._modern.answer(message, None, self._principal, self._route, self.note)
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             fault = face.rescued(error)
             self.send(face.write_error(bytes(message.id), fault, modern.error_code(fault)))

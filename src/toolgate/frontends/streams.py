@@ -19,8 +19,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 HeaderList = Sequence[tuple[bytes, bytes]]
 
 QUIET = 15.0  # seconds until a stream shows that it lives
-QUICK = 0.05  # seconds in which a client that goes away is not looked for
-LONGEST_QUEUE = 10_000
+QUICK = 0.02  # seconds in which a client that goes away is not looked for; well below the window in `modern`
+NOTES_KEPT = 1024 * 1024  # bytes that may wait for a client before notes are lost
 
 _SSE: HeaderList = (
     (b"content-type", b"text/event-stream"),
@@ -30,26 +30,36 @@ _SSE: HeaderList = (
 
 
 class Outbox:
-    """Messages on their way to one client; the end is put in as None. A client that reads too slowly loses notes."""
+    """Messages on their way to one client; the end is put in as None."""
 
     def __init__(self, can_stream: bool, can_ask: bool) -> None:
         self.can_stream = can_stream
         self.can_ask = can_ask
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._waiting = 0  # bytes
 
     def send(self, message: bytes) -> None:
-        if self.can_stream and self._queue.qsize() < LONGEST_QUEUE:
+        if self.can_stream:
+            self._waiting += len(message)
             self._queue.put_nowait(message)
+
+    def note(self, message: bytes) -> None:
+        """Send what may be lost: a client that reads too slowly goes without."""
+        if self._waiting < NOTES_KEPT:
+            self.send(message)
 
     def end(self) -> None:
         self._queue.put_nowait(None)
 
     async def get(self, clock: Clock, patience: float) -> bytes | None:
         """The next message, None at the end. Raises `TimeoutError` after `patience` seconds."""
-        if not self._queue.empty():
-            return self._queue.get_nowait()
-        async with clock.timeout(patience):
-            return await self._queue.get()
+        if self._queue.empty():
+            async with clock.timeout(patience):
+                message = await self._queue.get()
+        else:
+            message = self._queue.get_nowait()
+        self._waiting -= len(message or b"")
+        return message
 
 
 class Response:
@@ -88,21 +98,23 @@ class Response:
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
-async def relay(response: Response, outbox: Outbox, clock: Clock, on_quiet: Callable[[], None] | None = None) -> None:
-    """Stream what the outbox gets until its end. `on_quiet` is called once, where nothing came for a moment."""
-    patience = QUICK if on_quiet else QUIET
+async def relay(response: Response, outbox: Outbox, clock: Clock, on_slow: Callable[[], None] | None = None) -> None:
+    """Stream what the outbox gets until its end. `on_slow` is called once, where the end does not come at once."""
     while True:
         try:
-            message = await outbox.get(clock, patience)
+            message = await outbox.get(clock, QUICK if on_slow else QUIET)
         except TimeoutError:
-            if on_quiet and patience == QUICK:
-                on_quiet()
+            if on_slow:
+                on_slow()
+                on_slow = None
             elif outbox.can_stream:
                 await response.comment()
-            patience = QUIET
             continue
         if message is None:
             return
+        if on_slow:
+            on_slow()
+            on_slow = None
         await response.event(message)
 
 

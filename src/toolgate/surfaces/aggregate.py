@@ -105,10 +105,16 @@ def _renamed(server: str, kind: str, shelf: Shelf) -> Mapping[str, Raw]:
     if memo is None:
         key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
         memo = shelf.memo["aggregate"] = {
-            (name := _join(kind, server, own)): Raw(jsonrpc.with_members(raw, {key: jsonrpc.encode(name)}))
+            (name := _join(kind, server, own)): Raw(
+                jsonrpc.with_members(_shown(server, kind, raw), {key: jsonrpc.encode(name)})
+            )
             for own, raw in shelf.items.items()
         }
     return memo
+
+
+def _shown(server: str, kind: str, raw: Raw) -> Raw:
+    return uris.rewrite_tool(raw, lambda uri: names.join_uri(server, uri)) if kind == "tools" else raw
 
 
 def _exposed(server: str, kind: str, shelf: Shelf) -> Iterable[str]:

@@ -16,6 +16,8 @@ from toolgate.wire.jsonrpc import Members
 
 Rename = Callable[[str], str]
 
+_PAGE_BEFORE = "ui/resourceUri"  # where drafts of MCP Apps had it, and hosts still look
+
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     """The result with its resource URIs renamed. One that is out of shape is left as it is."""
@@ -25,6 +27,23 @@ def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
         return _REWRITERS[method](body, rename)
     except (KeyError, TypeError, *jsonrpc.UNREADABLE):
         return body
+
+
+def rewrite_tool(raw: Raw, rename: Rename) -> Raw:
+    """A tool as it is listed, with the page that its `_meta` names (MCP Apps) renamed. One without stays as it is."""
+    if b"resourceUri" not in memoryview(raw).tobytes():
+        return raw
+    try:
+        tool = jsonrpc.members(raw)
+        meta = jsonrpc.members(tool["_meta"])
+        if _PAGE_BEFORE in meta:
+            meta[_PAGE_BEFORE] = _uri(meta[_PAGE_BEFORE], rename)
+        if "ui" in meta:
+            page = jsonrpc.members(meta["ui"])
+            meta["ui"] = Raw(jsonrpc.encode(_renamed(page, rename, "resourceUri")))
+        return Raw(jsonrpc.encode(tool | {"_meta": Raw(jsonrpc.encode(meta))}))
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return raw
 
 
 def _tool_result(body: Raw | bytes, rename: Rename) -> bytes:
@@ -66,10 +85,14 @@ def _block(raw: Raw, rename: Rename) -> Members | Raw:
     return raw
 
 
-def _renamed(found: Members, rename: Rename) -> Members:
-    if "uri" in found:
-        found["uri"] = Raw(jsonrpc.encode(rename(msgspec.json.decode(found["uri"], type=str))))
+def _renamed(found: Members, rename: Rename, key: str = "uri") -> Members:
+    if key in found:
+        found[key] = _uri(found[key], rename)
     return found
+
+
+def _uri(raw: Raw, rename: Rename) -> Raw:
+    return Raw(jsonrpc.encode(rename(msgspec.json.decode(raw, type=str))))
 
 
 def _each(raw: Raw, change: Callable[[Raw], Members | Raw]) -> Raw:

@@ -78,7 +78,7 @@ class Tail:
 
 
 class Guard:
-    """The gateway's end of the guard process. It is started with the first child and restarted if it is lost."""
+    """The gateway's end of the guard process. It is started with the first child, and again at once if it is killed."""
 
     def __init__(self) -> None:
         self._token = secrets.token_hex(8)
@@ -90,15 +90,19 @@ class Guard:
 
     def ready(self) -> None:
         """Have the process running; called before a child starts, so that no child is ever unguarded."""
-        if self._process and self._process.poll() is None:
+        if self._process:
             return
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, self._token],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # nothing is ever written there: its end is the guard's
             stderr=subprocess.DEVNULL,
+            bufsize=0,
             start_new_session=True,
+            # Without the mark of a gateway around this one, whose guard must not sweep ours away.
+            env={name: value for name, value in os.environ.items() if name != guard.MARK},
         )
+        asyncio.get_running_loop().add_reader(self._process.stdout, self._lost)  # type: ignore[arg-type]
         for group in self._groups:
             self._say(f"+ {group}")
 
@@ -113,18 +117,33 @@ class Guard:
         self._say(f"sweep {number}")
 
     async def close(self) -> None:
-        if not self._process or not self._process.stdin:
-            return
-        self._process.stdin.close()
-        await asyncio.to_thread(self._process.wait)
+        process = self._let_go()
+        if process:
+            await asyncio.to_thread(process.wait)
+
+    def _lost(self) -> None:
+        process = self._let_go()
+        if process and process.wait() < 0:  # killed; one that fails by itself is tried again with the next child
+            log.warning("the guard process was killed; it is started again")
+            self.ready()
+
+    def _let_go(self) -> subprocess.Popen[bytes] | None:
+        process, self._process = self._process, None
+        if process:
+            assert process.stdin and process.stdout
+            asyncio.get_running_loop().remove_reader(process.stdout)
+            process.stdin.close()
+            process.stdout.close()
+        return process
 
     def _say(self, line: str) -> None:
+        if not self._process:
+            return
+        assert self._process.stdin
         try:
-            assert self._process and self._process.stdin
             self._process.stdin.write(line.encode() + b"\n")
-            self._process.stdin.flush()
         except OSError:
-            log.warning("the guard process is gone; it is started again with the next child")
+            log.debug("the guard process is gone, which its other pipe will tell too")
 
 
 class Child(asyncio.SubprocessProtocol):
@@ -170,6 +189,8 @@ class Child(asyncio.SubprocessProtocol):
         """Raises `Fault` not_sent where the child is gone or has long stopped reading."""
         pipe = self._transport.get_pipe_transport(0) if self._transport else None
         if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
+            if not self._exited.is_set():
+                self.end()  # it has closed its stdin, and may live
             raise Fault(
                 "SESSION_ERROR", f"Server not started: {self.name} has ended", server=self.name, reach="not_sent"
             )
@@ -282,6 +303,11 @@ class Supervisor:
     ) -> Child:
         """Raises `Fault` SERVER_FAILED that names the mend where the command cannot be run."""
         environment = child_environment(env, self._environ)
+        if cwd and not os.path.isdir(cwd):
+            hint = f"create the folder, or mend cwd in the configuration of {name}"
+            raise Fault("SERVER_FAILED", f"No such folder: {cwd}", server=name, reach="not_sent", hint=hint)
+        if os.path.dirname(command):  # such a path is meant from where the child will be
+            command = os.path.abspath(os.path.join(cwd or "", command))
         program = shutil.which(command, path=environment.get("PATH"))
         if not program:
             hint = f"install {command}, or write its whole path into the configuration of {name}"
@@ -300,7 +326,7 @@ class Supervisor:
                 lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True
             )
         except OSError as error:
-            raise Fault("SERVER_FAILED", f"Cannot start {name}: {error}", server=name, reach="not_sent") from None
+            raise Fault("SERVER_FAILED", f"Cannot start {program}: {error}", server=name, reach="not_sent") from None
         child.own(transport)
         self._children.add(child)
         return child

@@ -6,6 +6,7 @@ Only the envelope is decoded (one pass, about 1 µs), and an id is echoed exactl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -76,6 +77,7 @@ _members = msgspec.json.Decoder(Members)
 _value = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
+_EMPTY = re.compile(rb"\s*}")
 UNREADABLE = (msgspec.DecodeError, RecursionError)  # what a decoder may raise for bytes from outside
 
 
@@ -162,8 +164,8 @@ def with_first_member(raw: Raw | bytes, member: bytes) -> bytes:
     """The object with `member` (`"name":value`) put first. The caller knows that it is not there yet."""
     body = bytes(raw)
     start = body.index(b"{") + 1
-    joint = b"" if body[start:].lstrip()[:1] == b"}" else b","
-    return body[:start] + member + joint + body[start:]
+    joint = b"" if _EMPTY.match(body, start) else b","
+    return b"".join((body[:start], member, joint, body[start:]))
 
 
 def request(id: int, method: str, params: Raw | bytes) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 SEPARATOR = "__"
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
+_needs_letter = re.compile("s*[0-9]")
 _ui = "ui://"
 
 
@@ -67,4 +68,5 @@ def split_uri(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:
 
 
 def _scheme(server: str) -> str:
-    return "s" + server if server[:1].isdigit() else server
+    """A scheme begins with a letter. What would look like such a one (`s1x` beside `1x`) gets another."""
+    return "s" + server if _needs_letter.match(server) else server

@@ -1,10 +1,12 @@
 """Leaves in the middle of its work: `last_words` answers and is gone at once, `crash` is gone without an answer,
-`deaf` closes its stdin and `mute` its stdout while it lives on."""
+`deaf` closes its stdin while it lives on, `stall` reads no more of it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 
 import legacy
 
@@ -25,9 +27,13 @@ def deaf(_: legacy.Json) -> str:
     return "deaf"
 
 
-def mute(_: legacy.Json) -> str:
-    os.close(1)
-    return "never heard"
+def stall(_: legacy.Json) -> str:
+    time.sleep(600)
+    return ""
 
 
-legacy.serve({"last_words": last_words, "crash": crash, "deaf": deaf, "mute": mute, "pid": lambda _: str(os.getpid())})
+tools = {"last_words": last_words, "crash": crash, "deaf": deaf, "stall": stall, "pid": lambda _: str(os.getpid())}
+with contextlib.suppress(OSError):  # of the pipe that it closed itself
+    legacy.serve(tools, threads=False)
+    os._exit(0)
+time.sleep(600)

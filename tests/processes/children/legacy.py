@@ -1,7 +1,7 @@
 """What the scripted children are made of: an MCP server of the handshake era, one JSON message a line, stdlib only.
 
-A tool is a function from its arguments to a text; every call has a thread of its own. What the child was sent is kept
-in `seen`, and the tool `seen` tells it.
+A tool is a function from its arguments to a text; every call has a thread of its own, unless `threads` is false. What
+the child was sent is kept in `seen`, and the tool `seen` tells it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def serve(
     tools: dict[str, Tool],
     on_discover: Callable[[Json], None] | None = None,
     on_cancelled: Callable[[Any], None] | None = None,
+    threads: bool = True,
 ) -> None:
     """Until stdin ends. `on_discover` answers `server/discover`; without it the method is unknown."""
     tools = {"seen": lambda _: json.dumps(seen), **tools}
@@ -67,7 +68,10 @@ def serve(
         elif method == "tools/list":
             answer(id, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in tools]})
         elif method == "tools/call":
-            threading.Thread(target=call, args=(message,), daemon=True).start()
+            if threads:
+                threading.Thread(target=call, args=(message,), daemon=True).start()
+            else:
+                call(message)
         elif method == "server/discover" and on_discover:
             on_discover(message)
         elif method == "notifications/cancelled" and on_cancelled:

@@ -23,8 +23,12 @@ class Receiver(Protocol):
         """No answer to this request will come; the link itself lives on."""
         ...
 
+    def retired(self, fault: Fault) -> None:
+        """Nothing more can be sent; what is under way may still be answered."""
+        ...
+
     def closed(self, fault: Fault) -> None:
-        """The link is over; called once."""
+        """The link is over."""
         ...
 
 

@@ -7,6 +7,7 @@ revision and routing headers are the era's, and come with each message.
 from __future__ import annotations
 
 import logging
+from urllib.parse import urljoin
 
 from toolgate import __version__
 from toolgate.config import Server
@@ -31,6 +32,7 @@ class HttpLink:
         self._clock = clock
         self._pool = Pool(Target(server.url), clock)
         self._session: bytes | None = None
+        self._is_forgotten = False  # by the server: our session
         self._prefix = _prefix(self._pool.target, server)
         self._streams: dict[int, Wire] = {}
         self._closed = False
@@ -49,8 +51,8 @@ class HttpLink:
             self._streams[origin] = wire
         wire.send(self._head(b"POST", headers, len(data)), data, _Reply(self, origin))
 
-    def abandon(self, origin: int) -> bool:
-        wire = self._streams.pop(origin, None)
+    def abandon(self, origin: int | None) -> bool:
+        wire = self._streams.pop(origin, None) if origin is not None else None
         if wire:
             wire.close()
         return True
@@ -59,7 +61,7 @@ class HttpLink:
         if self._closed:
             return
         self._closed = True
-        if self._session:
+        if self._session and not self._is_forgotten:
             await self._end_session()
         self._pool.close()
         self._receiver.closed(Fault("SERVER_FAILED", f"{self._server.name} was closed", server=self._server.name))
@@ -93,27 +95,33 @@ class HttpLink:
     def received(self, data: bytes, origin: int | None) -> None:
         self._receiver.received(data, origin)
 
-    def refused(self, origin: int | None, status: int, body: bytes) -> None:
+    def refused(self, origin: int | None, status: int, body: bytes, location: str = "") -> None:
         """An HTTP error. A JSON-RPC error in its body is the server's own answer."""
         if status == 404 and self._session:
             message = f"{self._server.name} no longer knows our session"
-            self._session = None
+            if not self._is_forgotten:
+                self._is_forgotten = True
+                self._pool.drain()
+                self._receiver.retired(self._fault("SERVER_FAILED", message, "sent_unknown"))
             if origin is not None:
                 self._receiver.failed(origin, self._fault("SESSION_ERROR", message, "not_sent"))
-            self._receiver.closed(self._fault("SERVER_FAILED", message, "sent_unknown"))
         elif origin is not None and _is_rpc_error(body):
             self._receiver.received(body, origin)
         else:
             reach = "sent_unknown" if status >= 500 else "not_sent"
             hint = "check the credentials in its headers" if status in (401, 403) else ""
+            if status < 400 and location:
+                hint = f"it has moved: write {urljoin(self._server.url, location)} into its configuration"
             self.broke(
                 origin,
-                f"{self._server.name} answered HTTP {status}: {body[:200].decode(errors='replace')}",
+                f"answered HTTP {status}: {_shown(body)}",
                 reach,
                 hint,
             )
 
-    def broke(self, origin: int | None, message: str, reach: str = "sent_unknown", hint: str = "") -> None:
+    def broke(self, origin: int | None, what: str, reach: str = "sent_unknown", hint: str = "") -> None:
+        """The server did this instead of answering. No matter where it has answered."""
+        message = f"{self._server.name} {what}"
         if origin is not None:
             self._receiver.failed(origin, self._fault("SERVER_FAILED", message, reach, hint))
         else:
@@ -135,6 +143,10 @@ def _prefix(target: Target, server: Server) -> bytes:
     return "\r\n".join(lines).encode("latin-1", "replace")
 
 
+def _shown(body: bytes) -> str:
+    return body[:200].decode(errors="replace")
+
+
 def _is_rpc_error(body: bytes) -> bool:
     try:
         return bool(jsonrpc.decode(body).error)
@@ -151,12 +163,14 @@ class _Reply:
         self._status = 0
         self._chunks: list[bytes] = []
         self._size = 0
+        self._location = ""
         self._events: sse.Reader | None = None
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
+        self._location = headers.get(b"location", b"").decode("latin-1")
         self._link.learn_session(headers.get(b"mcp-session-id"))
-        if status < 300 and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+        if status < 300 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
             self._events = sse.Reader(LONGEST_BODY)
 
     def body(self, chunk: bytes) -> None:
@@ -173,22 +187,24 @@ class _Reply:
                 if event.data and event.event == "message":
                     self._link.received(event.data, self._origin)
         except sse.TooLong as error:
-            self.lost(str(error))
+            self._link.broke(self._origin, f"sent {error}", "executed")
+            self._link.abandon(self._origin)
 
     def complete(self) -> None:
         self._link.done(self._origin)
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._status >= 300:
-            self._link.refused(self._origin, self._status, body)
+            self._link.refused(self._origin, self._status, body, self._location)
         elif self._events:
-            self._link.broke(self._origin, "the stream ended without an answer")  # no matter where it was answered
+            self._link.broke(self._origin, "ended its stream without an answer")
         elif self._size > LONGEST_BODY:
-            self._link.broke(self._origin, f"the answer is over {LONGEST_BODY} bytes", "executed")
-        elif body:
-            self._link.received(body, self._origin)
-        elif self._origin is not None:
-            self._link.broke(self._origin, f"HTTP {self._status} without an answer")
+            self._link.broke(self._origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
+        else:
+            if body:
+                self._link.received(body, self._origin)
+            if self._origin is not None:
+                self._link.broke(self._origin, f"sent HTTP {self._status} with no answer in it: {_shown(body)}")
 
     def lost(self, reason: str) -> None:
         self._link.done(self._origin)
-        self._link.broke(self._origin, f"the connection broke: {reason}")
+        self._link.broke(self._origin, f"broke the connection: {reason}")

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 import httptools  # pyright: ignore[reportMissingTypeStubs]
 
-from toolgate.ports import Clock
+from toolgate.ports import Clock, Timer
 
 IDLE = 4.0  # seconds; common servers close after 5
+LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
 
 
@@ -81,9 +82,12 @@ class Wire(asyncio.Protocol):
     # What the event loop and the parser call.
 
     def data_received(self, data: bytes) -> None:
+        if not self._reply:
+            self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
+            return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._break(f"the answer is no HTTP: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -102,6 +106,8 @@ class Wire(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers = {}
+        if not self._reply:
+            self.close()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
@@ -123,12 +129,13 @@ class Wire(asyncio.Protocol):
         if self._parser.get_status_code() < 200:
             return
         reply, self._reply = self._reply, None
+        if not reply:
+            return
         if self._until_close or not self._parser.should_keep_alive():
             self.close()
         else:
             self._pool.give_back(self)
-        if reply:
-            reply.complete()
+        reply.complete()
 
 
 def _kept(headers: dict[bytes, bytes]) -> float:
@@ -136,7 +143,7 @@ def _kept(headers: dict[bytes, bytes]) -> float:
     for part in headers.get(b"keep-alive", b"").split(b","):
         name, _, value = part.strip().partition(b"=")
         if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
-            return max(0.0, int(value) - 1.0)
+            return min(max(0.0, int(value) - 1.0), LONGEST_IDLE)
     return IDLE
 
 
@@ -148,6 +155,8 @@ class Pool:
         self._clock = clock
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
+        self._drains = False
+        self._timer: Timer | None = None
         self._tls: ssl.SSLContext | None = None
 
     def __len__(self) -> int:
@@ -176,14 +185,36 @@ class Pool:
         return wire
 
     def give_back(self, wire: Wire) -> None:
+        if self._drains:
+            wire.close()
+            return
         wire.idle_since = self._clock.now()
         self._idle.append(wire)
+        if not self._timer:
+            self._timer = self._clock.call_later(IDLE, self._prune)
 
     def forget(self, wire: Wire) -> None:
         self._all.discard(wire)
         if wire in self._idle:
             self._idle.remove(wire)
 
+    def drain(self) -> None:
+        """Close what is idle now, and all else when it is."""
+        self._drains = True
+        for wire in self._idle:
+            wire.close()
+
     def close(self) -> None:
+        self.drain()
+        if self._timer:
+            self._timer.cancel()
         for wire in list(self._all):
             wire.close()
+
+    def _prune(self) -> None:
+        """Close what has been idle for too long to be used again."""
+        now = self._clock.now()
+        for wire in self._idle:
+            if now - wire.idle_since >= wire.keep:
+                wire.close()
+        self._timer = self._clock.call_later(IDLE, self._prune) if self._idle else None

@@ -39,7 +39,12 @@ class StdioLink:
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         assert self._child
-        self._child.write(jsonrpc.one_line(data) + b"\n")
+        try:
+            self._child.write(jsonrpc.one_line(data) + b"\n")
+        except Fault as fault:
+            if fault.code == "SESSION_ERROR":
+                await self._child.ended()  # whoever sends it again must find the next child, not this one
+            raise
 
     def abandon(self, origin: int) -> bool:
         return False

@@ -6,7 +6,7 @@ The rule this file keeps: a question never reaches a principal or a session othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from toolgate.model import Call
@@ -22,14 +22,21 @@ class InFlight(Protocol):
 Request = TypeVar("Request", bound=InFlight)
 
 
-def owner_of(origin: int | None, in_flight: Mapping[int, Request]) -> Request | None:
+def owner_of(origin: int | None, in_flight: Mapping[int, Request], given_up: Iterable[Request] = ()) -> Request | None:
     """The request that a question belongs to, or None where that is not certain.
 
     With `origin`, the question came on that request's own stream. Without, on a pipe that all share: then it belongs
-    to the newest call in flight, provided that all of them are of one principal and session.
+    to the newest call in flight, provided that all of them are of one principal and session, and so are those that
+    were given up a moment ago: the server may not have heard of that when it asked.
     """
     if origin is not None:
         return in_flight.get(origin)
     calls = [request for request in in_flight.values() if request.call]
-    identities = {request.call.client.identity for request in calls if request.call}
-    return calls[-1] if len(identities) == 1 else None
+    identities = {request.call.client.identity for request in (*calls, *given_up) if request.call}
+    return calls[-1] if calls and len(identities) == 1 else None
+
+
+def heir_of(call: Call, in_flight: Mapping[int, Request]) -> Request | None:
+    """Who takes over a question when the call that it was put to has ended: the same client's newest other call."""
+    same = [each for each in in_flight.values() if each.call and each.call.client.identity == call.client.identity]
+    return same[-1] if same else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from toolgate.exchange import Exchange, Retry
 from toolgate.model import Answer, Ask, Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import Headers, Link
-from toolgate.upstreams.mcp.attribution import owner_of
+from toolgate.upstreams.mcp.attribution import heir_of, owner_of
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
 from toolgate.upstreams.mcp.turns import Turns
 from toolgate.wire import jsonrpc, mcp
@@ -30,6 +30,7 @@ from toolgate.wire.jsonrpc import Members, Message
 log = logging.getLogger(__name__)
 
 TELLING = 5.0  # seconds that a message which waits for nothing may take
+GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -72,6 +73,7 @@ class Connection:
         self._sole_owner = sole_owner
         self._ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
+        self._given_up: dict[int, Request] = {}  # that the server may still work on
         self._questions: dict[str | int | float, asyncio.Future[Answer]] = {}
         self._unowned: list[tuple[Raw, Ask]] = []  # questions that wait for the sole owner's next call
         self._turns = Turns(server.name, server.concurrency, clock)
@@ -88,6 +90,8 @@ class Connection:
 
     async def invoke(self, call: Call) -> Outcome:
         """One leg of a call. Raises `Fault`."""
+        if call.resumption and call.resumption.asker != self.asker:
+            call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
         await self._turns.take(self._server.timeout)
         self.used = self._clock.now()
         id = next(self._ids)
@@ -163,8 +167,10 @@ class Connection:
 
     def _cancel(self, id: int, reason: str) -> None:
         request = self._forget(id)
-        if not request or not self.link or self.fault:
+        if not request or not self.link:
             return
+        self._given_up[id] = request
+        self._clock.call_later(GIVEN_UP, lambda: self._given_up.pop(id, None))
         told = self.link.abandon(id)
         if request.call and not (told and self.dialect.closing_cancels):
             self.notify(legacy.cancelled(id, reason))
@@ -199,14 +205,16 @@ class Connection:
         if request:
             request.exchange.fail(fault)
 
+    def retired(self, fault: Fault) -> None:
+        if not self.fault:
+            self.fault = fault
+            self._on_closed(self, fault)
+
     def closed(self, fault: Fault) -> None:
-        if self.fault:
-            return
-        self.fault = fault
+        self.retired(fault)
         for id, request in list(self._requests.items()):
             self._forget(id)
             request.exchange.fail(fault.at(self._server.name, ""))
-        self._on_closed(self, fault)
 
     async def close(self) -> None:
         reason = Fault(
@@ -219,20 +227,24 @@ class Connection:
             task.cancel()
 
     def _answered(self, message: Message, origin: int | None) -> None:
-        id = _own_id(message.id, origin)
+        id = _own_id(message, origin)
         request = self._forget(id) if id is not None else None
         if not request:
+            self._given_up.pop(id or 0, None)
             log.debug("%s answered a request that nobody waits for", self._server.name)
         elif message.error:
-            error = jsonrpc.read_error(message.error)
-            request.exchange.fail(
-                Fault("UPSTREAM_ERROR", error.message, server=self._server.name, reach="executed", upstream=error)
-            )
+            request.exchange.fail(self._error(request.call, jsonrpc.read_error(message.error)))
         else:
             try:
                 request.exchange.finish(self._outcome(request.call, message.result))
             except Fault as fault:
                 request.exchange.fail(fault)
+
+    def _error(self, call: Call | None, error: jsonrpc.RpcError) -> Fault:
+        """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
+        is_missing = call and call.method == "resources/read" and error.code == self.dialect.resource_missing
+        code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
+        return Fault(code, error.message, server=self._server.name, reach="executed", upstream=error)
 
     def _outcome(self, call: Call | None, body: Raw) -> Outcome:
         if call is None:
@@ -263,7 +275,7 @@ class Connection:
 
     def _logged(self, params: Raw) -> None:
         """A log line belongs to a call as a question does; where it is uncertain whose it is, nobody gets it."""
-        owner = owner_of(None, self._requests)
+        owner = owner_of(None, self._requests, self._given_up.values())
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
 
@@ -282,9 +294,10 @@ class Connection:
 
     def _place(self, id: Raw, ask: Ask, origin: int | None) -> None:
         """Give the question to its call, keep it for the sole owner's next call, or decline it."""
-        owner = owner_of(origin, self._requests)
+        owner = owner_of(origin, self._requests, self._given_up.values())
         if owner and owner.call:
-            self._ask(id, ask, owner.exchange, owner.call)
+            unsure = [] if origin is not None else [each for each in self._requests.values() if each is not owner]
+            self._ask(id, ask, owner.exchange, owner.call, [each.exchange for each in unsure if each.call])
         elif self._sole_owner:
             self._unowned.append((id, ask))
         else:
@@ -292,16 +305,30 @@ class Connection:
             if any(request.call for request in self._requests.values()):
                 self._turns.limit = 1  # from now on it is certain whose question it is
 
-    def _ask(self, id: Raw, ask: Ask, exchange: Exchange, call: Call) -> None:
+    def _ask(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
+        """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
+        too, and one of them takes it over if this call ends first."""
         if not calls.is_answerable(ask, call.client.capabilities):
             self._decline(id, ask)
             return
         key = jsonrpc.id_key(id)
         future = self._questions[key] = exchange.ask(ask.method, ask.params)
+        for other in others:
+            other.pause()
 
         def answered(future: asyncio.Future[Answer]) -> None:
+            for other in others:
+                other.go_on()
             if self._questions.pop(key, None) is None:
                 return  # the server has withdrawn it
+            heir = heir_of(call, self._requests) if future.cancelled() and others else None
+            if heir and heir.call:
+                rest = [other for other in others if other is not heir.exchange]
+                self._ask(id, ask, heir.exchange, heir.call, rest)
+                return
+            if future.cancelled() and self._sole_owner and exchange.is_done and not self.fault:
+                self._unowned.append((id, ask))  # a call that ended without the answer had not asked
+                return
             answer = calls.declined(ask) if future.cancelled() else future.result()
             self.notify(legacy.write_answer(id, answer))
 
@@ -332,11 +359,12 @@ def _read_page(page: Raw, kind: str) -> tuple[list[Raw], str | None]:
         raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is out of shape: {error}") from None
 
 
-def _own_id(raw: Raw, origin: int | None) -> int | None:
-    """The id of ours that a response names; an error without one answers the request on whose stream it came."""
-    if not raw or bytes(raw) == b"null":
+def _own_id(message: Message, origin: int | None) -> int | None:
+    """The id of ours that a response is for. An error on a request's own stream is that request's, whatever id it has:
+    servers that could not read it, or did not try, write null or one of their own."""
+    if message.error and origin is not None:
         return origin
-    id = jsonrpc.id_key(raw)
+    id = jsonrpc.id_key(message.id) if message.id else None
     return id if isinstance(id, int) else None
 
 

@@ -14,7 +14,7 @@ from toolgate.upstreams.links.base import Headers
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
-INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
+INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))
 
 
 class Dialect(Protocol):
@@ -26,6 +26,11 @@ class Dialect(Protocol):
 
     @property
     def instructions(self) -> str: ...
+
+    @property
+    def resource_missing(self) -> int | None:
+        """The error code by which this era says that there is no such resource."""
+        ...
 
     @property
     def closing_cancels(self) -> bool:
@@ -47,6 +52,7 @@ class Modern:
     """Each request carries its caller's own capabilities; questions come back as results."""
 
     revision = mcp.MODERN
+    resource_missing = jsonrpc.INVALID_PARAMS
     closing_cancels = True
 
     def __init__(self, found: modern.Discovered) -> None:
@@ -76,6 +82,7 @@ class Modern:
 class Legacy:
     """The handshake said what can be said; questions come as requests of the server."""
 
+    resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
 
     def __init__(self, found: legacy.Initialized) -> None:
@@ -106,6 +113,7 @@ class Unknown:
     revision = ""
     capabilities: Mapping[str, Any] = {}
     instructions = ""
+    resource_missing = None
     closing_cancels = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:

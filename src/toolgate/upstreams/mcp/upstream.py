@@ -83,8 +83,11 @@ class McpUpstream:
         return await connection.invoke(call)
 
     async def leave(self, client: Client) -> None:
-        if self._server.scope == "session" and client.session:
-            await self._close_scope(self.scope(client))
+        if self._server.scope != "session" or not client.session:
+            return
+        theirs = f"{client.principal.id}/{client.session}/"  # whatever the client could do when each was opened
+        for scope in [scope for scope in (*self._opening, *self._live) if scope.startswith(theirs)]:
+            await self._close_scope(scope)
 
     async def close(self) -> None:
         for task in list(self._opening.values()):
@@ -177,7 +180,11 @@ class McpUpstream:
         self._clock.call_later(IDLE, look)
 
     async def _close_scope(self, scope: str) -> None:
+        opening = self._opening.get(scope)
+        if opening:
+            opening.cancel()
+            await asyncio.wait([opening])
         connection = self._live.pop(scope, None)
         if connection:
             await connection.close()
-            self._state = "ready" if self._live else "stopped"
+        self._state = "ready" if self._live else "stopped"

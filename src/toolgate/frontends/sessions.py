@@ -1,0 +1,83 @@
+"""All sessions of a door, and when each of them ends.
+
+A session is implicit until it is initialized or used a second time: most of those are one request of a client that
+knows no sessions. The rule this file keeps: the implicit go first, and none that works goes before one that is idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolgate.frontends.session import Session
+from toolgate.model import Principal
+from toolgate.ports import Clock
+
+ONCE = 60.0  # seconds that an implicit session is kept
+
+
+class Sessions:
+    """`idle` seconds without use end a session; there are at most `most`."""
+
+    def __init__(self, clock: Clock, idle: float, most: int) -> None:
+        self._clock = clock
+        self._idle = idle
+        self._most = most
+        self._implicit: dict[str, Session] = {}  # both: least recently used first
+        self._kept: dict[str, Session] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._sweep_later()
+
+    def __len__(self) -> int:
+        return len(self._implicit) + len(self._kept)
+
+    def all(self) -> list[Session]:
+        return [*self._kept.values(), *self._implicit.values()]
+
+    def add(self, session: Session, implicit: bool) -> None:
+        if len(self) >= self._most:
+            self.end(self._least_needed())
+        (self._implicit if implicit else self._kept)[session.id] = session
+        if self._is_closed:
+            self.end(session)
+
+    def get(self, id: str, principal: Principal) -> Session | None:
+        """The session, if it is this principal's; to anyone else it does not exist."""
+        session = self._implicit.get(id) or self._kept.get(id)
+        if not session or session.client.principal.id != principal.id:
+            return None
+        self._forget(session)
+        self._kept[id] = session
+        session.touch()
+        return session
+
+    def end(self, session: Session) -> None:
+        if self._forget(session):
+            task = asyncio.get_running_loop().create_task(session.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        self._timer.cancel()
+        for session in self.all():
+            self.end(session)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    def _forget(self, session: Session) -> bool:
+        return bool(self._implicit.pop(session.id, None) or self._kept.pop(session.id, None))
+
+    def _least_needed(self) -> Session:
+        idle = (session for session in (*self._implicit.values(), *self._kept.values()) if session.is_idle)
+        return next(idle, None) or self.all()[0]
+
+    def _sweep_later(self) -> None:
+        self._timer = self._clock.call_later(min(self._idle, ONCE) / 2, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._clock.now()
+        for sessions, allowed in ((self._implicit, min(self._idle, ONCE)), (self._kept, self._idle)):
+            for session in list(sessions.values()):
+                if session.is_idle and now - session.used >= allowed:
+                    self.end(session)
+        self._sweep_later()

@@ -1,0 +1,443 @@
+"""Whose question is it? No question reaches anybody but the principal and session whose call caused it.
+
+The servers here are shared children on a pipe, which does not say which call a question belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from asgi import HttpRequest
+from peers import (
+    DECLINED,
+    LATEST,
+    MODERN,
+    House,
+    LegacyServer,
+    ModernServer,
+    RpcError,
+    Scene,
+    eventually,
+    form,
+    gateway,
+    named,
+    sampled,
+    sampling,
+)
+from virtualtime import settle
+
+
+async def secret(scene: Scene) -> str:
+    """Asks its caller something that nobody else may see."""
+    answer = await scene.ask(form(f"the secret of {scene.arguments['who']}?"))
+    return f"{answer['action']} {answer.get('content', {}).get('name', '')}".strip()
+
+
+class Meeting:
+    """Ann and Bob call the same child. `go` lets the one who asks go on, `end` the other one."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.end = asyncio.Event()
+        self.old = LegacyServer({"secret": secret, "patient": self.patient, "plain": self.plain})
+
+    async def patient(self, scene: Scene) -> str:
+        await self.go.wait()
+        return await secret(scene)
+
+    async def plain(self, scene: Scene) -> str:
+        await self.end.wait()
+        return "plain"
+
+
+REVISIONS = ["2025-06-18", LATEST, MODERN]
+
+
+async def visitors(house: House, ann_speaks: str, bob_speaks: str) -> tuple[Any, Any]:
+    return (
+        await house.client(ann_speaks, principal="ann"),
+        await house.client(bob_speaks, principal="bob"),
+    )
+
+
+@pytest.mark.parametrize("ann_speaks", REVISIONS)
+@pytest.mark.parametrize("bob_speaks", REVISIONS)
+async def test_a_question_while_two_principals_have_calls_in_flight_is_declined(
+    ann_speaks: str, bob_speaks: str
+) -> None:
+    meeting = Meeting()
+    async with gateway(old=meeting.old) as house:
+        ann, bob = await visitors(house, ann_speaks, bob_speaks)
+        asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
+        other = bob.start("tools/call", name="old__plain")
+        await meeting.old.got("tools/call", 2)
+        meeting.go.set()
+        assert (await asking.reply()).text == "decline"
+        meeting.end.set()
+        assert (await other.reply()).text == "plain"
+        assert meeting.old.answers[0]["result"] == DECLINED
+        for call in (asking, other):
+            assert not any(message.get("method") == "elicitation/create" for message in call.messages)
+
+
+@pytest.mark.parametrize("ann_speaks", REVISIONS)
+@pytest.mark.parametrize("bob_speaks", REVISIONS)
+async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owner(
+    ann_speaks: str, bob_speaks: str
+) -> None:
+    meeting = Meeting()
+    async with gateway(old=meeting.old) as house:
+        ann, bob = await visitors(house, ann_speaks, bob_speaks)
+        asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
+        other = bob.start("tools/call", name="old__plain")
+        await meeting.old.got("tools/call", 2)
+        meeting.go.set()
+        await asking.reply()
+        meeting.end.set()
+        await other.reply()
+
+        most = 0
+
+        def answer(name: str) -> Any:
+            def asked(params: Any) -> Any:
+                nonlocal most
+                most = max(most, house.in_flight)
+                assert params["message"] == f"the secret of {name}?"
+                return named(name.upper())
+
+            return {"elicitation/create": asked}
+
+        talks = [
+            client.converse("tools/call", answer(who), name="old__secret", arguments={"who": who})
+            for client, who in ((ann, "ann"), (bob, "bob"))
+        ]
+        replies = await asyncio.gather(*talks)
+        assert [reply.text for reply in replies] == ["accept ANN", "accept BOB"]
+        assert most == 1
+
+
+async def test_two_sessions_of_one_principal_are_not_mixed_up_either() -> None:
+    meeting = Meeting()
+    async with gateway(old=meeting.old) as house:
+        one, other = await house.legacy(principal="ann"), await house.legacy(principal="ann")
+        asking = one.start("tools/call", name="old__patient", arguments={"who": "ann"})
+        waiting = other.start("tools/call", name="old__plain")
+        await meeting.old.got("tools/call", 2)
+        meeting.go.set()
+        assert (await asking.reply()).text == "decline"
+        meeting.end.set()
+        await waiting.reply()
+        assert (one.asked, other.asked) == ([], [])
+
+
+async def test_a_parked_question_is_not_seen_by_whoever_calls_meanwhile() -> None:
+    meeting = Meeting()
+    meeting.end.set()
+    async with gateway(old=meeting.old) as house:
+        ann, bob = house.modern("ann"), await house.legacy(principal="bob")
+        call = ann.start("tools/call", name="old__secret", arguments={"who": "ann"})
+        asked = await call.reply()
+        assert (await bob.call("old__plain")).text == "plain"
+        assert bob.asked == []
+        assert (await ann.retry(call, asked, {asked.key: named("A")})).text == "accept A"
+
+
+async def test_a_late_question_of_a_cancelled_call_does_not_reach_the_next_caller() -> None:
+    """The cancellation and the question cross each other on the pipe."""
+    old = LegacyServer({"late": never_mind, "plain": waits}, ignores_cancellation=True)
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+        call = ann.start("tools/call", name="old__late", arguments={"who": "ann"})
+        await old.got("tools/call")
+        ann.cancel(call)
+        await settle()
+        other = bob.start("tools/call", name="old__plain")
+        await house.clock.advance(0.2)  # now the server asks, for a call that was cancelled
+        assert old.answers[0]["result"] == DECLINED
+        assert bob.asked == []
+        assert (await other.reply()).text == "plain"
+
+
+async def never_mind(scene: Scene) -> str:
+    await asyncio.sleep(0.1)
+    return await secret(scene)
+
+
+async def waits(scene: Scene) -> str:
+    await asyncio.sleep(0.5)
+    return "plain"
+
+
+async def test_a_late_question_of_a_call_that_took_too_long_does_not_reach_the_next_caller() -> None:
+    async def too_long(scene: Scene) -> str:
+        await asyncio.sleep(10.1)
+        return await secret(scene)
+
+    old = LegacyServer({"long": too_long, "plain": waits}, ignores_cancellation=True, timeout=10)
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+        call = ann.start("tools/call", name="old__long", arguments={"who": "ann"})
+        await house.clock.advance(10.01)
+        assert "error" in (await call.reply()).message
+        other = bob.start("tools/call", name="old__plain")
+        assert (await other.reply()).text == "plain"
+        assert bob.asked == []
+
+
+async def test_a_question_outside_any_call_is_declined_by_a_shared_server() -> None:
+    async with gateway(old=LegacyServer({"plain": waits})) as house:
+        client = await house.legacy()
+        await client.call("old__plain")
+        (connection,) = house.servers["old"].connections
+        assert await connection.ask(form()) == DECLINED
+        with pytest.raises(RpcError):
+            await connection.ask(sampling())
+        assert client.asked == []
+
+
+async def test_after_a_question_outside_any_call_calls_still_run_at_once() -> None:
+    async with gateway(old=LegacyServer({"plain": waits})) as house:
+        client = await house.legacy()
+        await client.call("old__plain")
+        await house.servers["old"].connections[0].ask(form())
+        calls = [client.start("tools/call", name="old__plain") for _ in range(8)]
+        await eventually(lambda: house.in_flight == 8)
+        for call in calls:
+            await call.reply()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_parallel_calls_of_one_client_all_get_their_questions_answered(revision: str) -> None:
+    async with gateway(old=LegacyServer({"secret": secret, "plain": waits})) as house:
+        client = await house.client(revision)
+        answers = {"elicitation/create": lambda params: named(params["message"].split()[3].rstrip("?").upper())}
+        if revision != MODERN:
+            client.answers = answers  # type: ignore[union-attr]
+        talks = [
+            client.converse("tools/call", answers, name="old__secret", arguments={"who": f"p{number}"})
+            for number in range(5)
+        ]
+        replies = await asyncio.gather(*talks, client.converse("tools/call", answers, name="old__plain"))
+        assert [reply.text for reply in replies] == [f"accept P{number}" for number in range(5)] + ["plain"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_question_outlives_a_parallel_call_of_its_client_that_it_was_shown_with(revision: str) -> None:
+    """A pipe does not say which of one client's calls a question is of; the call that ends may be the other one."""
+    go_on = asyncio.Event()
+
+    async def quick(scene: Scene) -> str:
+        await go_on.wait()
+        return "quick"
+
+    old = LegacyServer({"secret": secret_soon, "quick": quick})
+    async with gateway(old=old) as house:
+        client = await house.client(revision)
+        asking = client.start("tools/call", name="old__secret", arguments={"who": "ann"})
+        other = client.start("tools/call", name="old__quick")
+        if revision == MODERN:
+            asked = await other.reply()  # with the newest call
+            go_on.set()
+            assert (await client.retry(other, asked, {})).text == "quick"  # type: ignore[union-attr]
+            asked = await asking.reply()
+            done = await client.retry(asking, asked, {asked.key: named("A")})  # type: ignore[union-attr]
+            assert done.text == "accept A"
+        else:
+            question = await client.question()  # type: ignore[union-attr]
+            go_on.set()
+            assert (await other.reply()).text == "quick"
+            again = await client.question(2)  # type: ignore[union-attr]
+            assert again["params"] == question["params"]
+            client.answer(again, named("A"))  # type: ignore[union-attr]
+            assert (await asking.reply()).text == "accept A"
+        assert len(old.answers) == 1
+
+
+async def test_a_question_outlives_a_parallel_call_of_its_client_and_never_goes_to_another() -> None:
+    go_on = asyncio.Event()
+
+    async def quick(scene: Scene) -> str:
+        await go_on.wait()
+        return "quick"
+
+    old = LegacyServer({"secret": secret_soon, "quick": quick, "plain": waits})
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+        asking = ann.start("tools/call", name="old__secret", arguments={"who": "ann"})
+        quickly = ann.start("tools/call", name="old__quick")
+        await ann.question()
+        bobs = bob.start("tools/call", name="old__plain")
+        await old.got("tools/call", 3)
+        go_on.set()
+        assert (await quickly.reply()).text == "quick"
+        ann.answer(await ann.question(2), named("A"))
+        assert (await asking.reply()).text == "accept A"
+        assert (await bobs.reply()).text == "plain"
+        assert bob.asked == []
+
+
+async def secret_soon(scene: Scene) -> str:
+    await asyncio.sleep(0.05)
+    return await secret(scene)
+
+
+async def test_the_time_of_parallel_calls_of_one_client_does_not_run_while_it_is_asked() -> None:
+    """It is uncertain which of them waits for the answer."""
+    old = LegacyServer({"secret": secret_soon, "quick": waits}, timeout=30)
+    async with gateway(old=old) as house:
+        client = await house.legacy()
+        calls = [client.start("tools/call", name="old__secret", arguments={"who": "ann"}) for _ in range(2)]
+        await client.question(2)
+        await house.clock.advance(100)
+        for question in client.asked:
+            client.answer(question, named("A"))
+        assert [(await call.reply()).text for call in calls] == ["accept A"] * 2
+
+
+# Servers of one's own.
+
+
+@pytest.mark.parametrize("ann_speaks", REVISIONS)
+@pytest.mark.parametrize("bob_speaks", REVISIONS)
+async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_speaks: str, bob_speaks: str) -> None:
+    old = LegacyServer({"secret": secret_soon}, scope="principal")
+    async with gateway(old=old) as house:
+        ann, bob = await visitors(house, ann_speaks, bob_speaks)
+        talks = [
+            client.converse(
+                "tools/call",
+                {"elicitation/create": lambda params, who=who: named(f"{who} hears {params['message']}")},
+                name="old__secret",
+                arguments={"who": who},
+            )
+            for client, who in ((ann, "ann"), (bob, "bob"))
+        ]
+        replies = await asyncio.gather(*talks)
+        assert [reply.text for reply in replies] == [
+            "accept ann hears the secret of ann?",
+            "accept bob hears the secret of bob?",
+        ]
+        assert len(old.connections) == 2
+
+
+async def test_each_legacy_session_has_its_own_child_which_ends_with_it() -> None:
+    old = LegacyServer({"secret": secret}, scope="session")
+    async with gateway(old=old) as house:
+        answers = {"elicitation/create": named("A")}
+        one, other = await house.legacy(answers=answers), await house.legacy(answers=answers)
+        for client in (one, other):
+            assert (await client.call("old__secret", arguments={"who": "ann"})).text == "accept A"
+        assert [connection.is_open for connection in old.connections] == [True, True]
+        headers = {"mcp-session-id": one.session, "x-test-principal": "ann"}
+        await HttpRequest(house.app.http, "DELETE", "/mcp", headers.items()).answered()
+        await settle()
+        assert [connection.is_open for connection in old.connections] == [False, True]
+        assert (await other.call("old__secret", arguments={"who": "ann"})).text == "accept A"
+
+
+async def test_a_child_of_ones_own_is_told_ones_own_capabilities() -> None:
+    old = LegacyServer({"plain": waits}, scope="session")
+    async with gateway(old=old) as house:
+        for revision, capabilities in (
+            ("2025-06-18", {"elicitation": {}}),
+            (LATEST, {"sampling": {}}),
+            (MODERN, {"roots": {}, "elicitation": {"url": {}}}),
+        ):
+            client = await house.client(revision, capabilities=capabilities)
+            await client.call("old__plain")
+        told = [connection.client_capabilities for connection in old.connections]
+        assert [sorted(capabilities) for capabilities in told] == [
+            ["elicitation"],
+            ["sampling"],
+            ["elicitation", "roots"],
+        ]
+        assert told[2]["elicitation"] == {"url": {}}
+
+
+async def test_a_shared_child_is_told_what_the_gateway_can_bridge() -> None:
+    old = LegacyServer({"plain": waits})
+    async with gateway(old=old) as house:
+        await house.modern(capabilities={}).call("old__plain")
+        assert old.connections[0].client_capabilities == {
+            "elicitation": {"form": {}, "url": {}},
+            "sampling": {"tools": {}},
+        }
+
+
+# Logs, which a pipe does not place either.
+
+
+async def test_a_log_line_while_two_principals_have_calls_in_flight_reaches_neither() -> None:
+    go = asyncio.Event()
+
+    async def talks(scene: Scene) -> str:
+        await go.wait()
+        scene.log("error", f"about {scene.arguments['who']}")
+        return "done"
+
+    old = LegacyServer({"talks": talks})
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), house.modern("bob")
+        calls = [
+            ann.start("tools/call", name="old__talks", arguments={"who": "ann"}),
+            bob.start(
+                "tools/call",
+                name="old__talks",
+                arguments={"who": "bob"},
+                meta={"io.modelcontextprotocol/logLevel": "debug"},
+            ),
+        ]
+        await old.got("tools/call", 2)
+        go.set()
+        for call in calls:
+            await call.reply()
+        assert not any("about bob" in repr(message) for message in calls[0].messages)
+        assert not any("about ann" in repr(message) for message in calls[1].messages)
+
+
+async def test_two_modern_servers_of_the_same_principals_never_wait_for_each_other() -> None:
+    """A modern server's questions come with its answers, so that any number of principals may call at once."""
+    new = ModernServer({"secret": secret_soon})
+    async with gateway(new=new) as house:
+        talks = [
+            house.modern(who).converse(
+                "tools/call",
+                {"elicitation/create": lambda params, who=who: named(f"{who} hears {params['message']}")},
+                name="new__secret",
+                arguments={"who": who},
+            )
+            for who in ("ann", "bob", "cid")
+        ]
+        replies = await asyncio.gather(*talks)
+        assert [reply.text for reply in replies] == [
+            f"accept {who} hears the secret of {who}?" for who in ("ann", "bob", "cid")
+        ]
+
+
+async def test_sampling_is_placed_by_the_same_rule() -> None:
+    go = asyncio.Event()
+
+    async def thinks(scene: Scene) -> str:
+        await go.wait()
+        try:
+            return (await scene.ask(sampling(scene.arguments["who"])))["content"]["text"]
+        except RpcError as error:
+            return error.message
+
+    old = LegacyServer({"thinks": thinks})
+    async with gateway(old=old) as house:
+        answers = {"sampling/createMessage": sampled("thought")}
+        ann = await house.legacy(principal="ann", answers=answers)
+        bob = await house.legacy(principal="bob", answers=answers)
+        calls = [
+            client.start("tools/call", name="old__thinks", arguments={"who": client.wire.principal})
+            for client in (ann, bob)
+        ]
+        await old.got("tools/call", 2)
+        go.set()
+        for call in calls:
+            assert (await call.reply()).text != "thought" or len(old.requests("tools/call")) == 2
+        for client, other in ((ann, "bob"), (bob, "ann")):
+            assert not any(other in repr(question) for question in client.asked)

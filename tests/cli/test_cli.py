@@ -1,0 +1,435 @@
+"""The command line: what it prints, how it ends, and that an error names its mend."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from toolgate.cli import COMMANDS, app
+from toolgate.cli.doctor import mend
+from toolgate.demo import SERVERS
+from toolgate.model import Fault
+from toolgate.ports import Status
+
+BOUND = 60  # seconds; far more than anything here takes
+BARE = [sys.executable, "-I", "-S"]
+CLOCK: dict[str, Any] = {"command": BARE[0], "args": [*BARE[1:], str(SERVERS["clock"])]}
+NOTES: dict[str, Any] = {"command": BARE[0], "args": [*BARE[1:], str(SERVERS["notes"])]}
+NOT_THERE: dict[str, Any] = {"command": "no-such-command-anywhere"}
+DYING: dict[str, Any] = {"command": BARE[0], "args": [*BARE[1:], "-c", "import nowhere_to_be_found"]}
+
+ODD_SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked.get("method") == "initialize":
+        answer = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+        answer["serverInfo"] = {"name": "odd", "version": "1"}
+    elif asked.get("method") == "tools/list":
+        answer = {"tools": [{"name": "x" * 80, "inputSchema": {"type": "object"}}]}
+    elif asked.get("method") == "tools/call":
+        answer = RESULT
+    elif "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}}), flush=True)
+        continue
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+"""
+
+
+class Ended:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code = code
+        self.out = out
+        self.err = err
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory to be in, and no configuration of the user's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+def configure(here: Path, **servers: dict[str, Any]) -> None:
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def toolgate(*arguments: str, input: str | None = None) -> Ended:
+    """Run a command in this process."""
+    result = CliRunner().invoke(app, arguments, input=input)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Ended(result.exit_code, result.stdout, result.stderr)
+
+
+def process(*arguments: str, **more: Any) -> subprocess.Popen[str]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more}
+    return subprocess.Popen([sys.executable, "-m", "toolgate", *arguments], **pipes)
+
+
+# Help.
+
+
+def test_the_help_lists_every_command_with_its_line(here: Path) -> None:
+    ended = toolgate("--help")
+    assert ended.code == 0
+    for name, (_, line) in COMMANDS.items():
+        assert name in ended.out
+        assert line.split()[0] in ended.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_of_its_own(here: Path, command: str) -> None:
+    ended = toolgate(command, "--help")
+    assert ended.code == 0 and "Usage:" in ended.out
+
+
+def test_without_a_command_the_help_is_shown(here: Path) -> None:
+    ended = toolgate()
+    assert "Usage:" in ended.out + ended.err
+
+
+def test_the_version_is_printed(here: Path) -> None:
+    assert toolgate("--version").out.startswith("toolgate ")
+
+
+def test_a_command_that_there_is_not_is_an_error(here: Path) -> None:
+    ended = toolgate("srve")
+    assert ended.code == 2 and "srve" in ended.err
+
+
+def test_help_loads_no_command(here: Path) -> None:
+    script = (
+        "import sys; from toolgate.cli import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=BOUND, check=True)
+    loaded = done.stdout.rsplit("[", 1)[1]
+    assert "toolgate.cli" in loaded
+    assert "toolgate.app" not in loaded and "uvicorn" not in loaded and "cryptography" not in loaded
+
+
+# The configuration.
+
+
+@pytest.mark.parametrize("command", [["serve"], ["stdio"], ["list"], ["call", "a", "b"], ["doctor"]])
+def test_without_a_configuration_every_command_says_what_to_write(here: Path, command: list[str]) -> None:
+    ended = toolgate(*command)
+    assert ended.code == 2
+    assert "No configuration found" in ended.err and '"mcpServers"' in ended.err
+
+
+@pytest.mark.parametrize("command", [["serve"], ["stdio"], ["list"], ["call", "a", "b"], ["doctor"]])
+def test_all_that_is_wrong_with_a_configuration_is_said_at_once(here: Path, command: list[str]) -> None:
+    configure(here, one={"comand": "x"}, two={"command": "x", "timeout": "soon"}, three={"url": "ftp://x"})
+    ended = toolgate(*command)
+    assert ended.code == 2
+    assert [server in ended.err for server in ("one", "two", "three")] == [True, True, True]
+    assert "toolgate.json" in ended.err and "Traceback" not in ended.err
+
+
+def test_a_configuration_that_is_not_there_is_an_error(here: Path) -> None:
+    ended = toolgate("list", "--config", "nowhere.toml")
+    assert ended.code == 2 and "nowhere.toml" in ended.err
+
+
+def test_a_configuration_can_be_named(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    (here / "toolgate.json").rename(here / "other.json")
+    assert toolgate("list", "-c", "other.json").code == 0
+
+
+# list.
+
+
+def test_list_shows_the_tools_of_all_servers(here: Path) -> None:
+    configure(here, clock=CLOCK, notes=NOTES)
+    ended = toolgate("list")
+    assert ended.code == 0, ended.err
+    assert "clock__now" in ended.out and "notes__add_note" in ended.out
+    assert "2025-11-25" in ended.out and "2026-07-28" in ended.out
+
+
+def test_list_prints_json_for_programs(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    found = json.loads(toolgate("list", "--json").out)
+    assert "clock__now" in [tool["name"] for tool in found["tools"]]
+
+
+def test_list_goes_on_where_one_server_fails_and_ends_with_1(here: Path) -> None:
+    configure(here, clock=CLOCK, bad=NOT_THERE)
+    ended = toolgate("list")
+    assert ended.code == 1
+    assert "clock__now" in ended.out and "Command not found: no-such-command-anywhere" in ended.out
+
+
+def test_list_fails_where_all_fail(here: Path) -> None:
+    configure(here, bad=NOT_THERE)
+    ended = toolgate("list")
+    assert ended.code == 1 and "Command not found: no-such-command-anywhere" in ended.err
+
+
+def test_list_shows_a_name_as_a_client_may_call_it(here: Path) -> None:
+    configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER]})
+    [name] = [word for word in toolgate("list").out.split() if word.startswith("odd__")]
+    assert name == json.loads(toolgate("list", "--json").out)["tools"][0]["name"]
+
+
+# call.
+
+
+def test_call_prints_what_a_tool_says(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("call", "clock", "convert_time", json.dumps(FROM_UTC))
+    assert ended.code == 0, ended.err
+    assert "07:30 +00:00 is" in ended.out
+
+
+FROM_UTC = {"time": "07:30", "from_timezone": "+00:00", "to_timezone": "+01:00"}
+
+
+def test_call_reads_arguments_from_standard_input_and_prints_json(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("call", "clock", "convert_time", "-", "--json", input=json.dumps(FROM_UTC))
+    assert json.loads(ended.out)["structuredContent"]["time"] == "08:30"
+
+
+def test_call_ends_with_1_where_the_tool_failed(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("call", "clock", "countdown", '{"steps": 0}')
+    assert ended.code == 1 and "steps must be" in ended.out
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", "7", "", "\udcff", '{"a": ' + "[" * 5000])
+def test_call_wants_a_json_object(here: Path, arguments: str) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("call", "clock", "now", arguments)
+    assert ended.code == 2 and "argument" in ended.err
+
+
+def test_call_of_a_server_that_there_is_not_names_those_that_there_are(here: Path) -> None:
+    configure(here, clock=CLOCK, notes=NOTES)
+    ended = toolgate("call", "clok", "now")
+    assert ended.code == 1
+    assert "Server not found: clok" in ended.err and "clock, notes" in ended.err
+
+
+def test_call_finds_a_server_by_any_spelling(here: Path) -> None:
+    configure(here, **{"My Clock": CLOCK})
+    for spelling in ("My Clock", "my-clock", "my_clock"):
+        assert toolgate("call", spelling, "now").code == 0
+
+
+def test_call_of_a_server_that_is_switched_off_says_so(here: Path) -> None:
+    configure(here, clock={**CLOCK, "enabled": False}, notes=NOTES)
+    ended = toolgate("call", "clock", "now")
+    assert ended.code == 1 and "clock is disabled" in ended.err
+
+
+def test_call_of_a_tool_that_there_is_not_fails(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("call", "clock", "nwo")
+    assert ended.code == 1 and "nwo" in ended.err
+
+
+def test_call_of_a_server_that_does_not_start_fails(here: Path) -> None:
+    configure(here, bad=NOT_THERE)
+    ended = toolgate("call", "bad", "now")
+    assert ended.code == 1
+    assert "Command not found: no-such-command-anywhere" in ended.err and "install" in ended.err
+
+
+def test_call_of_a_tool_that_asks_says_that_it_cannot_answer(here: Path) -> None:
+    configure(here, notes=NOTES)
+    ended = toolgate("call", "notes", "delete_note", '{"id": 1}')
+    assert ended.code == 1 and "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("odd", ["5", "[]", '{"content": 5}', '{"content": [5]}', '{"content": [{"type": "text"}]}'])
+def test_call_prints_a_result_out_of_shape_too(here: Path, odd: str) -> None:
+    configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER.replace("RESULT", odd)]})
+    assert toolgate("call", "odd", "t").code == 0
+
+
+# doctor.
+
+
+def test_doctor_finds_nothing_where_all_is_well(here: Path) -> None:
+    configure(here, clock=CLOCK, notes=NOTES, off={**NOT_THERE, "enabled": False})
+    ended = toolgate("doctor")
+    assert ended.code == 0, ended.out
+    assert ended.out.count("✓") == 2 and "off: disabled" in ended.out
+
+
+def test_doctor_names_each_fault_with_its_mend(here: Path) -> None:
+    configure(
+        here, clock=CLOCK, bad=NOT_THERE, dying=DYING, unset={"command": "x", "env": {"A": "${NO_SUCH_VARIABLE}"}}
+    )
+    ended = toolgate("doctor")
+    assert ended.code == 1
+    assert ended.out.count("✗") == ended.out.count("mend:") == 3
+    assert "install no-such-command-anywhere" in ended.out
+    assert "No module named" in ended.out and "uvx" in ended.out
+    assert "NO_SUCH_VARIABLE" in ended.out
+
+
+def test_doctor_looks_at_one_server_only(here: Path) -> None:
+    configure(here, clock=CLOCK, bad=NOT_THERE)
+    ended = toolgate("doctor", "--server", "clock")
+    assert ended.code == 0 and "bad" not in ended.out
+
+
+def test_doctor_of_a_server_that_there_is_not_says_so(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("doctor", "--server", "clok")
+    assert ended.code == 1
+    assert "Server not found: clok" in ended.err and "clock" in ended.err
+
+
+def test_a_mend_is_the_faults_own_or_a_known_cause_or_a_look_at_the_command() -> None:
+    fault = Fault("SERVER_FAILED", "it broke")
+    assert mend(Fault("SERVER_FAILED", "", hint="install it"), Status()) == "install it"
+    assert "npx -y" in mend(fault, Status(stderr="Error: Cannot find module 'x'"))
+    assert "by hand" in mend(fault, Status())
+
+
+# serve.
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
+def test_serve_refuses_to_listen_beyond_loopback(here: Path, host: str) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("serve", "--host", host)
+    assert ended.code == 2
+    assert f"Refused to listen on {host}" in ended.err and "--open-to-network" in ended.err
+
+
+def test_serve_refuses_a_configured_address_too(here: Path) -> None:
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "http": {"host": "0.0.0.0"}}))
+    assert toolgate("serve").code == 2
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "http"])
+def test_serve_refuses_a_port_that_is_none(here: Path, port: str) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("serve", "--port", port)
+    assert ended.code == 2 and "--port" in ended.err
+
+
+def test_serve_says_when_its_port_is_taken(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = toolgate("serve", "--port", str(taken.getsockname()[1]))
+    assert ended.code == 1 and "Choose another --port" in ended.err
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A gateway in a process of its own, and its URL."""
+    server = process("serve", "--port", "0", *arguments)
+    try:
+        assert server.stderr
+        line = server.stderr.readline()
+        assert line.startswith("toolgate is listening on http://"), line
+        yield line.split()[-1], server
+    finally:
+        server.kill()
+        server.communicate(timeout=BOUND)
+
+
+def post(url: str, body: str) -> Any:
+    request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=BOUND) as response:
+        return json.loads(response.read())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signals) -> None:
+    configure(here, clock=CLOCK)
+    with serving() as (url, server):
+        call = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now"}}'
+        assert "UTC" in post(url, call)["result"]["content"][0]["text"]
+        server.send_signal(number)
+        out, err = server.communicate(timeout=BOUND)
+        assert (server.returncode, out, err) == (0, "", "")
+
+
+# stdio.
+
+
+def test_stdio_speaks_the_protocol_and_nothing_else(here: Path) -> None:
+    configure(here, clock=CLOCK, bad=NOT_THERE)
+    with process("stdio", stdin=subprocess.PIPE) as server:
+        assert server.stdin and server.stdout
+        asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        answers = []
+        for number, (method, params) in enumerate([("initialize", asked), ("tools/list", {}), ("nope", {})]):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            server.stdin.write(json.dumps(message) + "\n")
+            server.stdin.flush()
+            answers.append(json.loads(server.stdout.readline()))
+        out, _ = server.communicate(timeout=BOUND)
+        assert (server.returncode, out) == (0, "")
+    opened, listed, refused = answers
+    assert opened["result"]["protocolVersion"] == "2025-06-18"
+    assert "clock__now" in [tool["name"] for tool in listed["result"]["tools"]]
+    assert listed["result"]["_meta"]["failures"][0]["server_id"] == "bad"
+    assert refused["error"]["code"] == -32601
+
+
+def test_stdio_ends_when_it_is_told_to(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    with process("stdio", stdin=subprocess.PIPE) as server:
+        assert server.stdin and server.stdout
+        server.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["result"] == {}
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=BOUND)
+        assert server.returncode == 0
+
+
+# demo.
+
+
+def test_the_demo_visits_servers_of_both_eras_with_clients_of_both(here: Path) -> None:
+    with process("demo", "--once", "--port", "0", env={**os.environ, "COLUMNS": "200"}) as tour:
+        out, err = tour.communicate(timeout=BOUND)
+        assert (tour.returncode, err) == (0, "")
+    for expected in (
+        "serves 3 servers at http://127.0.0.1:",
+        "2025-06-18 → clock__now",
+        "2025-06-18 → notes__delete_note",
+        "2026-07-28 → clock__set_alarm",
+        "2026-07-28 → greeter__greet",
+        "3 of 3",
+        "clock speaks 2025-11-25",
+        "notes speaks 2026-07-28",
+        "claude mcp add --transport http toolgate http://127.0.0.1:",
+    ):
+        assert expected in out, out
+
+
+def test_the_demo_takes_another_port_where_its_own_is_taken(here: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with process("demo", "--once", "--port", port) as tour:
+            out, _ = tour.communicate(timeout=BOUND)
+    assert tour.returncode == 0
+    assert f"127.0.0.1:{port}/" not in out

@@ -1,0 +1,336 @@
+"""Sessions: how they begin, whose they are, and how they end."""
+
+from __future__ import annotations
+
+import pytest
+from inmemory import LATEST, Exchange, Scripted, Visitor, gateway, said, tools
+from virtualtime import settle
+
+from toolgate.config import Config, Sessions
+from toolgate.frontends.http import Headers
+from toolgate.model import Principal
+
+HALF_AN_HOUR = 30 * 60
+
+
+def identify(headers: Headers, address: str) -> Principal:
+    return Principal(headers.get("authorization", "nobody"), address)
+
+
+async def stream(visitor: Visitor) -> Exchange:
+    exchange = visitor.begin("GET", headers={"accept": "text/event-stream"})
+    await settle()
+    assert exchange.so_far.is_stream
+    return exchange
+
+
+# How they begin.
+
+
+async def test_the_first_request_makes_a_session_and_its_id_comes_back() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        first = await visitor.ask("tools/list")
+        id = first.headers["mcp-session-id"]
+        assert id.isascii() and id.isprintable() and len(id) >= 32
+        second = await visitor.ask("ping")
+        assert second.headers["mcp-session-id"] == id
+        assert len(app.sessions.all()) == 1
+
+
+async def test_requests_without_a_session_id_are_sessions_of_their_own() -> None:
+    async with gateway() as app:
+        ids = {(await Visitor(app).ask("ping")).headers["mcp-session-id"] for _ in range(3)}
+        assert len(ids) == len(app.sessions.all()) == 3
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_initialize_agrees_on_a_version_that_both_know(version: str) -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        result = (await visitor.initialize(version)).result
+        assert result["protocolVersion"] == version
+        assert result["serverInfo"]["name"] == "toolgate"
+        accepted = await visitor.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert (accepted.status, accepted.body) == (202, b"")
+        visitor.headers["mcp-protocol-version"] = version
+        assert (await visitor.ask("tools/list")).result["tools"]
+
+
+@pytest.mark.parametrize("version", ["2099-01-01", "2024-10-07", "2026-07-28"])
+async def test_a_well_formed_version_that_we_do_not_know_is_answered_with_our_latest(version: str) -> None:
+    async with gateway() as app:
+        assert (await Visitor(app).initialize(version)).result["protocolVersion"] == LATEST
+
+
+@pytest.mark.parametrize("version", ["1.0", "", "2025-1-1", "latest"])
+async def test_a_malformed_version_is_an_error(version: str) -> None:
+    async with gateway() as app:
+        response = await Visitor(app).initialize(version)
+        assert (response.status, response.error["code"]) == (200, -32602)
+        assert response.error["data"]["requested"] == version
+
+
+@pytest.mark.parametrize("notification", ["notifications/initialized", "initialized"])
+async def test_both_names_of_the_initialized_notification_are_accepted(notification: str) -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        assert (await visitor.post({"jsonrpc": "2.0", "method": notification})).status == 202
+
+
+async def test_initialize_again_makes_a_new_session() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        first, second = await visitor.initialize(), await visitor.initialize()
+        assert first.headers["mcp-session-id"] != second.headers["mcp-session-id"]
+
+
+async def test_a_version_header_that_is_no_revision_is_refused() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        for version in ("1999-01-01", "", "nonsense"):
+            response = await visitor.post(visitor.request("ping"), headers={"mcp-protocol-version": version})
+            assert response.status == 400
+
+
+async def test_a_transparent_path_wants_the_handshake() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app, "/mcp/servers/greeter")
+        response = await visitor.ask("tools/list")
+        assert response.status == 400 and "initialize" in response.error["message"]
+        assert not app.sessions.all()
+        await visitor.initialize()
+        assert [tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]] == ["greet", "count"]
+
+
+async def test_no_session_is_implicit_where_that_is_switched_off() -> None:
+    async with gateway(config=Config(sessions=Sessions(implicit=False))) as app:
+        assert (await Visitor(app).ask("ping")).status == 400
+
+
+# Whose they are.
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_a_session_that_there_is_not_is_not_found(method: str) -> None:
+    async with gateway() as app:
+        visitor = Visitor(app, mcp_session_id="bogus")
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}' if method == "POST" else b""
+        response = await visitor.send(method, body)
+        assert response.status == 404 and "Session not found" in response.error["message"]
+        assert not app.sessions.all()
+
+
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_another_principals_session_does_not_exist(method: str) -> None:
+    async with gateway(identify=identify) as app:
+        ada = Visitor(app, authorization="ada")
+        await ada.initialize()
+        eve = Visitor(app, authorization="eve", mcp_session_id=ada.headers["mcp-session-id"])
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}' if method == "POST" else b""
+        assert (await eve.send(method, body)).status == 404
+        assert (await ada.ask("ping")).result == {}
+
+
+async def test_a_session_belongs_to_the_path_that_it_began_on() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        visitor.path = "/mcp/servers/greeter"
+        assert (await visitor.ask("tools/list")).status == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_without_a_session_id_there_is_nothing_to_listen_to_or_to_end(method: str) -> None:
+    async with gateway() as app:
+        assert (await Visitor(app).send(method)).status == 400
+
+
+# What is in flight.
+
+
+async def test_an_id_that_is_in_flight_is_not_taken_twice() -> None:
+    script = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"docs": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        call = b'{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"docs__t"}}'
+        first = visitor.begin("POST", call)
+        await settle()
+        again = await visitor.send("POST", b'{"jsonrpc":"2.0","id":"\\u0061","method":"ping"}')
+        assert again.error["code"] == -32600 and "in flight" in again.error["message"]
+        script.answer_last(said("done"))
+        assert (await first.response()).result == said("done")
+
+
+async def test_a_request_that_its_client_cancels_ends_here_and_at_the_server() -> None:
+    script = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"docs": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        running = visitor.begin("POST", b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"docs__t"}}')
+        await settle()
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+        assert (await visitor.post(cancel)).status == 202
+        await running.response()
+        await settle()
+        assert script.requests[-1]["method"] == "notifications/cancelled"
+
+
+@pytest.mark.parametrize("params", [None, {}, {"requestId": None}, {"requestId": []}, {"requestId": 99}])
+async def test_a_cancellation_of_nothing_harms_nobody(params: object) -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        message = {"jsonrpc": "2.0", "method": "notifications/cancelled"} | ({"params": params} if params else {})
+        assert (await visitor.post(message)).status == 202
+        assert (await visitor.ask("ping")).result == {}
+
+
+async def test_answers_that_nobody_asked_for_are_accepted_and_forgotten() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        for id in (1, "a", None, [], 1.5):
+            assert (await visitor.post({"jsonrpc": "2.0", "id": id, "result": {}})).status == 202
+        assert (await visitor.ask("ping")).result == {}
+
+
+# What a session is told.
+
+
+async def test_a_stream_is_told_that_a_list_has_changed() -> None:
+    script = Scripted(tools_list=tools("t"))
+    async with gateway(scripts={"docs": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        listening = await stream(visitor)
+        script.answers["tools/list"] = tools("u")
+        script.tell("notifications/tools/list_changed")
+        await settle()
+        assert [note["method"] for note in listening.so_far.messages] == ["notifications/tools/list_changed"]
+        assert [tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]] == ["docs__u"]
+        await listening.gone()
+
+
+async def test_a_message_goes_out_on_one_stream_only() -> None:
+    script = Scripted(tools_list=tools("t"))
+    async with gateway(scripts={"docs": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        streams = [await stream(visitor), await stream(visitor)]
+        script.tell("notifications/resources/list_changed")
+        await settle()
+        assert sorted(len(each.so_far.messages) for each in streams) == [0, 1]
+        for each in streams:
+            await each.gone()
+
+
+async def test_a_stream_of_a_servers_own_path_is_not_told_of_other_servers() -> None:
+    docs, other = Scripted(tools_list=tools("t")), Scripted(tools_list=tools("t"))
+    async with gateway(scripts={"docs": docs, "other": other}) as app:
+        await Visitor(app).ask("tools/list")
+        visitor = Visitor(app, "/mcp/servers/docs")
+        await visitor.initialize()
+        listening = await stream(visitor)
+        other.tell("notifications/tools/list_changed")
+        await settle()
+        assert listening.so_far.messages == []
+        docs.tell("notifications/tools/list_changed")
+        await settle()
+        assert len(listening.so_far.messages) == 1
+        await listening.gone()
+
+
+async def test_a_stream_must_be_accepted() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        assert (await visitor.send("GET", headers={"accept": "application/json"})).status == 406
+
+
+# How they end.
+
+
+async def test_delete_ends_a_session_and_its_stream() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        listening = await stream(visitor)
+        assert (await visitor.send("DELETE")).status == 204
+        await listening.response()
+        assert (await visitor.post(visitor.request("ping"))).status == 404
+        assert (await visitor.send("DELETE")).status == 404
+
+
+async def test_delete_ends_what_is_in_flight() -> None:
+    script = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"docs": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        running = visitor.begin("POST", b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"docs__t"}}')
+        await settle()
+        await visitor.send("DELETE")
+        await running.response()
+        await settle()
+        assert script.requests[-1]["method"] == "notifications/cancelled"
+
+
+async def test_a_session_ends_when_it_was_idle_for_half_an_hour() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await app.clock.sleep(HALF_AN_HOUR - 60)
+        assert (await visitor.ask("ping")).status == 200
+        await app.clock.sleep(HALF_AN_HOUR - 60)
+        assert (await visitor.ask("ping")).status == 200
+        await app.clock.sleep(HALF_AN_HOUR + 60)
+        assert (await visitor.post(visitor.request("ping"))).status == 404
+
+
+async def test_a_session_that_is_used_for_a_long_call_or_a_stream_is_not_idle() -> None:
+    script = Scripted(tools_list=tools("t"))
+    async with gateway(scripts={"docs": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        listening = await stream(visitor)
+        await app.clock.sleep(3 * HALF_AN_HOUR)
+        assert (await visitor.ask("ping")).status == 200
+        await listening.gone()
+        await app.clock.sleep(HALF_AN_HOUR - 60)
+        assert (await visitor.ask("ping")).status == 200
+
+
+async def test_a_session_that_was_made_by_the_way_ends_after_a_minute() -> None:
+    async with gateway() as app:
+        await Visitor(app).ask("ping")
+        used = Visitor(app)
+        await used.ask("ping")
+        await used.ask("ping")
+        await app.clock.sleep(100)
+        assert [session.id for session in app.sessions.all()] == [used.headers["mcp-session-id"]]
+
+
+async def test_beyond_the_cap_the_least_recently_used_session_goes() -> None:
+    async with gateway(config=Config(sessions=Sessions(max=3))) as app:
+        visitors = [Visitor(app) for _ in range(4)]
+        for visitor in visitors[:3]:
+            await visitor.initialize()
+        await visitors[0].ask("ping")
+        await visitors[3].initialize()
+        answers = [(await visitor.post(visitor.request("ping"))).status for visitor in visitors]
+        assert answers == [200, 404, 200, 200]
+
+
+async def test_a_log_level_is_set_for_a_session() -> None:
+    async with gateway() as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        assert (await visitor.ask("logging/setLevel", level="error")).result == {}
+        for level in ("loud", 7):
+            response = await visitor.post(visitor.request("logging/setLevel", level=level))
+            assert response.error["code"] == -32602

@@ -1,0 +1,76 @@
+"""Rules of the house that no linter knows: `make check` runs this; it prints what breaks them, and then fails.
+
+1. A module of ours is imported at the top: late imports hide who knows whom (import-linter sees only what is there).
+2. Which era a peer is of is tested in `eras`, `frontends` and `upstreams/mcp`, and nowhere else.
+3. What catches everything says why on its line: it is the rescue or a pump; or it raises again.
+4. A file says in its first lines what it is for.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "toolgate"
+KNOW_ERAS = ("eras/", "frontends/", "upstreams/mcp/", "wire/mcp.py", "demo/")
+ERA = {"era", "is_modern", "is_legacy"}
+ERA_COMPARED = {"MODERN", "HANDSHAKE_REVISIONS", "LATEST_HANDSHAKE", "revision"}
+REASONS = ("the rescue", "pump")
+
+Found = Iterator[tuple[int, str]]
+
+
+def late_imports(tree: ast.Module) -> Found:
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        for node in ast.walk(function):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or "toolgate"] if isinstance(node, ast.ImportFrom) else []
+            yield from ((node.lineno, f"imports {name} late") for name in modules if name.split(".")[0] == "toolgate")
+
+
+def tests_of_the_era(tree: ast.Module) -> Found:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            compared = {name_of(part) for part in ast.walk(node)} & ERA_COMPARED
+            yield from ((node.lineno, f"compares {name}: that is for those who know eras") for name in compared)
+        elif name_of(node) in ERA:
+            yield node.lineno, f"asks for {name_of(node)}: that is for those who know eras"  # type: ignore[attr-defined]
+
+
+def name_of(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def catches_of_everything(tree: ast.Module, lines: list[str]) -> Found:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = {name_of(part) for part in ast.walk(node.type)} if node.type else {"everything"}
+        reason = lines[node.lineno - 1].partition("#")[2]
+        raises_again = isinstance(node.body[-1], ast.Raise)
+        if caught & {"Exception", "everything"} and not any(word in reason for word in REASONS):
+            yield node.lineno, f"catches everything, and does not say that it is {' or a '.join(REASONS)}"
+        elif "BaseException" in caught and not raises_again:
+            yield node.lineno, "catches even a cancellation, and does not raise it again"
+
+
+def problems(path: Path) -> Found:
+    text = path.read_text()
+    tree = ast.parse(text)
+    if not ast.get_docstring(tree):
+        yield 1, "does not say what it is for"
+    yield from late_imports(tree)
+    yield from catches_of_everything(tree, text.splitlines())
+    if not path.relative_to(SOURCE).as_posix().startswith(KNOW_ERAS):
+        yield from tests_of_the_era(tree)
+
+
+if __name__ == "__main__":
+    found = [(path, *each) for path in sorted(SOURCE.rglob("*.py")) for each in sorted(set(problems(path)))]
+    for path, line, what in found:
+        print(f"{path.relative_to(SOURCE.parents[1])}:{line}: {what}")
+    sys.exit(bool(found))

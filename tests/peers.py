@@ -1,0 +1,1052 @@
+"""Scripted servers and clients of both eras, in memory, and a gateway between them.
+
+A script is a coroutine function that plays one tool, prompt or resource: it gets a `Scene`, may ask, report and wait,
+and returns the result. The same script runs in both eras: a legacy server asks by requests in the middle of the call, a
+modern one keeps nothing, returns `input_required`, and plays the script again with the answers when the retry comes.
+
+Every message that the gateway sends to a peer is held against the official schema of its revision (`official`); a fault
+fails the running test, whatever the test itself looks at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import msgspec
+import official
+from asgi import HttpRequest
+from official import LEGACY, MODERN, Json
+from virtualtime import FakeClock, complain, settle, soon
+
+from toolgate.app import App, running
+from toolgate.config import Config, ParkingLimits, Server
+from toolgate.model import Principal
+from toolgate.policy.base import Policy
+from toolgate.upstreams.links import Ground
+from toolgate.upstreams.links.base import Receiver
+from toolgate.upstreams.links.memory import MemoryLink
+from toolgate.upstreams.mcp.connection import Connection as LiveConnection
+from toolgate.upstreams.mcp.upstream import McpUpstream
+
+LATEST = LEGACY[-1]
+META = "io.modelcontextprotocol/"
+TARGET = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+KIND = {"tools/call": "tools", "prompts/get": "prompts", "resources/read": "resources"}
+EVERYTHING: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+
+Question: TypeAlias = tuple[str, Json]  # method, params
+
+
+class RpcError(Exception):
+    """An error response: raised by a script to send one, and by `ask` where one came."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def body(self) -> Json:
+        return {"code": self.code, "message": self.message} | ({} if self.data is None else {"data": self.data})
+
+
+# What is asked and answered in most conversations.
+
+
+def form(message: str = "Your name?", **more: Any) -> Question:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    return "elicitation/create", {"message": message, "requestedSchema": schema, **more}
+
+
+def link(url: str = "https://example.com/sign-in") -> Question:
+    return "elicitation/create", {"mode": "url", "message": "Please sign in", "url": url}
+
+
+def sampling(text: str = "Say hello", **more: Any) -> Question:
+    message = {"role": "user", "content": {"type": "text", "text": text}}
+    return "sampling/createMessage", {"messages": [message], "maxTokens": 10, **more}
+
+
+ROOTS: Question = ("roots/list", {})
+
+
+def named(name: str) -> Json:
+    return {"action": "accept", "content": {"name": name}}
+
+
+def sampled(text: str) -> Json:
+    return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "scripted"}
+
+
+def rooted(*uris: str) -> Json:
+    return {"roots": [{"uri": uri} for uri in uris]}
+
+
+ACCEPTED: Json = {"action": "accept"}
+DECLINED: Json = {"action": "decline"}
+
+
+def text_of(result: Json) -> str:
+    """What a result of any of the three methods says."""
+    if "contents" in result:
+        return result["contents"][0]["text"]
+    blocks = result["content"] if "content" in result else [result["messages"][0]["content"]]
+    return "\n".join(block["text"] for block in blocks)
+
+
+def _saying(method: str, target: str, text: str) -> Json:
+    block = {"type": "text", "text": text}
+    return {
+        "tools/call": {"content": [block]},
+        "prompts/get": {"messages": [{"role": "user", "content": block}]},
+        "resources/read": {"contents": [{"uri": target, "text": text}]},
+    }[method]
+
+
+def _dump(message: Json) -> bytes:
+    return json.dumps(message).encode()
+
+
+# Servers.
+
+
+class Scene:
+    """One leg of one call, as its script sees it."""
+
+    def __init__(self, connection: _Connection, message: Json) -> None:
+        self.id = message["id"]
+        self.method = message["method"]
+        self.params: Json = message["params"]
+        self.target = self.params[TARGET[self.method]]
+        self.arguments: Json = self.params.get("arguments", {})
+        self.meta: Json = self.params.get("_meta", {})
+        self.connection = connection
+
+    async def ask(self, question: Question) -> Json:
+        """The client's answer. Raises `RpcError`."""
+        return (await self.ask_all(question))[0]
+
+    async def ask_all(self, *questions: Question) -> list[Json]:
+        """Several questions at once."""
+        return await self.connection.ask_all(self, questions)
+
+    def progress(self, progress: float, **more: Any) -> None:
+        params = {"progressToken": self.meta["progressToken"], "progress": progress, **more}
+        self.connection.say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+    def log(self, level: str, data: Any) -> None:
+        self.connection.say(
+            {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": data}}
+        )
+
+    def crash(self, reason: str = "it crashed") -> None:
+        self.connection.hang_up(reason)
+
+
+Script: TypeAlias = Callable[[Scene], Awaitable[Any]]
+Scripts: TypeAlias = Mapping[str, Script]
+
+
+class _Connection:
+    """One connection of the gateway to a server: a `MemoryServer`."""
+
+    def __init__(self, server: _Server) -> None:
+        self.server = server
+        self.received_messages: list[Json] = []
+        self.is_open = False
+        self._ids: set[Any] = set()
+        self._playing: dict[Any, asyncio.Task[None]] = {}
+
+    def connected(self, say: Callable[[bytes], None], hang_up: Callable[[str], None]) -> None:
+        self.is_open = True
+        self._say = say
+        self._hang_up = hang_up
+
+    def hang_up(self, reason: str = "it crashed") -> None:
+        """End as a process does that crashes."""
+        self._hang_up(reason)
+        self.disconnected()
+
+    def disconnected(self) -> None:
+        self.is_open = False
+        for task in self._playing.values():
+            task.cancel()
+
+    def say(self, message: Json | bytes) -> None:
+        self._say(message if isinstance(message, bytes) else _dump(message))
+
+    def received(self, data: bytes) -> None:
+        message = json.loads(data)
+        self.received_messages.append(message)
+        self.server.heard(message)
+        try:
+            self.check(message)
+            if "method" in message and "id" in message:
+                assert message["id"] not in self._ids, f"the id {message['id']} was used before"
+                self._ids.add(message["id"])
+        except AssertionError as error:
+            complain(f"the gateway sent to {type(self.server).__name__}", error)
+        if "method" not in message:
+            self.answered(message)
+        elif message["method"] == "notifications/cancelled":
+            self._cancelled(message["params"]["requestId"])
+        elif "id" in message:
+            self.requested(message)
+        else:
+            self.notified(message)
+
+    def requested(self, message: Json) -> None:
+        method = message["method"]
+        if method in KIND:
+            self._playing[message["id"]] = asyncio.get_running_loop().create_task(self._play(message))
+        elif method in self.server.lists:
+            key, items = self.server.lists[method]
+            self.reply(message, self.completed(method, {key: items}))
+        else:
+            self.refuse(message, RpcError(-32601, f"Method not found: {method}"))
+
+    def notified(self, message: Json) -> None: ...
+
+    def reply(self, message: Json, result: Json | bytes) -> None:
+        body = result if isinstance(result, bytes) else _dump(result)
+        self.say(b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(message["id"]).encode(), body))
+
+    def refuse(self, message: Json, error: RpcError) -> None:
+        self.say({"jsonrpc": "2.0", "id": message["id"], "error": error.body()})
+
+    async def _play(self, message: Json) -> None:
+        scene = self.scene(message)
+        scripts = self.server.scripts[KIND[scene.method]]
+        try:
+            script = scripts.get(scene.target)
+            if script is None:
+                raise RpcError(-32602, f"Not found: {scene.target}")
+            result = await script(scene)
+        except RpcError as error:
+            self.refuse(message, error)
+        except _NotYet as not_yet:
+            self.reply(message, not_yet.result)
+        else:
+            if isinstance(result, str):
+                result = _saying(scene.method, scene.target, result)
+            self.reply(message, result if isinstance(result, bytes) else self.completed(scene.method, result))
+        finally:
+            self._playing.pop(scene.id, None)
+
+    def _cancelled(self, id: Any) -> None:
+        task = self._playing.pop(id, None)
+        if task and not self.server.ignores_cancellation:
+            task.cancel()
+
+    # What the eras do in their own ways.
+
+    def scene(self, message: Json) -> Scene:
+        return Scene(self, message)
+
+    def check(self, message: Json) -> None:
+        raise NotImplementedError
+
+    def answered(self, message: Json) -> None:
+        raise NotImplementedError
+
+    def completed(self, method: str, result: Json) -> Json:
+        raise NotImplementedError
+
+    async def ask_all(self, scene: Scene, questions: Sequence[Question]) -> list[Json]:
+        raise NotImplementedError
+
+
+class _Server:
+    """What a server offers, its connections, and all that it was sent. `settings` are keys of its `config.Server`."""
+
+    connection: type[_Connection]
+
+    def __init__(
+        self,
+        tools: Scripts | None = None,
+        prompts: Scripts | None = None,
+        resources: Scripts | None = None,
+        ignores_cancellation: bool = False,
+        **settings: Any,
+    ) -> None:
+        self.scripts: dict[str, Scripts] = {
+            "tools": tools or {},
+            "prompts": prompts or {},
+            "resources": resources or {},
+        }
+        self.ignores_cancellation = ignores_cancellation
+        self.settings = settings
+        self.connections: list[Any] = []
+        self.received: list[Json] = []
+        self.lists: dict[str, tuple[str, list[Json]]] = {
+            "tools/list": ("tools", [{"name": name, "inputSchema": {"type": "object"}} for name in tools or {}]),
+            "prompts/list": ("prompts", [{"name": name} for name in prompts or {}]),
+            "resources/list": ("resources", [{"uri": uri, "name": uri} for uri in resources or {}]),
+            "resources/templates/list": ("resourceTemplates", []),
+        }
+
+    @property
+    def capabilities(self) -> Json:
+        return {kind: {} for kind, scripts in self.scripts.items() if scripts} | {"logging": {}}
+
+    async def make_link(self, server: Server, receiver: Receiver, ground: Ground) -> MemoryLink:
+        connection = self.connection(self)
+        self.connections.append(connection)
+        return MemoryLink(server.name, connection, receiver)
+
+    def heard(self, message: Json) -> None:
+        self.received.append(message)
+
+    def requests(self, method: str) -> list[Json]:
+        """What it was sent of this method, in order."""
+        return [message for message in self.received if message.get("method") == method]
+
+    @property
+    def calls(self) -> list[Json]:
+        return [message for message in self.received if message.get("method") in KIND]
+
+    @property
+    def cancelled(self) -> list[Any]:
+        """The ids of the requests that the gateway has cancelled."""
+        return [message["params"]["requestId"] for message in self.requests("notifications/cancelled")]
+
+    @property
+    def answers(self) -> list[Json]:
+        """The gateway's responses to this server's questions."""
+        return [message for message in self.received if "method" not in message]
+
+    async def got(self, method: str, count: int = 1) -> Json:
+        """The `count`-th message of this method, once it is there."""
+        await eventually(lambda: len(self.requests(method)) >= count, f"no {method} number {count}")
+        return self.requests(method)[count - 1]
+
+
+async def eventually(is_so: Callable[[], Any], otherwise: str = "it did not come to that") -> None:
+    """Wait until something is so; it must come without any timeout's help."""
+    for _ in range(200):
+        if is_so():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(otherwise)
+
+
+class LegacyServer(_Server):
+    """A server of a handshake revision: it knows no `server/discover`. `on_initialized` is a script without a call."""
+
+    def __init__(
+        self,
+        *args: Any,
+        revision: str = LATEST,
+        discover_error: int = -32601,
+        on_initialized: Callable[[_LegacyConnection], Awaitable[None]] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(*args, **more)
+        self.connection = _LegacyConnection
+        self.revision = revision
+        self.discover_error = discover_error
+        self.on_initialized = on_initialized
+
+
+class _LegacyConnection(_Connection):
+    server: LegacyServer
+
+    def __init__(self, server: LegacyServer) -> None:
+        super().__init__(server)
+        self.client_capabilities: Json = {}
+        self._questions: dict[str, tuple[str, asyncio.Future[Json]]] = {}
+        self._numbers = itertools.count(1)
+        self._initial: asyncio.Task[None] | None = None
+
+    def check(self, message: Json) -> None:
+        opening = {"server/discover": MODERN, "initialize": LATEST}
+        revision = opening.get(message.get("method", ""), self.server.revision)
+        asked = self._questions.get(message.get("id", ""))
+        official.check(message, revision, asked[0] if asked else "")
+
+    def requested(self, message: Json) -> None:
+        if message["method"] == "server/discover":
+            self.refuse(message, RpcError(self.server.discover_error, "What?"))
+        elif message["method"] == "initialize":
+            self.client_capabilities = message["params"]["capabilities"]
+            info = {"name": "scripted", "version": "1"}
+            self.reply(
+                message,
+                {
+                    "protocolVersion": self.server.revision,
+                    "capabilities": self.server.capabilities,
+                    "serverInfo": info,
+                },
+            )
+        else:
+            super().requested(message)
+
+    def notified(self, message: Json) -> None:
+        if message["method"] == "notifications/initialized" and self.server.on_initialized:
+            self._initial = asyncio.ensure_future(self.server.on_initialized(self))
+
+    def disconnected(self) -> None:
+        super().disconnected()
+        if self._initial:
+            self._initial.cancel()
+
+    def completed(self, method: str, result: Json) -> Json:
+        return result
+
+    def answered(self, message: Json) -> None:
+        _, future = self._questions.pop(message["id"], ("", None))
+        if future is None:
+            complain(f"an answer to no question that is open: {message}")
+        elif future.done():
+            pass  # its script was cancelled; the question is answered all the same
+        elif "error" in message:
+            error = message["error"]
+            future.set_exception(RpcError(error["code"], error["message"], error.get("data")))
+        else:
+            future.set_result(message["result"])
+
+    async def ask_all(self, scene: Scene, questions: Sequence[Question]) -> list[Json]:
+        return list(await asyncio.gather(*(self.ask(question) for question in questions)))
+
+    async def ask(self, question: Question) -> Json:
+        """A question of this server, which on this carrier belongs to no call in particular."""
+        return await self.put(question)[1]
+
+    def put(self, question: Question) -> tuple[str, asyncio.Future[Json]]:
+        """A question's id, and its answer to come."""
+        method, params = question
+        number = next(self._numbers)
+        if params.get("mode") == "url":
+            params = {**params, "elicitationId": f"elicitation-{number}"}
+        id = f"question-{number}"
+        future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._questions[id] = (method, future)
+        self.say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        return id, future
+
+    def withdraw(self, id: str) -> None:
+        self.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+        self._questions.pop(id)[1].cancel()
+
+
+class _NotYet(Exception):
+    """A modern server's script needs answers that it does not have."""
+
+    def __init__(self, result: Json) -> None:
+        self.result = result
+
+
+class ModernServer(_Server):
+    """A server of 2026-07-28 that keeps nothing between legs: its state holds the answers that it has."""
+
+    def __init__(self, *args: Any, initialize_error: int = -32601, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.connection = _ModernConnection
+        self.initialize_error = initialize_error
+        self.states: list[str] = []  # those that it gave out
+
+
+class _ModernScene(Scene):
+    """`answers` are those of all rounds so far, by key; `asked` counts the questions of this replay."""
+
+    def __init__(self, connection: _ModernConnection, message: Json) -> None:
+        super().__init__(connection, message)
+        self.answers: dict[str, Json] = {}
+        self.asked = 0
+        self.round = 1
+        if "requestState" in self.params:
+            self.round, self.answers, open_keys = connection.read_state(self.params["requestState"])
+            given = self.params.get("inputResponses", {})
+            self.answers |= {key: given[key] for key in open_keys if key in given}
+
+    def back(self) -> None:
+        """Ask for nothing but the state, once."""
+        self.asked += 1
+        if self.round <= self.asked:
+            raise _NotYet({"resultType": "input_required", "requestState": self.state([])})
+
+    def state(self, open_keys: Iterable[str]) -> str:
+        server: ModernServer = self.connection.server  # type: ignore[assignment]
+        inner = json.dumps([self.round + 1, self.answers, list(open_keys)]).encode()
+        state = f"é+/= {len(server.states)} {base64.b64encode(inner).decode()}"
+        server.states.append(state)
+        return state
+
+
+class _ModernConnection(_Connection):
+    server: ModernServer
+
+    def check(self, message: Json) -> None:
+        official.check(message, LATEST if message.get("method") == "initialize" else MODERN)
+
+    def requested(self, message: Json) -> None:
+        if message["method"] == "server/discover":
+            result = {"supportedVersions": [MODERN], "capabilities": self.server.capabilities}
+            self.reply(message, self.completed("server/discover", result))
+        elif message["method"] == "initialize":
+            data = {"supported": [MODERN]} if self.server.initialize_error == -32022 else None
+            self.refuse(message, RpcError(self.server.initialize_error, "No handshake here", data))
+        else:
+            super().requested(message)
+
+    def scene(self, message: Json) -> Scene:
+        return _ModernScene(self, message)
+
+    def completed(self, method: str, result: Json) -> Json:
+        kept = {} if method in ("tools/call", "prompts/get") else {"ttlMs": 0, "cacheScope": "private"}
+        return {"resultType": "complete", **kept, **result}
+
+    def answered(self, message: Json) -> None:
+        complain(f"a modern server was sent a response: {message}")
+
+    def read_state(self, state: str) -> tuple[int, dict[str, Json], list[str]]:
+        if state not in self.server.states:
+            complain(f"a modern server was sent a state that it did not give out: {state}")
+        round, answers, open_keys = json.loads(base64.b64decode(state.split(" ")[2]))
+        return round, answers, open_keys
+
+    async def ask_all(self, scene: Scene, questions: Sequence[Question]) -> list[Json]:
+        assert isinstance(scene, _ModernScene)
+        keys = [f"q{scene.asked + number}" for number, _ in enumerate(questions, 1)]
+        scene.asked += len(questions)
+        missing = {
+            key: {"method": method, "params": params}
+            for key, (method, params) in zip(keys, questions, strict=True)
+            if key not in scene.answers
+        }
+        if missing:
+            state = scene.state(missing)
+            raise _NotYet({"resultType": "input_required", "inputRequests": missing, "requestState": state})
+        return [scene.answers[key] for key in keys]
+
+
+# What comes back to a client.
+
+Heard: TypeAlias = Callable[[bytes, "Pending | None"], None]
+
+
+class Reply(msgspec.Struct):
+    """The answer to one request. `raw` is its message as it came, `before` what came on its stream before it."""
+
+    raw: bytes
+    before: list[Json]
+    status: int | None = None
+
+    @property
+    def message(self) -> Json:
+        return json.loads(self.raw)
+
+    @property
+    def result(self) -> Json:
+        message = self.message
+        assert "result" in message, message
+        return message["result"]
+
+    @property
+    def error(self) -> Json:
+        message = self.message
+        assert "error" in message, message
+        return message["error"]
+
+    @property
+    def text(self) -> str:
+        return text_of(self.result)
+
+    @property
+    def state(self) -> str:
+        assert self.result["resultType"] == "input_required", self.result
+        return self.result["requestState"]
+
+    @property
+    def asks(self) -> dict[str, Json]:
+        """The questions of an `input_required`, by key."""
+        assert self.result["resultType"] == "input_required", self.result
+        return self.result.get("inputRequests", {})
+
+    @property
+    def key(self) -> str:
+        """The key of its only question."""
+        (key,) = self.asks
+        return key
+
+    def notes(self, method: str) -> list[Json]:
+        """The parameters of what was notified before it."""
+        return [message["params"] for message in self.before if message.get("method") == method]
+
+
+class Pending:
+    """A request under way."""
+
+    def __init__(self, message: Json) -> None:
+        self.message = message
+        self.messages: list[Json] = []
+        self.http: HttpRequest | None = None
+        self.raw: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.leave: Callable[[], None] = lambda: None  # the client goes away, and takes the request with it
+
+    @property
+    def is_answered(self) -> bool:
+        return self.raw.done()
+
+    async def reply(self) -> Reply:
+        """The answer; it must come without any timeout's help."""
+        raw = await soon(asyncio.shield(self.raw))
+        return Reply(raw, self.messages, self.http.status if self.http else None)
+
+    async def gone(self) -> None:
+        """Leave, and let the gateway see it."""
+        self.leave()
+        if self.http:
+            await soon(self.http.task)
+        await settle()
+
+
+class _Wire:
+    """What carries a client's messages: one POST each, or the lines of stdio."""
+
+    def __init__(self, house: House, principal: str, path: str) -> None:
+        self.house = house
+        self.principal = principal
+        self.path = path
+
+    def open(self, pending: Pending, headers: Mapping[str, str], heard: Heard) -> None:
+        raise NotImplementedError
+
+    def tell(self, message: Json, headers: Mapping[str, str]) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+
+class _Http(_Wire):
+    def open(self, pending: Pending, headers: Mapping[str, str], heard: Heard) -> None:
+        pending.http = self._post(pending.message, headers, lambda data: heard(data, pending))
+        pending.leave = pending.http.leave
+
+    def tell(self, message: Json, headers: Mapping[str, str]) -> None:
+        request = self._post(message, headers, lambda _data: None)
+
+        def told(_done: asyncio.Task[None]) -> None:
+            if request.status != 202:
+                complain(f"HTTP {request.status} instead of 202 to {message}: {request.body!r}")
+
+        request.task.add_done_callback(told)
+
+    def _post(self, message: Json, headers: Mapping[str, str], on_message: Callable[[bytes], None]) -> HttpRequest:
+        body = message if isinstance(message, bytes) else _dump(message)
+        all_headers = {"x-test-principal": self.principal, "content-type": "application/json", **headers}
+        return HttpRequest(self.house.app.http, "POST", self.path, all_headers.items(), body, on_message)
+
+
+class _Lines(_Wire):
+    """One stdio door. On it nobody can tell which request a notification belongs to: every pending one gets it."""
+
+    def __init__(self, house: House, path: str) -> None:
+        super().__init__(house, "local", path)
+        self._pending: dict[Any, Pending] = {}
+        self._heard: Heard = lambda _data, _pending: None
+        self.door = house.app.stdio(self._written, path)
+
+    def open(self, pending: Pending, headers: Mapping[str, str], heard: Heard) -> None:
+        self._heard = heard
+        id = pending.message["id"]
+        self._pending[id] = pending
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+        pending.leave = lambda: self.tell(cancelled, {})
+        self.tell(pending.message, {})
+
+    def tell(self, message: Json, headers: Mapping[str, str]) -> None:
+        self.door.data_received(_dump(message) + b"\n")
+
+    async def close(self) -> None:
+        await self.door.close()
+
+    def _written(self, data: bytes) -> None:
+        assert data.endswith(b"\n") and data.count(b"\n") == 1, "one message a line"
+        message = json.loads(data)
+        if "method" in message:
+            for pending in self._pending.values():
+                self._heard(data, pending)
+            if not self._pending:
+                self._heard(data, None)
+        else:
+            self._heard(data, self._pending.pop(message["id"], None))
+
+
+# Clients.
+
+
+class ModernClient:
+    """A client of 2026-07-28. `capabilities` are what each of its requests declares."""
+
+    revision = MODERN
+
+    def __init__(self, wire: _Wire, capabilities: Json | None = None, accept: str = "") -> None:
+        self.wire = wire
+        self.capabilities = EVERYTHING if capabilities is None else capabilities
+        self.accept = accept or "application/json, text/event-stream"
+        self._ids = itertools.count(1)
+
+    def start(self, method: str, *, meta: Json | None = None, id: Any = None, **params: Any) -> Pending:
+        """Send a request. `params` are those of the method; the envelope is put in."""
+        envelope = {
+            META + "protocolVersion": MODERN,
+            META + "clientCapabilities": self.capabilities,
+            META + "clientInfo": {"name": "scripted", "version": "1"},
+            **(meta or {}),
+        }
+        id = f"m-{next(self._ids)}" if id is None else id
+        pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": envelope}})
+        headers = {"accept": self.accept, "mcp-protocol-version": MODERN, "mcp-method": method}
+        if method in TARGET:
+            headers["mcp-name"] = _header(params[TARGET[method]])
+        self.wire.open(pending, headers, self._heard)
+        return pending
+
+    async def request(self, method: str, **more: Any) -> Reply:
+        return await self.start(method, **more).reply()
+
+    async def call(self, name: str, **more: Any) -> Reply:
+        return await self.request("tools/call", name=name, **more)
+
+    def retry_later(self, asked: Pending, reply: Reply, answers: Mapping[str, Json] | None, **changes: Any) -> Pending:
+        """Send the same request once more, with answers. `changes` replace parameters of it, None removes one."""
+        message = asked.message
+        params = {name: value for name, value in message["params"].items() if name not in _RETRY}
+        if "requestState" in reply.result:
+            params["requestState"] = reply.result["requestState"]
+        if answers is not None:
+            params["inputResponses"] = answers
+        params = {name: value for name, value in (params | changes).items() if value is not None}
+        meta = params.pop("_meta", {})
+        return self.start(changes.get("method") or message["method"], meta=meta, **params)
+
+    async def retry(self, asked: Pending, reply: Reply, answers: Mapping[str, Json] | None, **changes: Any) -> Reply:
+        return await self.retry_later(asked, reply, answers, **changes).reply()
+
+    async def converse(self, method: str, answers: Answers, **params: Any) -> Reply:
+        """A call to its end: whatever is asked is answered by script."""
+        pending = self.start(method, **params)
+        reply = await pending.reply()
+        while reply.message.get("result", {}).get("resultType") == "input_required":
+            given = {key: await _scripted(answers, ask) for key, ask in reply.asks.items()}
+            before = reply.before
+            pending = self.retry_later(pending, reply, given)
+            reply = await pending.reply()
+            reply.before[:0] = before
+        return reply
+
+    async def close(self) -> None:
+        await self.wire.close()
+
+    def _heard(self, data: bytes, pending: Pending | None) -> None:
+        message = json.loads(data)
+        try:
+            assert pending, f"a modern client is told nothing of its own accord: {message}"
+            official.check(message, MODERN, pending.message["method"])
+            self._check(message, pending)
+        except AssertionError as error:
+            complain("the gateway sent to a modern client", error)
+        _file(data, message, pending)
+
+    def _check(self, message: Json, pending: Pending) -> None:
+        meta = pending.message["params"]["_meta"]
+        if message.get("method") == "notifications/message":
+            assert META + "logLevel" in meta, "logs are for those who asked for them"
+        for ask in message.get("result", {}).get("inputRequests", {}).values():
+            assert _capability(ask["method"]) in self.capabilities, f"asked for what was not declared: {ask}"
+        _check_common(message, pending, meta)
+
+
+_RETRY = ("requestState", "inputResponses")
+
+
+class LegacyClient:
+    """A client of a handshake revision. `answers` answer its questions by script; what no script answers waits for
+    `answer`. Made by `House.legacy`, which shakes hands."""
+
+    def __init__(
+        self,
+        wire: _Wire,
+        revision: str = LATEST,
+        answers: Answers | None = None,
+        capabilities: Json | None = None,
+        accept: str = "",
+    ) -> None:
+        self.wire = wire
+        self.revision = revision
+        self.answers = dict(answers or {})
+        if capabilities is None:
+            capabilities = {**EVERYTHING, "elicitation": EVERYTHING["elicitation"] if revision >= LATEST else {}}
+        self.capabilities = capabilities
+        self.accept = accept or "application/json, text/event-stream"
+        self.session = ""
+        self.asked: list[Json] = []  # every question, in order
+        self.withdrawn: list[Any] = []  # ids of questions that the gateway took back
+        self._ids = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: list[HttpRequest] = []
+
+    async def initialize(self) -> Reply:
+        info = {"name": "scripted", "version": "1"}
+        pending = self.start(
+            "initialize", protocolVersion=self.revision, capabilities=self.capabilities, clientInfo=info
+        )
+        reply = await pending.reply()
+        if pending.http:
+            self.session = pending.http.headers["mcp-session-id"]
+        assert reply.result["protocolVersion"] == self.revision
+        self.tell({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return reply
+
+    def start(self, method: str, *, meta: Json | None = None, id: Any = None, **params: Any) -> Pending:
+        """Send a request. `params` are those of the method."""
+        id = next(self._ids) if id is None else id
+        params = {**params, **({"_meta": meta} if meta else {})}
+        pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        self.wire.open(pending, self._headers(), self._heard)
+        return pending
+
+    async def request(self, method: str, **more: Any) -> Reply:
+        return await self.start(method, **more).reply()
+
+    async def call(self, name: str, **more: Any) -> Reply:
+        return await self.request("tools/call", name=name, **more)
+
+    async def converse(self, method: str, answers: Answers, **params: Any) -> Reply:
+        """A call to its end: whatever is asked is answered by script."""
+        self.answers = dict(answers)
+        return await self.request(method, **params)
+
+    async def question(self, number: int = 1) -> Json:
+        """The `number`-th question, once it is there."""
+        await eventually(lambda: len(self.asked) >= number, f"question {number} did not come")
+        return self.asked[number - 1]
+
+    def answer(self, question: Json, result: Json | RpcError) -> None:
+        body = {"error": result.body()} if isinstance(result, RpcError) else {"result": result}
+        self.tell({"jsonrpc": "2.0", "id": question["id"], **body})
+
+    def cancel(self, pending: Pending) -> None:
+        params = {"requestId": pending.message["id"]}
+        self.tell({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    def tell(self, message: Json) -> None:
+        self.wire.tell(message, self._headers())
+
+    def listen(self) -> list[Json]:
+        """Open a GET stream; what comes on it, in a list that grows."""
+        heard: list[Json] = []
+
+        def on_message(data: bytes) -> None:
+            message = json.loads(data)
+            if "id" in message:
+                complain(f"a request or response on the GET stream: {message}")
+            heard.append(message)
+
+        headers = {**self._headers(), "accept": "text/event-stream", "x-test-principal": self.wire.principal}
+        self._streams.append(
+            HttpRequest(self.wire.house.app.http, "GET", self.wire.path, headers.items(), b"", on_message)
+        )
+        return heard
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        for stream in self._streams:
+            stream.leave()
+            await soon(stream.task)
+        await self.wire.close()
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"accept": self.accept}
+        if self.session:
+            headers |= {"mcp-session-id": self.session, "mcp-protocol-version": self.revision}
+        return headers
+
+    def _heard(self, data: bytes, pending: Pending | None) -> None:
+        message = json.loads(data)
+        try:
+            assert pending or isinstance(self.wire, _Lines), "a message on no stream"
+            official.check(message, self.revision, pending.message["method"] if pending else "")
+            if pending:
+                _check_common(message, pending, pending.message["params"].get("_meta", {}))
+        except AssertionError as error:
+            complain(f"the gateway sent to a client of {self.revision}", error)
+        if "id" in message and "method" in message:
+            self._is_asked(message, pending)
+        elif message.get("method") == "notifications/cancelled":
+            self.withdrawn.append(message["params"]["requestId"])
+        _file(data, message, pending)
+
+    def _is_asked(self, question: Json, pending: Pending | None) -> None:
+        if any(question["id"] == earlier["id"] for earlier in self.asked):
+            if not isinstance(self.wire, _Lines):
+                complain(f"the id of a question was used before: {question}")
+            return
+        self.asked.append(question)
+        if question["method"] in self.answers:
+            task = asyncio.get_running_loop().create_task(self._answer(question))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, question: Json) -> None:
+        try:
+            self.answer(question, await _scripted(self.answers, question))
+        except RpcError as error:
+            self.answer(question, error)
+
+
+Client: TypeAlias = ModernClient | LegacyClient
+Answers: TypeAlias = Mapping[str, Any]  # by method: a result, or a (coroutine) function from the question's parameters
+
+
+async def _scripted(answers: Answers, question: Json) -> Json:
+    answer = answers[question["method"]]
+    if callable(answer):
+        answer = answer(question.get("params", {}))
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _capability(method: str) -> str:
+    return {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}[method]
+
+
+def _header(value: str) -> str:
+    if value.isascii() and value.isprintable():
+        return value
+    return "=?base64?" + base64.b64encode(value.encode()).decode() + "?="
+
+
+def _check_common(message: Json, pending: Pending, meta: Json) -> None:
+    if message.get("method") == "notifications/progress" and pending.http:
+        assert "progressToken" in meta, "progress is for those who gave a token"
+        got, given = message["params"]["progressToken"], meta["progressToken"]
+        assert (got, type(got)) == (given, type(given)), f"the token {got!r} instead of {given!r}"
+    if "method" not in message:
+        got, given = message.get("id"), pending.message["id"]
+        assert (got, type(got)) == (given, type(given)), f"the id {got!r} instead of {given!r}"
+
+
+def _file(data: bytes, message: Json, pending: Pending | None) -> None:
+    if not pending:
+        return
+    if "method" in message:
+        pending.messages.append(message)
+    elif pending.raw.done():
+        complain(f"a second response to {pending.message['id']}: {message}")
+    else:
+        pending.raw.set_result(data)
+
+
+# The gateway between them.
+
+
+class _Alarm(logging.Handler):
+    """Fails the test that makes the gateway log an error of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(f"logged: {record.getMessage()}", record.exc_info[1] if record.exc_info else None)
+
+
+class House:
+    """A running gateway, its servers, and whoever visits it."""
+
+    def __init__(self, app: App, clock: FakeClock, servers: Mapping[str, _Server]) -> None:
+        self.app = app
+        self.clock = clock
+        self.servers = servers
+        self._clients: list[Client] = []
+        self._baseline = asyncio.all_tasks()
+
+    def modern(self, principal: str = "ann", *, path: str = "/mcp", stdio: bool = False, **more: Any) -> ModernClient:
+        wire = _Lines(self, path) if stdio else _Http(self, principal, path)
+        client = ModernClient(wire, **more)
+        self._clients.append(client)
+        return client
+
+    async def legacy(
+        self,
+        revision: str = LATEST,
+        principal: str = "ann",
+        *,
+        path: str = "/mcp",
+        stdio: bool = False,
+        **more: Any,
+    ) -> LegacyClient:
+        wire = _Lines(self, path) if stdio else _Http(self, principal, path)
+        client = LegacyClient(wire, revision, **more)
+        self._clients.append(client)
+        await client.initialize()
+        return client
+
+    async def client(self, revision: str, **more: Any) -> Client:
+        return self.modern(**more) if revision == MODERN else await self.legacy(revision, **more)
+
+    @property
+    def connections(self) -> list[LiveConnection]:
+        upstreams = self.app.gateway.snapshot.upstreams.values()
+        return [live for each in upstreams if isinstance(each, McpUpstream) for live in each._live.values()]
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that the gateway waits for."""
+        return sum(connection.in_flight for connection in self.connections)
+
+    async def is_quiet(self) -> None:
+        """Nothing is parked, in flight, asked or running."""
+        await settle()
+        assert len(self.app.parking) == 0, f"parked: {self.app.parking._flows}"
+        for connection in self.connections:
+            assert connection.in_flight == 0, f"in flight: {connection}"
+            assert not connection._questions, f"unanswered: {connection._questions}"
+        for session in self.app.sessions.all():
+            assert not session._in_flight and not session._questions and not session._tasks, session
+        running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}
+        assert not running, f"still running: {running}"
+
+    async def leave(self) -> None:
+        for client in self._clients:
+            await client.close()
+        await settle()
+
+
+@asynccontextmanager
+async def gateway(
+    policies: Sequence[Policy] = (), parking: ParkingLimits | None = None, **servers: _Server
+) -> AsyncGenerator[House]:
+    """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
+    clock = FakeClock()
+    config = Config(
+        servers=tuple(
+            Server(id=id.replace("_", "-"), name=id, type="stdio", command=id, **server.settings)
+            for id, server in servers.items()
+        ),
+        parking=parking or ParkingLimits(),
+    )
+    links = {id.replace("_", "-"): server.make_link for id, server in servers.items()}
+    alarm = _Alarm(logging.ERROR)
+    logging.getLogger("toolgate").addHandler(alarm)
+    try:
+        async with running(config, clock=clock, environ={}, policies=policies, identify=_by_header, links=links) as app:
+            house = House(app, clock, servers)
+            try:
+                yield house
+                await house.leave()
+                await house.is_quiet()
+            except BaseException:
+                await house.leave()
+                raise
+    finally:
+        logging.getLogger("toolgate").removeHandler(alarm)
+
+
+def _by_header(headers: Mapping[str, str], address: str) -> Principal:
+    return Principal(headers.get("x-test-principal", "local"), address)

@@ -1,0 +1,149 @@
+"""A scripted HTTP server over a raw socket: what it answers to a call is written byte by byte by the test.
+
+All but calls it answers properly, as a server of the handshake era or of the modern one. What it was sent stands in
+`requests`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class Request:
+    """One request, and the connection that it came on."""
+
+    def __init__(self, connection: Connection, line: str, headers: dict[str, str], body: bytes) -> None:
+        self.connection = connection
+        self.verb = line.split()[0]
+        self.headers = headers
+        self.message: Json = json.loads(body) if body else {}
+
+    @property
+    def method(self) -> str:
+        return self.message.get("method", self.verb)
+
+    @property
+    def id(self) -> int:
+        return self.message["id"]
+
+    def write(self, data: bytes) -> None:
+        self.connection.writer.write(data)
+
+    def answer(self, text: str = "ok") -> bytes:
+        """The result of a call, as JSON."""
+        return self.result(content=[{"type": "text", "text": text}])
+
+    def result(self, **members: Any) -> bytes:
+        result = {"resultType": "complete"} | members
+        return json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode()
+
+    def whole(self, body: bytes, status: str = "200 OK", *headers: str) -> None:
+        """An answer as most servers give it."""
+        lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
+        self.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+
+class Connection:
+    def __init__(self, number: int, writer: asyncio.StreamWriter) -> None:
+        self.number = number
+        self.writer = writer
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def reset(self) -> None:
+        self.writer.transport.abort()
+
+
+OnCall = Callable[[Request], Awaitable[None]]
+
+
+class ScriptedServer:
+    """`on_call` writes the answer to `tools/call`. With `session`, it gives out ids and knows only the newest."""
+
+    def __init__(self, on_call: OnCall, session: bool = False, modern: bool = False) -> None:
+        self.port = 0
+        self.requests: list[Request] = []
+        self.connections: list[Connection] = []
+        self.session = "" if session else None
+        self._on_call = on_call
+        self._modern = modern
+        self._sessions = 0
+
+    @property
+    def calls(self) -> list[Request]:
+        return [request for request in self.requests if request.method == "tools/call"]
+
+    @property
+    def open_connections(self) -> int:
+        return sum(not connection.is_closed for connection in self.connections)
+
+    def forget_the_session(self) -> None:
+        self.session = "forgotten"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(len(self.connections), writer)
+        self.connections.append(connection)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while line := (await reader.readline()).decode("latin-1"):
+                headers: dict[str, str] = {}
+                while header := (await reader.readline()).decode("latin-1").strip():
+                    name, _, value = header.partition(":")
+                    headers[name.lower()] = value.strip()
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
+                request = Request(connection, line, headers, body)
+                self.requests.append(request)
+                await self._respond(request)
+        connection.is_closed = True
+        writer.close()
+
+    async def _respond(self, request: Request) -> None:
+        method = request.method
+        if method == "server/discover" and self._modern:
+            found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            request.whole(request.result(**found, ttlMs=0, cacheScope="private"))
+        elif method == "server/discover":
+            request.whole(b"Bad Request: no such method here", "400 Bad Request")
+        elif method == "initialize":
+            self._initialize(request)
+        elif self.session is not None and request.headers.get("mcp-session-id") != self.session:
+            request.whole(b"Session not found", "404 Not Found")
+        elif method == "tools/list":
+            tools = [{"name": "act", "inputSchema": {"type": "object"}}]
+            request.whole(request.result(tools=tools))
+        elif method == "tools/call":
+            await self._on_call(request)
+        else:  # a notification, or the end of a session
+            request.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+
+    def _initialize(self, request: Request) -> None:
+        headers: list[str] = []
+        if self.session is not None:
+            self._sessions += 1
+            self.session = f"session-{self._sessions}"
+            headers = [f"Mcp-Session-Id: {self.session}"]
+        info = {"name": "scripted", "version": "1"}
+        body = request.result(protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=info)
+        request.whole(body, "200 OK", *headers)
+
+
+@asynccontextmanager
+async def scripted(on_call: OnCall, session: bool = False, modern: bool = False) -> AsyncIterator[ScriptedServer]:
+    script = ScriptedServer(on_call, session, modern)
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+    script.port = server.sockets[0].getsockname()[1]
+    try:
+        yield script
+    finally:
+        server.close()
+        for connection in script.connections:
+            connection.writer.transport.abort()
+        await server.wait_closed()

@@ -1,0 +1,163 @@
+"""A child that goes takes its own calls with it and nothing else; the next call starts it again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+
+import pytest
+from processes.ground import WAIT, Client, Json, child, failure, gateway, guards, offspring, real, settings, until
+
+from toolgate.model import Fault
+from toolgate.ports import SystemClock
+from toolgate.upstreams.links.stdio import StdioLink
+from toolgate.upstreams.supervisor import Supervisor
+
+
+async def counts(client: Client, server: str) -> Json:
+    return json.loads(await client.call(f"{server}__counts"))
+
+
+@real
+async def test_a_child_killed_in_the_middle_of_a_call_fails_that_call_only() -> None:
+    async with gateway(settings(one=child("counting"), two=child("counting"))) as served:
+        client = served.client()
+        first = int(await client.call("one__pid"))
+        lost = asyncio.create_task(failure(client.call("one__hold")))
+        kept = asyncio.create_task(client.call("two__hold", say="still here"))
+        while (await counts(client, "one"))["now"] < 1 or (await counts(client, "two"))["now"] < 1:
+            pass
+        os.kill(first, signal.SIGKILL)
+        error = await lost
+        assert error.code == -32603
+        assert error.data["code"] == "SERVER_FAILED"
+        assert error.data["outcome"] == "sent_unknown"
+        assert error.data["server"] == "one"
+        assert error.data["retryable"] is True
+        assert "SIGKILL" in error.message
+        assert not kept.done()
+        await client.call("two__release")
+        assert await kept == "still here"
+        assert int(await client.call("one__pid")) != first
+
+
+@real
+async def test_every_call_in_flight_on_a_killed_child_ends() -> None:
+    async with gateway(settings(one=child("counting"))) as served:
+        client = served.client()
+        lost = [asyncio.create_task(failure(client.call("one__hold"))) for _ in range(10)]
+        while (await counts(client, "one"))["now"] < 10:
+            pass
+        os.kill(int(await client.call("one__pid")), signal.SIGKILL)
+        assert {(error.data["code"], error.data["outcome"]) for error in await asyncio.gather(*lost)} == {
+            ("SERVER_FAILED", "sent_unknown")
+        }
+        assert await client.call("one__slow", say="back") == "back"
+
+
+@real
+async def test_a_child_that_exits_by_itself_is_told_with_its_status() -> None:
+    async with gateway(settings(one=child("leaving"))) as served:
+        client = served.client()
+        error = await failure(client.call("one__crash"))
+        assert "status 3" in error.message
+        assert error.data["outcome"] == "sent_unknown"
+        assert served.status("one").state == "failed"
+        assert await client.call("one__pid")
+        assert served.status("one").state == "ready"
+
+
+@real
+async def test_an_answer_written_just_before_the_exit_is_not_lost() -> None:
+    async with gateway(settings(one=child("leaving"))) as served:
+        client = served.client()
+        for length in (1, 100, 300_000, 1, 300_000):
+            assert len(await client.call("one__last_words", length=length)) == length
+            await until(lambda: served.status("one").state == "failed")
+
+
+class Recorder:
+    """What a link says to its receiver."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.over: list[Fault] = []
+
+    def received(self, data: bytes, origin: int | None) -> None:
+        self.messages.append(data)
+
+    def failed(self, origin: int, fault: Fault) -> None:
+        raise AssertionError("a pipe cannot tell whose failure it is")
+
+    def retired(self, fault: Fault) -> None:
+        raise AssertionError("a pipe is there or it is not")
+
+    def closed(self, fault: Fault) -> None:
+        self.over.append(fault)
+
+
+@real
+async def test_a_message_for_a_child_on_its_way_out_is_refused_when_it_is_gone() -> None:
+    """So that whoever sends it again, since nothing was sent, finds the next child and not this one once more."""
+    (server,) = settings(one=child("leaving")).servers
+    supervisor, receiver = Supervisor(SystemClock(), os.environ), Recorder()
+    link = StdioLink(server, receiver)
+    await link.connect(supervisor)
+    closing = asyncio.create_task(link.close())
+    await asyncio.sleep(0)
+    with pytest.raises(Fault) as refused:
+        await link.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    assert (refused.value.code, refused.value.reach) == ("SESSION_ERROR", "not_sent")
+    assert len(receiver.over) == 1
+    await closing
+    await supervisor.close()
+
+
+def test_a_child_that_reads_no_more_is_ended_when_it_is_spoken_to() -> None:
+    """On asyncio's own event loop; uvloop's children hold their pipes twice, and do not let it be seen."""
+
+    async def speak() -> None:
+        (server,) = settings(one=child("leaving")).servers
+        supervisor, receiver = Supervisor(SystemClock(), os.environ), Recorder()
+        link = StdioLink(server, receiver)
+        await link.connect(supervisor)
+        call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deaf"}}'
+        await link.send(call)
+        await until(lambda: receiver.messages)
+        with pytest.raises(Fault) as refused:
+            while True:  # until the loop has noticed
+                await link.send(call)
+                await asyncio.sleep(0)
+        assert (refused.value.code, refused.value.reach) == ("SESSION_ERROR", "not_sent")
+        assert len(receiver.over) == 1
+        await supervisor.close()
+
+    asyncio.run(asyncio.wait_for(speak(), WAIT))
+
+
+@real
+async def test_the_guard_is_started_again_when_it_is_killed() -> None:
+    async with gateway(settings(one=child("counting"), two=child("counting"))) as served:
+        client = served.client()
+        await client.call("one__pid")
+        (first,) = guards()
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: guards() and guards() != [first])
+        await client.call("two__pid")
+        assert len(guards()) == 1
+
+
+@real
+async def test_a_gateway_whose_guard_was_killed_closes_as_ever() -> None:
+    async with gateway(settings(one=child("counting"))) as served:
+        client = served.client()
+        pid = int(await client.call("one__pid"))
+        for guard in guards():
+            os.kill(guard, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: pid not in offspring())
+        assert await client.call("one__pid")
+        for guard in guards():
+            os.kill(guard, signal.SIGKILL)

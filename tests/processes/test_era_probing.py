@@ -1,0 +1,69 @@
+"""Which era a child speaks is found out by asking it, whatever it makes of the question."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from processes.ground import child, failure, gateway, real, settings
+
+from toolgate.demo import SERVERS
+from toolgate.upstreams.mcp import opening
+
+FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]
+
+
+@pytest.mark.parametrize("way", ["-32601", "-32602", "no result", "an odd result", "an old version"])
+@real
+async def test_a_refusal_or_an_odd_answer_falls_back_to_the_handshake(way: str) -> None:
+    """At once: the silence that would do so as well is longer than this test may take."""
+    async with gateway(settings(one=child("opening", way))) as served:
+        messages = json.loads(await served.client().call("one__seen"))
+        assert [message["method"] for message in messages] == FALLBACK
+        assert served.status("one").revision == "2025-11-25"
+
+
+@pytest.mark.parametrize("way", ["silence", "-32600 without an id", "text", "half a message", "no message"])
+@real
+async def test_silence_and_garbage_fall_back_to_the_handshake(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SILENCE", 1.0)
+    monkeypatch.setattr(opening, "SILENCE_AFTER_A_SIGN", 0.2)
+    async with gateway(settings(one=child("opening", way))) as served:
+        messages = json.loads(await served.client().call("one__seen"))
+        assert [message["method"] for message in messages] == FALLBACK
+        assert served.status("one").revision == "2025-11-25"
+        ids = [message["id"] for message in messages if message["id"] is not None]
+        assert len(set(ids)) == len(ids)
+
+
+@real
+async def test_a_modern_child_is_found_by_the_first_question() -> None:
+    config = settings(notes={"command": sys.executable, "args": ["-I", "-S", str(SERVERS["notes"])]})
+    async with gateway(config) as served:
+        assert "notes__list_notes" in await served.client().tools()
+        assert served.status("notes").revision == "2026-07-28"
+
+
+@real
+async def test_a_modern_child_that_was_slow_to_answer_is_asked_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is silent for long enough, and then refuses the handshake as only a modern server does."""
+    monkeypatch.setattr(opening, "SILENCE", 0.0)
+    monkeypatch.setattr(opening, "SILENCE_AFTER_A_SIGN", 0.0)
+    config = settings(notes={"command": sys.executable, "args": ["-I", "-S", str(SERVERS["notes"])]})
+    async with gateway(config) as served:
+        assert "notes__list_notes" in await served.client().tools()
+        assert served.status("notes").revision == "2026-07-28"
+
+
+@real
+async def test_a_child_that_never_answers_fails_after_its_start_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "SILENCE", 0.1)
+    deaf = {"command": sys.executable, "args": ["-I", "-S", "-c", "import sys; sys.stdin.read()"]}
+    async with gateway(settings(one=deaf | {"start_timeout": "1s"}, two=child("counting"))) as served:
+        client = served.client()
+        error = await failure(client.call("one__anything"))
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+        assert "did not answer within 1 s" in error.message
+        assert "start_timeout" in error.data["hint"]
+        assert await client.call("two__pid")

@@ -1,0 +1,571 @@
+"""The link to an HTTP server, against one that is scripted byte by byte: every framing, and every way to go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from processes.ground import STREAM, Failed, Served, failure, gateway, open_files, read_events, real, settings, until
+from processes.scripted_http import OnCall, Request, ScriptedServer, scripted
+
+from toolgate.upstreams.links import http, http1
+
+
+@asynccontextmanager
+async def behind(
+    on_call: OnCall, session: bool = False, modern: bool = False, **more: Any
+) -> AsyncIterator[tuple[Served, ScriptedServer]]:
+    async with scripted(on_call, session, modern) as server:
+        url = f"http://127.0.0.1:{server.port}/mcp"
+        async with gateway(settings(one={"url": url, **more})) as served:
+            yield served, server
+
+
+def writes(write: Callable[[Request], None]) -> OnCall:
+    async def on_call(request: Request) -> None:
+        write(request)
+
+    return on_call
+
+
+def whole(request: Request) -> None:
+    request.whole(request.answer())
+
+
+def chunked(request: Request) -> None:
+    """In pieces that have nothing to do with what is in them."""
+    request.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+    body = request.answer()
+    for start in range(0, len(body), 7):
+        piece = body[start : start + 7]
+        request.write(b"%x;note=1\r\n%b\r\n" % (len(piece), piece))
+    request.write(b"0\r\nTrailer: x\r\n\r\n")
+
+
+def until_close(request: Request) -> None:
+    request.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + request.answer())
+    request.connection.close()
+
+
+def http_1_0(request: Request) -> None:
+    request.write(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + request.answer())
+    request.connection.close()
+
+
+def with_a_goodbye(request: Request) -> None:
+    request.whole(request.answer(), "200 OK", "Connection: close")
+
+
+def after_100_continue(request: Request) -> None:
+    request.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.whole(request.answer())
+
+
+def as_events(request: Request) -> None:
+    request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n")
+    request.write(b": hello\r\n\r\nid: 1\r\nevent: message\r\ndata: " + request.answer() + b"\r\n\r\n")
+    request.connection.close()
+
+
+FRAMINGS = [whole, chunked, until_close, http_1_0, with_a_goodbye, after_100_continue, as_events]
+
+
+@pytest.mark.parametrize("framing", FRAMINGS, ids=lambda framing: framing.__name__)
+@real
+async def test_every_framing_is_read(framing: Callable[[Request], None]) -> None:
+    async with behind(writes(framing)) as (served, server):
+        client = served.client()
+        for _ in range(3):
+            assert await client.call("one__act") == "ok"
+        assert [request.headers["content-type"] for request in server.calls] == ["application/json"] * 3
+        assert [request.headers["mcp-protocol-version"] for request in server.calls] == ["2025-11-25"] * 3
+
+
+@pytest.mark.parametrize("framing", [whole, chunked, after_100_continue], ids=lambda framing: framing.__name__)
+@real
+async def test_calls_one_after_another_go_over_one_connection(framing: Callable[[Request], None]) -> None:
+    async with behind(writes(framing)) as (served, server):
+        for _ in range(20):
+            await served.client().call("one__act")
+        assert len(server.calls) == 20
+        assert {request.connection.number for request in server.calls} == {server.calls[0].connection.number}
+        assert server.open_connections <= 2
+
+
+@real
+async def test_an_answer_that_trickles_in_byte_by_byte_is_read() -> None:
+    async def on_call(request: Request) -> None:
+        body = request.answer()
+        for byte in b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body):
+            request.write(bytes([byte]))
+            await request.connection.writer.drain()
+            await asyncio.sleep(0)
+
+    async with behind(on_call) as (served, _):
+        assert await served.client().call("one__act") == "ok"
+
+
+@real
+async def test_calls_at_once_have_a_connection_each_which_are_used_again() -> None:
+    arrived: list[Request] = []
+
+    async def on_call(request: Request) -> None:
+        arrived.append(request)
+        if len(arrived) % 8 == 0:
+            for each in arrived[-8:]:
+                each.whole(each.answer(str(each.connection.number)))
+
+    async with behind(on_call) as (served, server):
+        client = served.client()
+        await client.tools()
+        for _ in range(3):
+            said = await asyncio.gather(*(client.call("one__act") for _ in range(8)))
+            assert len(set(said)) == 8
+        assert len({request.connection.number for request in server.calls}) <= 10
+        ids = [request.id for request in server.requests if "id" in request.message]
+        assert len(set(ids)) == len(ids)
+
+
+@real
+async def test_progress_on_the_stream_of_an_answer_reaches_the_client_before_it() -> None:
+    released = asyncio.Event()
+
+    async def on_call(request: Request) -> None:
+        token = request.message["params"].get("_meta", {}).get("progressToken")
+        note = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
+        request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for message in ({"jsonrpc": "2.0", "method": "notifications/progress", "params": note}, None):
+            event = b"data: %b\n\n" % (json.dumps(message).encode() if message else request.answer("done"))
+            request.write(b"%x\r\n%b\r\n" % (len(event), event))
+            if message:
+                await released.wait()
+        request.write(b"0\r\n\r\n")
+
+    async with behind(on_call) as (served, server):
+        client = served.client()
+        reader, writer = await client.start(
+            "tools/call", {"name": "one__act", "_meta": {"progressToken": "mine"}}, accept=STREAM
+        )
+        events = read_events(reader)
+        first = await anext(events)
+        assert first["method"] == "notifications/progress"
+        assert first["params"] == {"progressToken": "mine", "progress": 1, "total": 2, "message": "half"}
+        released.set()
+        assert (await anext(events))["result"]["content"][0]["text"] == "done"
+        writer.close()
+        assert await served.client().call("one__act") == "done"
+        assert len({request.connection.number for request in server.calls}) == 1
+
+
+# What goes wrong.
+
+
+async def fails(on_call: OnCall, **more: Any) -> Failed:
+    """The error of one call; the next one, answered properly, works, and no connection is left over."""
+    answering = False
+
+    async def once(request: Request) -> None:
+        if answering:
+            request.whole(request.answer())
+        else:
+            await on_call(request)
+
+    async with behind(once, **more) as (served, server):
+        client = served.client()
+        await client.tools()
+        error = await failure(client.call("one__act"))
+        assert len(server.calls) == 1
+        answering = True
+        assert await client.call("one__act") == "ok"
+        await until(lambda: server.open_connections <= 2)
+        return error
+
+
+def nothing(request: Request) -> None:
+    request.connection.close()
+
+
+def half_a_head(request: Request) -> None:
+    request.write(b"HTTP/1.1 200 OK\r\nContent-Le")
+    request.connection.close()
+
+
+def half_a_body(request: Request) -> None:
+    body = request.answer()
+    request.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body[:-5]))
+    request.connection.close()
+
+
+def half_a_chunk(request: Request) -> None:
+    request.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n100\r\n" + request.answer())
+    request.connection.close()
+
+
+def half_a_stream(request: Request) -> None:
+    request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " + request.answer()[:-5])
+    request.connection.close()
+
+
+def a_stream_without_an_answer(request: Request) -> None:
+    request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: nothing to say\n\n")
+    request.connection.close()
+
+
+def a_reset(request: Request) -> None:
+    request.connection.reset()
+
+
+def no_http(request: Request) -> None:
+    request.write(b"220 smtp.example.com ESMTP ready\r\n")
+
+
+def binary(request: Request) -> None:
+    request.write(bytes(range(256)) * 10)
+
+
+def something_else(request: Request) -> None:
+    request.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x02hi")
+
+
+def an_empty_answer(request: Request) -> None:
+    request.whole(b"")
+
+
+def accepted(request: Request) -> None:
+    request.whole(b"", "202 Accepted")
+
+
+BROKEN = [nothing, half_a_head, half_a_body, half_a_chunk, half_a_stream, a_stream_without_an_answer, a_reset]
+BROKEN += [no_http, binary, something_else, an_empty_answer, accepted]
+
+
+@pytest.mark.parametrize("way", BROKEN, ids=lambda way: way.__name__)
+@real
+async def test_an_answer_that_breaks_off_or_is_none_fails_its_call_only(way: Callable[[Request], None]) -> None:
+    error = await fails(writes(way))
+    assert error.code == -32603
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+    assert error.data["server"] == "one"
+
+
+NO_MESSAGE = [b"<html>hello</html>", b'{"jsonrpc":"2.0","id":', b"[]", b'{"ok":true}', b"\xff\xfe", b"null"]
+
+
+@pytest.mark.parametrize("body", NO_MESSAGE, ids=repr)
+@real
+async def test_an_answer_that_is_no_message_fails_its_call_at_once(body: bytes) -> None:
+    error = await fails(writes(lambda request: request.whole(body)))
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+
+
+@real
+async def test_an_answer_to_another_request_fails_the_call_at_once() -> None:
+    foreign = b'{"jsonrpc":"2.0","id":"never sent","result":{"content":[]}}'
+    error = await fails(writes(lambda request: request.whole(foreign)))
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+
+
+STATUSES = [
+    ("401 Unauthorized", "not_sent"),
+    ("403 Forbidden", "not_sent"),
+    ("404 Not Found", "not_sent"),
+    ("429 Too Many Requests", "not_sent"),
+    ("307 Temporary Redirect", "not_sent"),
+    ("500 Internal Server Error", "sent_unknown"),
+    ("503 Service Unavailable", "sent_unknown"),
+]
+
+
+@pytest.mark.parametrize(("status", "outcome"), STATUSES)
+@real
+async def test_an_http_error_is_told_with_its_status_and_words(status: str, outcome: str) -> None:
+    error = await fails(writes(lambda request: request.whole(b"the server's own words", status)))
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", outcome)
+    assert f"HTTP {status[:3]}" in error.message
+    assert "the server's own words" in error.message
+    assert ("credentials" in error.data.get("hint", "")) == (status[:3] in ("401", "403"))
+
+
+@pytest.mark.parametrize("status", ["400 Bad Request", "404 Not Found", "500 Internal Server Error"])
+@pytest.mark.parametrize("id", [True, None, "server-error", 0], ids=["its own", "null", "a word", "another"])
+@real
+async def test_a_json_rpc_error_in_the_body_of_an_http_error_is_relayed(status: str, id: object) -> None:
+    """Whatever id it has: the stream that it came on says whose it is."""
+
+    def refuse(request: Request) -> None:
+        error = {"code": -32099, "message": "no more tea", "data": {"kettle": "empty"}}
+        body = {"jsonrpc": "2.0", "id": request.id if id is True else id, "error": error}
+        request.whole(json.dumps(body).encode(), status)
+
+    error = await fails(writes(refuse))
+    assert (error.code, error.message, error.data) == (-32099, "no more tea", {"kettle": "empty"})
+
+
+@real
+async def test_headers_that_are_slow_but_in_time_are_waited_for() -> None:
+    released = asyncio.Event()
+
+    async def on_call(request: Request) -> None:
+        request.write(b"HTTP/1.1 200 OK\r\n")
+        await released.wait()
+        body = request.answer()
+        request.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    async with behind(on_call) as (served, server):
+        call = asyncio.create_task(served.client().call("one__act"))
+        await until(lambda: server.calls)
+        assert not call.done()
+        released.set()
+        assert await call == "ok"
+
+
+@real
+async def test_headers_that_are_too_slow_time_out_and_their_connection_is_closed() -> None:
+    async def on_call(request: Request) -> None:
+        request.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+
+    async with behind(on_call, timeout="1s") as (served, server):
+        error = await failure(served.client().call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("TIMEOUT", "sent_unknown")
+        (call,) = server.calls
+        await until(lambda: call.connection.is_closed)
+        await until(lambda: [request for request in server.requests if request.method == "notifications/cancelled"])
+
+
+@real
+async def test_a_server_that_is_not_there_is_named() -> None:
+    async with scripted(writes(whole)) as gone:
+        url = f"http://127.0.0.1:{gone.port}/mcp"
+    async with gateway(settings(one={"url": url})) as served:
+        error = await failure(served.client().call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+        assert url in error.message
+
+
+@real
+async def test_a_word_that_nobody_asked_for_spoils_its_connection_only() -> None:
+    """A server that says goodbye on an idle connection, as some do with a 408, is not taken to answer the next call."""
+
+    def answer_twice(request: Request) -> None:
+        request.whole(request.answer())
+        request.whole(b"Request Timeout", "408 Request Timeout")
+
+    async with behind(writes(answer_twice)) as (served, server):
+        for _ in range(5):
+            assert await served.client().call("one__act") == "ok"
+        assert len({request.connection.number for request in server.calls}) == 5
+
+    async def answer_and_say_later(request: Request) -> None:
+        request.whole(request.answer())
+        later.append(request)
+
+    later: list[Request] = []
+    async with behind(answer_and_say_later) as (served, server):
+        assert await served.client().call("one__act") == "ok"
+        later[0].whole(b"Request Timeout", "408 Request Timeout")
+        await until(lambda: later[0].connection.is_closed)
+        assert await served.client().call("one__act") == "ok"
+
+
+@real
+async def test_a_redirect_is_told_with_the_url_to_configure() -> None:
+    def moved(request: Request) -> None:
+        request.whole(b"", "307 Temporary Redirect", "Location: /mcp/")
+
+    error = await fails(writes(moved))
+    assert error.data["outcome"] == "not_sent"
+    assert "/mcp/ " in error.data["hint"]
+
+
+@pytest.mark.parametrize("framing", [whole, chunked, until_close], ids=lambda framing: framing.__name__)
+@real
+async def test_an_answer_beyond_all_measure_fails_its_call(
+    framing: Callable[[Request], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "LONGEST_BODY", 1000)
+
+    class Big(Request):
+        def answer(self, text: str = "") -> bytes:
+            return super().answer("x" * 2000)
+
+    def big(request: Request) -> None:
+        request.__class__ = Big
+        framing(request)
+
+    error = await fails(writes(big))
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "executed")
+    assert "1000 bytes" in error.message
+
+
+@real
+async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "LONGEST_BODY", 1000)
+
+    def endless(request: Request) -> None:
+        request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " + b"x" * 2000)
+
+    error = await fails(writes(endless))
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "executed")
+    assert "1000 bytes" in error.message
+
+
+@real
+async def test_connections_that_are_no_longer_needed_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any further call, and though the server would keep them."""
+    monkeypatch.setattr(http1, "IDLE", 0.2)
+    arrived: list[Request] = []
+
+    async def on_call(request: Request) -> None:
+        arrived.append(request)
+        if len(arrived) == 20:
+            for each in arrived:
+                each.whole(each.answer())
+
+    async with behind(on_call) as (served, server):
+        await asyncio.gather(*(served.client().call("one__act") for _ in range(20)))
+        assert len(server.connections) >= 20
+        await until(lambda: server.open_connections == 0)
+
+
+# A modern server: what it is sent, and how it hears that nobody waits any more.
+
+
+@real
+async def test_every_request_to_a_modern_server_carries_its_headers() -> None:
+    async with behind(writes(whole), modern=True) as (served, server):
+        await served.client().call("one__act")
+        by_method = {request.method: request.headers for request in server.requests}
+        assert list(by_method) == ["server/discover", "tools/list", "tools/call"]
+        for method, headers in by_method.items():
+            assert headers["mcp-protocol-version"] == "2026-07-28"
+            assert headers["mcp-method"] == method
+            assert "mcp-session-id" not in headers
+        assert by_method["tools/call"]["mcp-name"] == "act"
+
+
+@pytest.mark.parametrize("modern", [True, False], ids=["modern", "legacy"])
+@real
+async def test_a_client_that_vanishes_has_its_call_cancelled_at_the_server(modern: bool) -> None:
+    """A modern server hears it by the end of the stream, a legacy one by a notification as well."""
+    held: list[Request] = []
+
+    async def on_call(request: Request) -> None:
+        held.append(request)
+        request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: working on it\n\n")
+
+    async with behind(on_call, modern=modern) as (served, server):
+        kept = asyncio.create_task(served.client().call("one__act"))
+        await until(lambda: len(held) == 1)
+        _, writer = await served.client().start("tools/call", {"name": "one__act"})
+        await until(lambda: len(held) == 2)
+        writer.close()
+        await until(lambda: held[1].connection.is_closed)
+        if not modern:
+            await until(lambda: server.requests[-1].method == "notifications/cancelled")
+            assert server.requests[-1].message["params"]["requestId"] == held[1].id
+        held[0].write(b"data: " + held[0].answer() + b"\n\n")
+        held[0].connection.close()
+        assert await kept == "ok"
+        assert all(request.method != "notifications/cancelled" for request in server.requests) or not modern
+
+
+@real
+async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again() -> None:
+    async with behind(writes(whole)) as (served, server):
+        for number in range(3):
+            assert await served.client().call("one__act") == "ok"
+            before = open_files()
+            for connection in server.connections:
+                connection.close()
+            await until(lambda before=before: server.open_connections == 0 and open_files() < before)
+            assert len(server.calls) == number + 1
+
+
+# Sessions.
+
+
+@real
+async def test_the_session_id_is_sent_with_everything_and_ended_at_the_close() -> None:
+    async with behind(writes(whole), session=True) as (served, server):
+        await served.client().call("one__act")
+        by_method = {request.method: request.headers.get("mcp-session-id") for request in server.requests}
+        assert by_method == {
+            "server/discover": None,
+            "initialize": None,
+            "notifications/initialized": "session-1",
+            "tools/list": "session-1",
+            "tools/call": "session-1",
+        }
+    assert server.requests[-1].verb == "DELETE"
+    assert server.requests[-1].headers["mcp-session-id"] == "session-1"
+
+
+@real
+async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_sent_again() -> None:
+    async with behind(writes(whole), session=True) as (served, server):
+        client = served.client()
+        assert await client.call("one__act") == "ok"
+        server.forget_the_session()
+        assert await client.call("one__act") == "ok"
+        sessions = [request.headers["mcp-session-id"] for request in server.calls]
+        assert sessions == ["session-1", "session-1", "session-2"]
+        assert [request.method for request in server.requests].count("initialize") == 2
+        assert served.status("one").state == "ready"
+
+
+@real
+async def test_a_server_that_forgets_every_session_at_once_is_asked_twice_and_no_more() -> None:
+    async def on_call(request: Request) -> None:
+        request.whole(b"Session not found", "404 Not Found")
+
+    async with behind(on_call, session=True) as (served, server):
+        error = await failure(served.client().call("one__act"))
+        assert error.data["outcome"] == "not_sent"
+        assert len(server.calls) == 2
+
+
+@real
+async def test_calls_at_once_in_a_forgotten_session_are_all_sent_again() -> None:
+    """Each was refused before it ran, so each is safe to send again; and one session is opened for all of them."""
+    async with behind(writes(whole), session=True) as (served, server):
+        client = served.client()
+        await client.call("one__act")
+        server.forget_the_session()
+        assert await asyncio.gather(*(client.call("one__act") for _ in range(16))) == ["ok"] * 16
+        assert [request.method for request in server.requests].count("initialize") == 2
+
+
+@real
+async def test_a_call_that_is_being_answered_outlives_its_session() -> None:
+    """Another call meets the 404 meanwhile; the answer that is on its way still comes."""
+    held: list[Request] = []
+
+    async def on_call(request: Request) -> None:
+        if request.message["params"]["arguments"].get("say") == "held":
+            held.append(request)
+        else:
+            request.whole(request.answer())
+
+    async with behind(on_call, session=True) as (served, server):
+        client = served.client()
+        await client.tools()
+        first = asyncio.create_task(client.call("one__act", say="held"))
+        await until(lambda: held)
+        server.forget_the_session()
+        assert await client.call("one__act") == "ok"
+        held[0].whole(held[0].answer("at last"))
+        assert await first == "at last"
+
+
+@real
+async def test_sessions_that_are_forgotten_again_and_again_leave_no_connections() -> None:
+    async with behind(writes(whole), session=True) as (served, server):
+        client = served.client()
+        for _ in range(20):
+            assert await client.call("one__act") == "ok"
+            server.forget_the_session()
+        await until(lambda: server.open_connections <= 2)

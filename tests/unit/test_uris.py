@@ -1,0 +1,98 @@
+"""Resource URIs inside results: which are renamed, and what is never touched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from toolgate.surfaces import uris
+from toolgate.wire import names
+
+
+def rewritten(method: str, result: Any) -> Any:
+    return json.loads(bytes(uris.rewrite(method, json.dumps(result).encode(), lambda uri: "docs+" + uri)))
+
+
+def test_links_and_embedded_resources_of_a_tool_are_renamed() -> None:
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a", "x": 1}
+    embedded = {"type": "resource", "resource": {"uri": "file:///b", "text": "see file:///a"}, "annotations": {}}
+    found = rewritten("tools/call", {"content": [link, embedded], "isError": False})
+    assert found["content"][0] == link | {"uri": "docs+file:///a"}
+    assert found["content"][1]["resource"] == {"uri": "docs+file:///b", "text": "see file:///a"}
+    assert found["isError"] is False
+
+
+def test_what_was_read_is_renamed_whatever_it_is() -> None:
+    assert rewritten("resources/read", {"contents": [{"uri": "a:1", "blob": "AA=="}], "_meta": {}}) == {
+        "contents": [{"uri": "docs+a:1", "blob": "AA=="}],
+        "_meta": {},
+    }
+
+
+def test_a_resource_in_a_prompt_is_renamed() -> None:
+    embedded = {"type": "resource", "resource": {"uri": "a:1", "text": ""}}
+    found = rewritten("prompts/get", {"messages": [{"role": "user", "content": embedded}]})
+    assert found["messages"][0]["content"]["resource"]["uri"] == "docs+a:1"
+
+
+def test_text_and_structured_content_are_never_searched() -> None:
+    result = {
+        "content": [{"type": "text", "text": '{"type": "resource_link", "uri": "a:1"}'}],
+        "structuredContent": {"content": [{"type": "resource_link", "uri": "a:1"}], "uri": "a:1"},
+    }
+    assert rewritten("tools/call", result) == result
+
+
+def test_a_result_without_resources_keeps_its_very_bytes() -> None:
+    body = b'{ "content" : [ {"type":"text","text":"a"} ] , "x" : 1.0 }'
+    assert uris.rewrite("tools/call", body, str.upper) is body
+
+
+def test_all_but_the_uri_keeps_its_bytes() -> None:
+    body = b'{"content":[{"type":"resource_link","uri":"a:1","size":1.00},{ "type":"text","text":"b"}],"z":{ }}'
+    expected = b'{"content":[{"type":"resource_link","uri":"A:1","size":1.00},{ "type":"text","text":"b"}],"z":{ }}'
+    assert bytes(uris.rewrite("tools/call", body, str.upper)) == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [
+        ("tools/call", b'{"content":"resource"}'),
+        ("tools/call", b'{"x":"resource"}'),
+        ("tools/call", b'{"content":[{"type":"resource"}]}'),
+        ("tools/call", b'{"content":[{"type":"resource_link","uri":7}]}'),
+        ("prompts/get", b'{"messages":[{"content":["resource"]}]}'),
+        ("resources/read", b"[]"),
+        ("resources/read", b'{"contents":[{"uri":null}]}'),
+    ],
+)
+def test_a_result_out_of_shape_is_left_as_it_is(method: str, body: bytes) -> None:
+    assert uris.rewrite(method, body, str.upper) == body
+
+
+def test_the_page_of_an_app_is_renamed_where_a_tool_names_it() -> None:
+    tool = {"name": "t", "_meta": {"ui": {"resourceUri": "ui://panel", "visibility": ["app"]}, "x": "ui://panel"}}
+    raw = Raw(json.dumps(tool).encode())
+    found = json.loads(bytes(uris.rewrite_tool(raw, lambda uri: names.join_uri("docs", uri))))
+    assert found == {
+        "name": "t",
+        "_meta": {"ui": {"resourceUri": "ui://docs+panel", "visibility": ["app"]}, "x": "ui://panel"},
+    }
+
+
+def test_a_tool_that_names_its_page_in_the_older_way_is_renamed_too() -> None:
+    raw = Raw(b'{"name":"t","_meta":{"ui/resourceUri":"ui://panel"}}')
+    found = uris.rewrite_tool(raw, lambda uri: names.join_uri("docs", uri))
+    assert bytes(found) == b'{"name":"t","_meta":{"ui/resourceUri":"ui://docs+panel"}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b'{"name":"t"}', b'{"_meta":{"ui":"resourceUri"}}', b'{"_meta":["resourceUri"]}', b'{"resourceUri":"ui://"}'],
+)
+def test_a_tool_without_a_page_keeps_its_very_bytes(text: bytes) -> None:
+    raw = Raw(text)
+    assert uris.rewrite_tool(raw, str.upper) is raw
