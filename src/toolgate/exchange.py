@@ -9,6 +9,7 @@ The rule this file keeps: an exchange ends exactly once, and its time runs only 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -16,6 +17,8 @@ from msgspec import Raw
 
 from toolgate.model import Answer, Ask, Call, Fault, NeedInput, Outcome, Required, Resume, Resumption
 from toolgate.ports import Clock, Timer
+
+log = logging.getLogger(__name__)
 
 
 class Exchange:
@@ -178,7 +181,8 @@ def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchang
         except asyncio.CancelledError:
             exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
             raise
-        except Exception as error:  # noqa: BLE001  the rescue of in-process work: its bug is its own call's failure
+        except Exception as error:  # the rescue of in-process work: its bug is its own call's failure
+            log.error("%s failed by a fault of its own", asker, exc_info=error)
             exchange.fail(Fault("UPSTREAM_ERROR", f"{type(error).__name__}: {error}", reach="executed"))
 
     def stop(_reason: str) -> None:

@@ -65,8 +65,9 @@ class Gateway:
 
     async def _through(self, call: Call, policies: Sequence[Policy]) -> Outcome:
         passed: list[Policy] = []
-        for policy in policies:
-            decision = policy.before(call)
+        depth = _depth(call.resumption, policies)
+        for index, policy in enumerate(policies):
+            decision = policy.before(call, index < depth)
             if isinstance(decision, Required):
                 _refuse_if_unanswerable(call, decision)
                 again = Retry(
@@ -129,6 +130,14 @@ async def _resume(resumption: Resumption) -> Outcome:
         live.answer(key, answer)
     asks = live.open_asks()
     return NeedInput(asks, live) if asks else await live.next()
+
+
+def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
+    """How many of the rules the call had passed when it was asked something: those in front of whoever asked."""
+    if not resumption:
+        return 0
+    askers = [f"policy:{policy.name}" for policy in policies]
+    return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
 
 
 def _then(outcome: Outcome, then: Callable[[Outcome], Outcome]) -> Outcome:

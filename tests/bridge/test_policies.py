@@ -36,20 +36,17 @@ def ask_of(key: str, question: Question) -> Ask:
 class Approve:
     """Asks before a call, and lets it go on if the answer is to accept. Legs that follow were let through before."""
 
-    def __init__(
-        self, name: str = "approve", state: str | None = None, inside: tuple[str, ...] = ("upstream:",)
-    ) -> None:
+    def __init__(self, name: str = "approve", state: str | None = None) -> None:
         self.name = name
         self.state = state
         self.asked = 0
         self.seen: list[Call] = []
         self.left: list[str] = []
-        self._inside = inside
 
-    def before(self, call: Call) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
         self.seen.append(call)
         resumed = call.resumption
-        if resumed and resumed.asker.startswith(self._inside):
+        if was_passed:
             return call
         if not resumed or resumed.asker != f"policy:{self.name}":
             self.asked += 1
@@ -63,6 +60,11 @@ class Approve:
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         self.left.append(f"{call.server} {call.target}")
         return outcome
+
+
+class AskAlways(Approve):
+    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+        return super().before(call, False)
 
 
 async def plain(scene: Scene) -> str:
@@ -141,7 +143,7 @@ async def test_a_server_that_asks_after_a_rule_gets_its_own_answers_only(revisio
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_two_rules_ask_one_after_the_other(revision: str, server: Any) -> None:
     there = server({"hello": hello})
-    rules = [Approve("outer", inside=("policy:inner", "upstream:")), Approve("inner")]
+    rules = [Approve("outer"), Approve("inner")]
     async with gateway(policies=rules, there=there) as house:
         client, asked = await house.client(revision), list[str]()
         reply = await client.converse("tools/call", consent(asked=asked), name="there__hello")
@@ -151,7 +153,7 @@ async def test_two_rules_ask_one_after_the_other(revision: str, server: Any) -> 
 
 async def test_a_rule_that_asks_again_on_every_leg_leaves_nothing_parked() -> None:
     """What was parked behind it can never be found again: it is cancelled at once, not only in time."""
-    old, rule = LegacyServer({"hello": hello}), Approve(inside=("nobody:",))
+    old, rule = LegacyServer({"hello": hello}), AskAlways()
     async with gateway(policies=[rule], old=old) as house:
         client = house.modern()
         call = client.start("tools/call", name="old__hello")
@@ -201,8 +203,8 @@ async def test_a_rule_asks_only_clients_that_can_be_asked(revision: str) -> None
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_that_changes_arguments_after_it_asked_is_obeyed(revision: str) -> None:
     class Edit(Approve):
-        def before(self, call: Call) -> Call | Outcome | Required:
-            decision = super().before(call)
+        def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+            decision = super().before(call, was_passed)
             if isinstance(decision, Call):
                 return msgspec.structs.replace(decision, arguments=Raw(b'{"edited":true}'))
             return decision
@@ -217,7 +219,7 @@ async def test_a_rule_that_changes_arguments_after_it_asked_is_obeyed(revision: 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_may_ask_several_things_at_once(revision: str) -> None:
     class Both(Approve):
-        def before(self, call: Call) -> Call | Outcome | Required:
+        def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
             if call.resumption:
                 assert call.resumption.answers.keys() == {"one", "two"}
                 return call

@@ -129,6 +129,8 @@ def write_done(method: str, body: Raw | bytes) -> bytes:
         there = jsonrpc.members(body)
     except jsonrpc.UNREADABLE:
         raise Fault("UPSTREAM_ERROR", "The server's result is no JSON object", reach="executed") from None
+    if "resultType" in there and bytes(there["resultType"]) != b'"complete"':
+        body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
     missing = b",".join(member for name, member in wanted if name not in there)
     return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
 

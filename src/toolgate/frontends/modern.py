@@ -116,8 +116,6 @@ class ModernFace:
         answers = modern.read_answers(params)
         if state.flow is None:
             again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
-            if state.asker.startswith("upstream:"):  # whether its rounds are good for once is that server's own rule
-                return await self._afresh(again, route)
             spent = hashlib.sha256(sealed.encode()).digest()
             return await self._parking.once(spent, lambda: self._afresh(again, route))
         flow = self._parking.find(state.flow, state.round)

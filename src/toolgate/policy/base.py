@@ -14,10 +14,12 @@ from toolgate.model import Call, Outcome, Required
 class Policy(Protocol):
     name: str
 
-    def before(self, call: Call) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
         """Let the call go on (as it is or changed), answer it, or ask its user (`Required`). Refuse by raising `Fault`.
 
-        A leg that follows its own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
+        `was_passed`: on an earlier leg this rule let the call go on, and what asked lies behind it. Access is to be
+        decided anew all the same; but nothing is to be charged, asked or counted a second time. A leg that answers
+        this rule's own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
         """
         ...
 

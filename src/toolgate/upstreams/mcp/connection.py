@@ -30,6 +30,7 @@ from toolgate.wire.jsonrpc import Members, Message
 log = logging.getLogger(__name__)
 
 TELLING = 5.0  # seconds that a message which waits for nothing may take
+MOST_PAGES = 1000  # of one list
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -116,6 +117,7 @@ class Connection:
             await self._send(id, method, params, headers)
         except BaseException:
             self._forget(id)
+            exchange.cancel()
             raise
         outcome = await exchange.next()
         assert isinstance(outcome, Done)
@@ -129,6 +131,8 @@ class Connection:
         cursor: str | None = None
         while cursor not in seen:
             seen.add(cursor)
+            if len(seen) > MOST_PAGES:
+                raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=self._server.name)
             params, headers = self.dialect.listing(method, cursor, client)
             page = await self.ask_server(method, params, headers)
             found, cursor = _read_page(page, kind)
@@ -249,6 +253,8 @@ class Connection:
     def _outcome(self, call: Call | None, body: Raw) -> Outcome:
         if call is None:
             return Done(body)
+        if bytes(memoryview(body)[:1]) != b"{":
+            raise Fault("UPSTREAM_ERROR", "The server's result is no JSON object", reach="executed")
         found = self.dialect.read(call, body)
         if isinstance(found, Required):
             return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self._clock))

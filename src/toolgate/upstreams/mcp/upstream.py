@@ -67,16 +67,20 @@ class McpUpstream:
             log.warning("%s did not start: %s", self.name, fault.message)
 
     async def list(self, kind: str, client: Client) -> Items:
-        method = mcp.LIST_OF_KIND[kind]
-        connection = await self._connection(client)
-        if mcp.LISTS[method].capability not in connection.dialect.capabilities:
-            return ()
         try:
-            return await connection.list(method, client)
+            return await self._list(mcp.LIST_OF_KIND[kind], client)
         except Fault as fault:
             if fault.upstream and fault.upstream.code == jsonrpc.METHOD_NOT_FOUND:
                 return ()
-            raise
+            if fault.code != "SESSION_ERROR":
+                raise
+            return await self._list(mcp.LIST_OF_KIND[kind], client)  # the connection had ended; now there is another
+
+    async def _list(self, method: str, client: Client) -> Items:
+        connection = await self._connection(client)
+        if mcp.LISTS[method].capability not in connection.dialect.capabilities:
+            return ()
+        return await connection.list(method, client)
 
     async def invoke(self, call: Call) -> Outcome:
         connection = self._live.get(self.scope(call.client)) or await self._connection(call.client)
@@ -133,6 +137,8 @@ class McpUpstream:
         try:
             connection.link = await self._make_link(server, connection, self._ground)
             await open_connection(connection, server, client, self._clock)
+            if connection.fault:  # it died on the threshold
+                raise connection.fault
         except Fault as fault:
             await self._give_up(connection, fault)
             raise fault.at(self.name, "") from None
