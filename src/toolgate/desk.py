@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import calls
+from toolgate import asks
 from toolgate.exchange import Exchange
 from toolgate.model import Answer, Ask, Call, Note
 from toolgate.wire import jsonrpc
@@ -41,8 +41,8 @@ class Desk:
         """Ask the client. One that cannot be asked has declined."""
         raw = Raw(jsonrpc.encode(params))
         ask = Ask("", method, raw)
-        if not calls.is_answerable(ask, self.client.capabilities):
-            return calls.declined(ask)
+        if not asks.is_answerable(ask, self.client.capabilities):
+            return asks.declined(ask)
         return await self._exchange.ask(method, raw)
 
 

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from toolgate import asks
 from toolgate.catalog import CatalogView
-from toolgate.eras import calls
-from toolgate.eras.calls import Listing
 from toolgate.exchange import Retry, Then
-from toolgate.model import Call, Client, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.model import Call, Client, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock
 from toolgate.snapshot import Route, Snapshot
@@ -34,7 +33,9 @@ class Gateway:
         view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, call.client), {}, ())
         needs = list(route.surface.needs(call, view))
         if any(view.shelf(*need) is None for need in needs):
-            view = await catalog.view(route.servers, needs, call.client)
+            # A bare name may be any server's: those that do not come up in time cannot be meant.
+            patience = self.snapshot.list_timeout if len(needs) > 1 else None
+            view = await catalog.view(route.servers, needs, call.client, patience)
         entered = route.surface.enter(call, view)
         try:
             outcome = await self._through(entered, route.policies)
@@ -150,7 +151,7 @@ def _then(outcome: Outcome, then: Callable[[Outcome], Outcome]) -> Outcome:
 def _refuse_if_unanswerable(call: Call, required: Required) -> None:
     """A rule may ask only what the client has declared; where it must ask and cannot, the call is over."""
     for ask in required.asks:
-        if not calls.is_answerable(ask, call.client.capabilities):
+        if not asks.is_answerable(ask, call.client.capabilities):
             capability = mcp.ASKS[ask.method].capability
             message = f"The call needs {capability}, which its client did not declare"
             raise Fault(

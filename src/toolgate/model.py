@@ -287,6 +287,29 @@ class Resume(Protocol):
         ...
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """One list for one client: raw items, and what could not be had, as data that is shown."""
+
+    kind: str
+    items: tuple[Raw, ...]
+    failures: tuple[tuple[str, str], ...] = ()  # (server, why)
+    pending: tuple[str, ...] = ()  # servers that are still starting
+
+    def meta(self) -> dict[str, Any]:
+        meta: dict[str, Any] = {}
+        if self.failures:
+            meta["partial_failure"] = True
+            meta["failures"] = [{"server_id": server, "error": why} for server, why in self.failures]
+        if self.pending:
+            meta["pending"] = list(self.pending)
+        return meta
+
+    def members(self) -> dict[str, Any]:
+        found: dict[str, Any] = {self.kind: self.items}
+        meta = self.meta()
+        return found | {"_meta": meta} if meta else found
+
+
 class Event(msgspec.Struct, frozen=True):
     """A notification that belongs to no call: something about a server changed."""
 

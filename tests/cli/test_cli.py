@@ -261,7 +261,14 @@ def test_call_of_a_tool_that_asks_says_that_it_cannot_answer(here: Path) -> None
     assert ended.code == 1 and "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("odd", ["5", "[]", '{"content": 5}', '{"content": [5]}', '{"content": [{"type": "text"}]}'])
+@pytest.mark.parametrize("odd", ["5", "[]"])
+def test_call_of_a_server_whose_result_is_no_object_says_so(here: Path, odd: str) -> None:
+    configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER.replace("RESULT", odd)]})
+    ended = toolgate("call", "odd", "t")
+    assert ended.code == 1 and "no JSON object" in ended.err
+
+
+@pytest.mark.parametrize("odd", ['{"content": 5}', '{"content": [5]}', '{"content": [{"type": "text"}]}'])
 def test_call_prints_a_result_out_of_shape_too(here: Path, odd: str) -> None:
     configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER.replace("RESULT", odd)]})
     assert toolgate("call", "odd", "t").code == 0

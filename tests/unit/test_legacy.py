@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from toolgate import asks
 from toolgate.eras import legacy
 from toolgate.model import Answer, Ask, Fault
 from toolgate.wire import jsonrpc, mcp
@@ -135,8 +136,8 @@ def test_a_server_that_all_share_is_told_what_we_bridge() -> None:
 
 
 def test_a_server_of_one_client_is_told_what_that_client_can_do() -> None:
-    assert legacy.own_capabilities({"roots": {"listChanged": True}, "tasks": {}}) == {"roots": {}}
-    assert legacy.own_capabilities({"elicitation": {}}) == {"elicitation": {"form": {}}}
+    assert asks.relayed_capabilities({"roots": {"listChanged": True}, "tasks": {}}) == {"roots": {}}
+    assert asks.relayed_capabilities({"elicitation": {}}) == {"elicitation": {"form": {}}}
 
 
 def test_answers_are_written_and_read_back() -> None:

@@ -9,8 +9,7 @@ import pytest
 from msgspec import Raw
 
 from toolgate.eras import modern
-from toolgate.eras.calls import Listing
-from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Required
+from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.wire import jsonrpc, mcp
 
 META = {mcp.VERSION_KEY: b'"2026-07-28"', mcp.CAPABILITIES_KEY: b"{}"}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Answer, Ask, Call, Client, Fault, Notes
+from toolgate.model import Call, Client, Fault, Notes
 from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
+from toolgate.wire.jsonrpc import Members, Message
 
 _text = msgspec.json.Decoder(str)
+_id: msgspec.json.Decoder[str | int | float] = msgspec.json.Decoder(str | int | float)
 
 
 def read_members(raw: Raw, what: str) -> Members:
@@ -74,95 +74,20 @@ def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
     return params
 
 
-def canonical(value: Any) -> bytes:
-    """JSON with its members in one order, so that equal values are equal bytes."""
-    return msgspec.json.encode(value, order="sorted")
-
-
 def digest(call: Call) -> bytes:
     """What a retry must repeat: method, target and arguments, however the arguments are spelled."""
     try:
-        arguments = canonical(jsonrpc.value(call.arguments or b"{}"))
+        arguments = jsonrpc.canonical(jsonrpc.value(call.arguments or b"{}"))
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {error}") from None
     return hashlib.sha256(b"\0".join((call.method.encode(), call.target.encode(), arguments))).digest()
 
 
-class _Elicitation(msgspec.Struct):
-    mode: str = "form"
-
-
-class _Sampling(msgspec.Struct):
-    tools: Raw = jsonrpc.NOTHING
-
-
-def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client with these capabilities may be asked this (MRTR, server requirement 7)."""
-    declared = capabilities.get(mcp.ASKS[ask.method].capability) if ask.method in mcp.ASKS else None
-    if not isinstance(declared, Mapping):
-        return False
+def read_cancelled(message: Message) -> str | int | float | None:
+    """The request that `notifications/cancelled` names; None for any other message, or one out of shape."""
+    if message.method != "notifications/cancelled":
+        return None
     try:
-        if ask.method == "elicitation/create":
-            mode = msgspec.json.decode(ask.params, type=_Elicitation).mode
-            return mode in declared or (mode == "form" and not declared)
-        if ask.method == "sampling/createMessage":
-            return not msgspec.json.decode(ask.params, type=_Sampling).tools or "tools" in declared
-    except jsonrpc.UNREADABLE:
-        return False
-    return True
-
-
-def declined(ask: Ask, why: str = "") -> Answer:
-    """The answer of a client that cannot be asked, in the protocol's own way."""
-    method = mcp.ASKS[ask.method]
-    if method.declined is not None:
-        return Answer(result=method.declined)
-    return Answer(error=jsonrpc.RpcError(-1, why or method.refusal))
-
-
-# What a client may declare that we relay questions for, and what each may hold.
-_RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "roots": ()}
-
-
-def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Of a client's capabilities those that we relay, without anything else in them. An empty `elicitation` means
-    forms. Changes of roots are not relayed: each call asks anew."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, known in _RELAYED.items():
-        declared = capabilities.get(name)
-        if isinstance(declared, Mapping):
-            found[name] = {part: {} for part in known if part in declared}
-    if found.get("elicitation") == {}:
-        found["elicitation"] = {"form": {}}
-    return found
-
-
-class Listing(msgspec.Struct, frozen=True):
-    """One list for one client: raw items, and what could not be had, as data that is shown."""
-
-    kind: str
-    items: tuple[Raw, ...]
-    failures: tuple[tuple[str, str], ...] = ()  # (server, why)
-    pending: tuple[str, ...] = ()  # servers that are still starting
-
-    def meta(self) -> dict[str, Any]:
-        meta: dict[str, Any] = {}
-        if self.failures:
-            meta["partial_failure"] = True
-            meta["failures"] = [{"server_id": server, "error": why} for server, why in self.failures]
-        if self.pending:
-            meta["pending"] = list(self.pending)
-        return meta
-
-    def members(self) -> dict[str, Any]:
-        found: dict[str, Any] = {self.kind: self.items}
-        meta = self.meta()
-        return found | {"_meta": meta} if meta else found
-
-
-def answer_value(answer: Answer) -> dict[str, Any]:
-    """An answer's result, decoded; an error answers nothing."""
-    try:
-        return msgspec.json.decode(answer.result or b"{}", type=dict[str, Any])
-    except jsonrpc.UNREADABLE:
-        return {}
+        return _id.decode(jsonrpc.members(message.params)["requestId"])
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return None

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import calls
 from toolgate.model import Answer, Ask, Fault
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
@@ -165,11 +164,6 @@ def shared_capabilities(has_roots: bool) -> dict[str, Any]:
     """What a server that all clients share is told: questions are bridged, or declined for clients that cannot."""
     told: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}
     return told | {"roots": {}} if has_roots else told
-
-
-def own_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What a server that serves one client alone is told: that client's own capabilities."""
-    return calls.relayed_capabilities(capabilities)
 
 
 def write_answer(id: Raw, answer: Answer) -> bytes:

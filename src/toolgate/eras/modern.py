@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
+from toolgate import asks
 from toolgate.eras import calls
-from toolgate.eras.calls import Listing
-from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Required
+from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
@@ -218,7 +218,7 @@ def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Me
     meta: Members = {
         mcp.VERSION_KEY: _VERSION,
         mcp.CLIENT_INFO_KEY: info,
-        mcp.CAPABILITIES_KEY: Raw(jsonrpc.encode(calls.relayed_capabilities(client.capabilities))),
+        mcp.CAPABILITIES_KEY: Raw(jsonrpc.encode(asks.relayed_capabilities(client.capabilities))),
     }
     if log_level:
         meta[mcp.LOG_LEVEL_KEY] = Raw(jsonrpc.encode(log_level))
@@ -250,17 +250,17 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
         return Done(body)
     if peek.resultType != "input_required":
         raise Fault("UPSTREAM_ERROR", f"The server's result has the unknown type {peek.resultType!r}", reach="executed")
-    asks = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
-    for ask in asks:
-        if not calls.is_answerable(ask, call.client.capabilities):
+    questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
+    for ask in questions:
+        if not asks.is_answerable(ask, call.client.capabilities):
             raise Fault(
                 "UPSTREAM_ERROR",
                 f"The server asked for {ask.method}, which its client did not declare",
                 reach="executed",
             )
-    if not asks and peek.requestState is None:
+    if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but said not which", reach="executed")
-    return Required(asks, peek.requestState)
+    return Required(questions, peek.requestState)
 
 
 def read_discovered(body: Raw) -> Discovered:

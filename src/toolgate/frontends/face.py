@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from toolgate import __version__
-from toolgate.model import Fault, Note
+from toolgate.model import Event, Fault, Note
 from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members, Message
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,30 @@ def rescued(error: BaseException) -> Fault:
 
 def write_error(id: bytes, fault: Fault, code: int) -> bytes:
     return jsonrpc.error(id, code, fault.message, fault.data())
+
+
+def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int]) -> bytes:
+    """The error response for whatever went wrong; `code_of` is the era's."""
+    fault = rescued(error)
+    return write_error(id, fault, code_of(fault))
+
+
+def write_reused(message: Message) -> bytes:
+    """The error response for a request whose id is that of another one in flight."""
+    text = f"Invalid request: the id {bytes(message.id).decode()} is still in flight"
+    return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
+
+
+def write_changed(event: Event) -> list[bytes]:
+    """The notifications by which a client hears that lists have changed."""
+    changed = set(event.lists)
+    return [jsonrpc.notification(method) for method, kinds in mcp.LIST_CHANGED.items() if changed & set(kinds)]
+
+
+def refuse_cursor(params: Members) -> None:
+    """Our lists have one page, so no cursor is one of ours."""
+    if params.get("cursor", jsonrpc.NOTHING) and bytes(params["cursor"]) != b"null":
+        raise Fault("INVALID_ARGS", "Invalid params: unknown cursor")
 
 
 def write_malformed(error: jsonrpc.Malformed) -> bytes:

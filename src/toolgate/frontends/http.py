@@ -89,13 +89,10 @@ class HttpDoor:
 
     def on_event(self, event: Event) -> None:
         """Something about a server changed: tell the clients that keep a stream open."""
-        if event.kind != "list_changed":
-            return
-        methods = {method for method, kinds in mcp.LIST_CHANGED.items() if set(kinds) & set(event.lists)}
         for session in self._sessions.all():
             if event.server in session.route.servers:
-                for method in sorted(methods):
-                    session.tell(jsonrpc.notification(method))
+                for message in face.write_changed(event):
+                    session.tell(message)
 
     def close(self) -> None:
         """End the requests of modern clients; those of legacy ones end with their sessions."""
@@ -170,13 +167,13 @@ class HttpDoor:
         watch = Watch(request.receive, work)
         try:
             await streams.relay(response, outbox, self._clock, watch.start)
-            await self._modern_end(response, message, work)
+            await self._modern_end(response, message, work, watch)
         finally:
             work.cancel()
             self._modern_work.discard(work)
             watch.stop()
 
-    async def _modern_end(self, response: Response, message: Message, work: asyncio.Task[Any]) -> None:
+    async def _modern_end(self, response: Response, message: Message, work: asyncio.Task[Any], watch: Watch) -> None:
         id = bytes(message.id)
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
             error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
@@ -193,7 +190,10 @@ class HttpDoor:
         except BaseException:
             self._modern.unsent(reply)
             raise
-        self._modern.flushed(reply)
+        if watch.has_left:
+            self._modern.unsent(reply)
+        else:
+            self._modern.flushed(reply)
 
     async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
         if not message.is_request and era_headers.SESSION not in request.headers and not request.route.is_strict:
@@ -293,6 +293,7 @@ class Watch:
 
     def __init__(self, receive: Receive, work: asyncio.Task[Any]) -> None:
         self._receive = receive
+        self.has_left = False
         self._work = work
         self._task: asyncio.Task[None] | None = None
 
@@ -305,6 +306,7 @@ class Watch:
 
     async def _watch(self) -> None:
         await streams.gone(self._receive)
+        self.has_left = True
         self._work.cancel()
 
 

@@ -22,7 +22,7 @@ from toolgate.parking import Flow, Parking
 from toolgate.ports import Clock
 from toolgate.seal import Broken, Seal
 from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import mcp
 from toolgate.wire.jsonrpc import Members, Message
 
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
@@ -74,7 +74,7 @@ class ModernFace:
         if message.method in mcp.CALLS:
             return await self._call(message.method, params, meta, envelope, client, route, send)
         if message.method in mcp.LISTS:
-            _refuse_cursor(params)
+            face.refuse_cursor(params)
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
             return Reply(modern.write_listing(listing, face.SERVER_INFO))
         if message.method == "server/discover":
@@ -199,9 +199,3 @@ class ModernFace:
         if state.flow is not None and state.node != self._node:
             raise Fault("INVALID_STATE", "requestState belongs to a gateway that is gone")
         return state
-
-
-def _refuse_cursor(params: Members) -> None:
-    """Our lists have one page, so no cursor is one of ours."""
-    if params.get("cursor", jsonrpc.NOTHING) and bytes(params["cursor"]) != b"null":
-        raise Fault("INVALID_ARGS", "Invalid params: unknown cursor")

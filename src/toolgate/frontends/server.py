@@ -9,11 +9,51 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolgate.frontends.http import HttpDoor
 
 KEEP_ALIVE = 75  # seconds
+HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
+HEAD_PATIENCE = 30.0  # seconds for them to come
 LAST_WORDS = 3  # seconds for responses under way when the server ends
+
+
+class _Protocol(HttpToolsProtocol):
+    """Bounds what uvicorn does not: the size of a request's head, and the time that it may take to come."""
+
+    _head = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        if self._head > HEAD_LIMIT and self._timer and not self.transport.is_closing():
+            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = 0
+        if not self._timer:
+            self._timer = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        super().on_headers_complete()
+
+    def _stop_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
 
 class _Server(uvicorn.Server):
@@ -34,7 +74,7 @@ async def serving(door: HttpDoor, listener: socket.socket) -> AsyncGenerator[Non
     """Serve inside the block; requests under way get a moment to end."""
     config = uvicorn.Config(
         door,
-        http="httptools",
+        http=_Protocol,
         loop="none",
         lifespan="off",
         ws="none",

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
+from toolgate import asks
 from toolgate.eras import calls, legacy
 from toolgate.frontends import face
 from toolgate.gateway import Gateway
@@ -86,22 +87,16 @@ class Session:
         """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
         key = jsonrpc.id_key(message.id)
         if key in self._in_flight:
-            return self._spawn(_fixed(face.write_error(bytes(message.id), *_reused(message))))
+            return self._spawn(_fixed(face.write_reused(message)))
         task = self._spawn(self._answer(message, stream))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
 
     def notified(self, message: Message) -> None:
-        if message.method != "notifications/cancelled" or not message.params:
-            return
-        try:
-            key = jsonrpc.id_key(jsonrpc.members(message.params)["requestId"])
-            task = self._in_flight.get(key)
-        except (KeyError, TypeError, *jsonrpc.UNREADABLE):
-            return
-        if task:
-            task.cancel()
+        key = calls.read_cancelled(message)
+        if key in self._in_flight:
+            self._in_flight[key].cancel()
 
     def answered(self, message: Message) -> None:
         """The client answers a question of ours."""
@@ -144,8 +139,7 @@ class Session:
         try:
             return jsonrpc.result(id, await self._result(message, stream))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
-            fault = face.rescued(error)
-            return face.write_error(id, fault, legacy.error_code(fault, message.method))
+            return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
 
     async def _result(self, message: Message, stream: Stream) -> bytes | Raw:
         if message.method in mcp.CALLS:
@@ -178,8 +172,7 @@ class Session:
 
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        if params.get("cursor", jsonrpc.NOTHING) and bytes(params["cursor"]) != b"null":
-            raise Fault("INVALID_ARGS", "Invalid params: unknown cursor")
+        face.refuse_cursor(params)
         listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
         return jsonrpc.encode(listing.members())
 
@@ -227,7 +220,7 @@ class Session:
                 answer = await future
         except TimeoutError:
             stream.send(legacy.cancelled(id, "no answer in time"))
-            answer = calls.declined(ask, "The client did not answer in time")
+            answer = asks.declined(ask, "The client did not answer in time")
         except asyncio.CancelledError:
             stream.send(legacy.cancelled(id, "the request is over"))
             raise
@@ -253,11 +246,6 @@ def _refuse_if_unaskable(ask: Ask, stream: Stream, resume: Resume) -> None:
         capability = mcp.ASKS[ask.method].capability
         message = f"The call needs {capability}, and a client that accepts only JSON cannot be asked"
         raise Fault("SESSION_ERROR", message, reach="executed", extra={"requiredCapabilities": {capability: {}}})
-
-
-def _reused(message: Message) -> tuple[Fault, int]:
-    fault = Fault("INVALID_REQUEST", f"Invalid request: the id {bytes(message.id).decode()} is still in flight")
-    return fault, fault.rpc
 
 
 async def _fixed(response: bytes) -> bytes:

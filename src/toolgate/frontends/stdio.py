@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from toolgate.config import Config
-from toolgate.eras import modern
+from toolgate.eras import calls, modern
 from toolgate.frontends import face
 from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.session import Session
@@ -19,7 +19,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Event, Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc
 from toolgate.wire.jsonrpc import Malformed, Message
 from toolgate.wire.lines import Lines
 
@@ -86,11 +86,10 @@ class StdioDoor(asyncio.Protocol):
         self.eof_received()
 
     def on_event(self, event: Event) -> None:
-        if event.kind != "list_changed" or not self._session.is_initialized or event.server not in self._route.servers:
+        if not self._session.is_initialized or event.server not in self._route.servers:
             return
-        for method, kinds in mcp.LIST_CHANGED.items():
-            if set(kinds) & set(event.lists):
-                self.note(jsonrpc.notification(method))
+        for message in face.write_changed(event):
+            self.note(message)
 
     async def finished(self) -> None:
         """Until the client has closed its end, and what it asked before is answered or has had its time."""
@@ -138,22 +137,14 @@ class StdioDoor(asyncio.Protocol):
 
     def _notified(self, message: Message) -> None:
         self._session.notified(message)
-        if message.method != "notifications/cancelled":
-            return
-        try:
-            key = jsonrpc.id_key(jsonrpc.members(message.params)["requestId"])
-            task = self._in_flight.get(key)
-        except (KeyError, TypeError, *jsonrpc.UNREADABLE):
-            return
-        if task:
-            task.cancel()
+        key = calls.read_cancelled(message)
+        if key in self._in_flight:
+            self._in_flight[key].cancel()
 
     def _start(self, message: Message) -> None:
         key = jsonrpc.id_key(message.id)
         if key in self._in_flight:
-            self.send(
-                jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, "Invalid request: this id is still in flight")
-            )
+            self.send(face.write_reused(message))
             return
         task = asyncio.get_running_loop().create_task(self._answer(message))
         self._in_flight[key] = task
@@ -163,8 +154,7 @@ class StdioDoor(asyncio.Protocol):
         try:
             reply = await self._modern.answer(message, None, self._principal, self._route, self.note)
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
-            fault = face.rescued(error)
-            self.send(face.write_error(bytes(message.id), fault, modern.error_code(fault)))
+            self.send(face.write_failed(bytes(message.id), error, modern.error_code))
             return
         self.send(jsonrpc.result(bytes(message.id), reply.body))
         self._modern.flushed(reply)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from toolgate.asks import answer_value
 from toolgate.desk import Arguments, Desk, Entry, Object, Registry, text
-from toolgate.eras.calls import answer_value
 
 _NAME = {"type": "object", "properties": {"name": {"type": "string", "description": "Whom to greet"}}}
 

@@ -153,6 +153,11 @@ def value(raw: Raw | bytes) -> Any:
     return _value.decode(raw)
 
 
+def canonical(value: Any) -> bytes:
+    """JSON with its members in one order, so that equal values are equal bytes."""
+    return msgspec.json.encode(value, order="sorted")
+
+
 def with_members(raw: Raw | bytes, new: Mapping[str, Raw | bytes]) -> bytes:
     """The object with members set; equal to decode, insert, encode, but no other member is looked into."""
     found = members(raw)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate import asks
 from toolgate.config import Server
 from toolgate.eras import calls, legacy
 from toolgate.exchange import Exchange, Retry
@@ -43,10 +44,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 class _Progress(msgspec.Struct):
     progressToken: int | str | None = None
-
-
-class _Cancelled(msgspec.Struct):
-    requestId: int | str | None = None
 
 
 class Connection:
@@ -269,7 +266,7 @@ class Connection:
         elif message.method == "notifications/message":
             self._logged(message.params)
         elif message.method == "notifications/cancelled":
-            self._withdrawn(message.params)
+            self._withdrawn(calls.read_cancelled(message))
 
     def _progress(self, params: Raw) -> None:
         token = msgspec.json.decode(params, type=_Progress).progressToken
@@ -314,7 +311,7 @@ class Connection:
     def _ask(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
         too, and one of them takes it over if this call ends first."""
-        if not calls.is_answerable(ask, call.client.capabilities):
+        if not asks.is_answerable(ask, call.client.capabilities):
             self._decline(id, ask)
             return
         key = jsonrpc.id_key(id)
@@ -335,20 +332,19 @@ class Connection:
             if future.cancelled() and self._sole_owner and exchange.is_done and not self.fault:
                 self._unowned.append((id, ask))  # a call that ended without the answer had not asked
                 return
-            answer = calls.declined(ask) if future.cancelled() else future.result()
+            answer = asks.declined(ask) if future.cancelled() else future.result()
             self.notify(legacy.write_answer(id, answer))
 
         future.add_done_callback(answered)
 
-    def _withdrawn(self, params: Raw) -> None:
-        id = msgspec.json.decode(params, type=_Cancelled).requestId
+    def _withdrawn(self, id: str | int | float | None) -> None:
         future = self._questions.pop(id, None) if id is not None else None
         if future and not future.done():
             future.cancel()
         self._unowned = [(raw, ask) for raw, ask in self._unowned if jsonrpc.id_key(raw) != id]
 
     def _decline(self, id: Raw, ask: Ask) -> None:
-        self.notify(legacy.write_answer(id, calls.declined(ask)))
+        self.notify(legacy.write_answer(id, asks.declined(ask)))
 
     def _hand_over_unowned(self) -> None:
         waiting, self._unowned = self._unowned, []

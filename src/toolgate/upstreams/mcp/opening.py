@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from toolgate import asks
 from toolgate.config import Server
 from toolgate.eras import headers, legacy, modern
 from toolgate.model import Client, Fault
@@ -129,4 +130,4 @@ def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:
     """What a legacy server is told: one that all share, what we bridge; a client's own, that client's capabilities."""
     if server.scope == "shared":
         return legacy.shared_capabilities(bool(server.roots))
-    return legacy.own_capabilities(client.capabilities)
+    return asks.relayed_capabilities(client.capabilities)

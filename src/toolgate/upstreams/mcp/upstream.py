@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import logging
 
+from toolgate import asks
 from toolgate.config import Server
-from toolgate.eras import calls
 from toolgate.model import Call, Client, EventSink, Fault, Outcome
 from toolgate.ports import Items, State, Status
 from toolgate.upstreams.links import Ground, MakeLink
@@ -44,7 +44,7 @@ class McpUpstream:
         server = self._server
         if server.scope == "shared":
             return ""
-        told = hashlib.sha256(calls.canonical(calls.relayed_capabilities(client.capabilities))).hexdigest()[:8]
+        told = hashlib.sha256(jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))).hexdigest()[:8]
         session = client.session if server.scope == "session" else ""
         return f"{client.principal.id}/{session}/{told}"
 

@@ -1,0 +1,69 @@
+"""Questions of servers: whether a client can be asked one, and how one is declined. Free of eras."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Answer, Ask
+from toolgate.wire import jsonrpc, mcp
+
+
+class _Elicitation(msgspec.Struct):
+    mode: str = "form"
+
+
+class _Sampling(msgspec.Struct):
+    tools: Raw = jsonrpc.NOTHING
+
+
+def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client with these capabilities may be asked this (MRTR, server requirement 7)."""
+    declared = capabilities.get(mcp.ASKS[ask.method].capability) if ask.method in mcp.ASKS else None
+    if not isinstance(declared, Mapping):
+        return False
+    try:
+        if ask.method == "elicitation/create":
+            mode = msgspec.json.decode(ask.params, type=_Elicitation).mode
+            return mode in declared or (mode == "form" and not declared)
+        if ask.method == "sampling/createMessage":
+            return not msgspec.json.decode(ask.params, type=_Sampling).tools or "tools" in declared
+    except jsonrpc.UNREADABLE:
+        return False
+    return True
+
+
+def declined(ask: Ask, why: str = "") -> Answer:
+    """The answer of a client that cannot be asked, in the protocol's own way."""
+    method = mcp.ASKS[ask.method]
+    if method.declined is not None:
+        return Answer(result=method.declined)
+    return Answer(error=jsonrpc.RpcError(-1, why or method.refusal))
+
+
+# What a client may declare that we relay questions for, and what each may hold.
+_RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "roots": ()}
+
+
+def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of a client's capabilities those that we relay, without anything else in them. An empty `elicitation` means
+    forms. Changes of roots are not relayed: each call asks anew."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, known in _RELAYED.items():
+        declared = capabilities.get(name)
+        if isinstance(declared, Mapping):
+            found[name] = {part: {} for part in known if part in declared}
+    if found.get("elicitation") == {}:
+        found["elicitation"] = {"form": {}}
+    return found
+
+
+def answer_value(answer: Answer) -> dict[str, Any]:
+    """An answer's result, decoded; an error answers nothing."""
+    try:
+        return msgspec.json.decode(answer.result or b"{}", type=dict[str, Any])
+    except jsonrpc.UNREADABLE:
+        return {}
