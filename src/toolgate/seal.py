@@ -1,8 +1,7 @@
 """Sealing what a client carries for us: `requestState`, and later cursors and handles.
 
-Authenticated encryption (AES-256-GCM) under keys that rotate. A sealed text is `v1.` and base64url of
-key id (1 byte), nonce (12 bytes), ciphertext. The rule this file keeps: what cannot be opened says only
-that, never why.
+Authenticated encryption (AES-256-GCM) under keys that rotate: the first seals, any opens. A sealed text is `v1.` and
+base64url of nonce (12 bytes) and ciphertext. The rule this file keeps: what cannot be opened says only that, never why.
 """
 
 from __future__ import annotations
@@ -32,14 +31,13 @@ class Seal:
     def __init__(self, purpose: str, keys: Sequence[bytes] = ()) -> None:
         self._purpose = purpose.encode()
         self._keys = [AESGCM(key) for key in (keys or [os.urandom(32)])]
-        self._ids = [index for index, _ in enumerate(self._keys)]
 
-    def close(self, value: object) -> str:
+    def seal(self, value: object) -> str:
         nonce = os.urandom(_NONCE)
         sealed = self._keys[0].encrypt(nonce, msgspec.msgpack.encode(value), self._purpose)
         return _VERSION + base64.urlsafe_b64encode(nonce + sealed).decode().rstrip("=")
 
-    def open(self, text: str, type: type[Value]) -> Value:
+    def unseal(self, text: str, type: type[Value]) -> Value:
         """The value that was sealed. Raises `Broken`."""
         try:
             if not text.startswith(_VERSION) or not text.isascii():

@@ -29,91 +29,91 @@ SEAL = Seal("tests", [bytes(32)])
 
 @given(values)
 def test_it_opens_as_it_was_closed(value: Value) -> None:
-    assert SEAL.open(SEAL.close(value), Value) == value
+    assert SEAL.unseal(SEAL.seal(value), Value) == value
 
 
 def test_the_same_value_is_sealed_differently_each_time() -> None:
-    assert len({SEAL.close(VALUE) for _ in range(20)}) == 20
+    assert len({SEAL.seal(VALUE) for _ in range(20)}) == 20
 
 
 def test_a_sealed_text_goes_through_any_header_url_and_json() -> None:
     allowed = set(string.ascii_letters + string.digits + "-_.")
-    assert set(SEAL.close(VALUE)) <= allowed
+    assert set(SEAL.seal(VALUE)) <= allowed
 
 
 def test_what_is_sealed_cannot_be_read() -> None:
-    sealed = SEAL.close(Value("a secret that nobody may see", 0, b"", None))
+    sealed = SEAL.seal(Value("a secret that nobody may see", 0, b"", None))
     body = sealed.removeprefix("v1.")
     assert b"secret" not in base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
 
 
 def test_every_change_of_a_character_is_noticed() -> None:
-    sealed = SEAL.close(VALUE)
+    sealed = SEAL.seal(VALUE)
     for place in range(len(sealed)):
         for character in "Aa0-_.=é\n":
             if sealed[place] != character:
                 with pytest.raises(Broken):
-                    SEAL.open(sealed[:place] + character + sealed[place + 1 :], Value)
+                    SEAL.unseal(sealed[:place] + character + sealed[place + 1 :], Value)
 
 
 def test_nothing_can_be_left_out_or_added() -> None:
-    sealed = SEAL.close(VALUE)
+    sealed = SEAL.seal(VALUE)
     for length in range(len(sealed)):
         with pytest.raises(Broken):
-            SEAL.open(sealed[:length], Value)
+            SEAL.unseal(sealed[:length], Value)
     for added in ("A", "=", "==", "\n", " ", sealed, "."):
         for changed in (sealed + added, added + sealed):
             with pytest.raises(Broken):
-                SEAL.open(changed, Value)
+                SEAL.unseal(changed, Value)
 
 
 @given(st.text())
 def test_no_text_opens_that_was_not_sealed(text: str) -> None:
     for each in (text, "v1." + text):
         with pytest.raises(Broken):
-            SEAL.open(each, Value)
+            SEAL.unseal(each, Value)
 
 
 @given(st.binary())
 def test_no_bytes_open_that_were_not_sealed(raw: bytes) -> None:
     with pytest.raises(Broken):
-        SEAL.open("v1." + base64.urlsafe_b64encode(raw).decode().rstrip("="), Value)
+        SEAL.unseal("v1." + base64.urlsafe_b64encode(raw).decode().rstrip("="), Value)
 
 
 def test_another_key_does_not_open_it() -> None:
     with pytest.raises(Broken):
-        Seal("tests", [os.urandom(32)]).open(SEAL.close(VALUE), Value)
+        Seal("tests", [os.urandom(32)]).unseal(SEAL.seal(VALUE), Value)
 
 
 def test_without_keys_each_seal_has_its_own() -> None:
     with pytest.raises(Broken):
-        Seal("tests").open(Seal("tests").close(VALUE), Value)
+        Seal("tests").unseal(Seal("tests").seal(VALUE), Value)
 
 
 def test_what_was_sealed_for_one_purpose_does_not_open_for_another() -> None:
     with pytest.raises(Broken):
-        Seal("cursors", [bytes(32)]).open(SEAL.close(VALUE), Value)
+        Seal("cursors", [bytes(32)]).unseal(SEAL.seal(VALUE), Value)
 
 
 def test_keys_rotate() -> None:
     old, new = os.urandom(32), os.urandom(32)
     before, during, after = Seal("tests", [old]), Seal("tests", [new, old]), Seal("tests", [new])
-    sealed = before.close(VALUE)
-    assert during.open(sealed, Value) == VALUE
-    assert after.open(during.close(VALUE), Value) == VALUE
+    sealed = before.seal(VALUE)
+    assert during.unseal(sealed, Value) == VALUE
+    assert after.unseal(during.seal(VALUE), Value) == VALUE
     with pytest.raises(Broken):
-        after.open(sealed, Value)
+        after.unseal(sealed, Value)
 
 
 def test_a_value_of_another_shape_does_not_open() -> None:
     with pytest.raises(Broken):
-        SEAL.open(SEAL.close({"a": 1}), Value)
+        SEAL.unseal(SEAL.seal({"a": 1}), Value)
 
 
 def test_what_cannot_be_opened_does_not_say_why() -> None:
     reasons = set()
-    for text in ("", "v1.", "v2.AAAA", SEAL.close(VALUE)[:-2], Seal("other").close(VALUE)):
+    for text in ("", "v1.", "v2.AAAA", SEAL.seal(VALUE)[:-2], Seal("other").seal(VALUE)):
         with pytest.raises(Broken) as caught:
-            SEAL.open(text, Value)
+            SEAL.unseal(text, Value)
         reasons.add(str(caught.value))
     assert reasons == {""}

@@ -112,7 +112,7 @@ class ModernFace:
         sealed = modern.read_state(params)
         if sealed is None:
             return await self._afresh(call, route)
-        state = self._open(sealed, call, route)
+        state = self._unseal_state(sealed, call, route)
         answers = modern.read_answers(params)
         if state.flow is None:
             again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
@@ -145,12 +145,12 @@ class ModernFace:
                 if flow:  # a rule asks anew in front of parked work, which no later state would find again
                     self._parking.finished(flow)
                     flow.resume.cancel()
-                state = self._close(call, route, origin.asker, 0, None, origin.state)
+                state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
                 return Reply(modern.write_required(outcome.asks, state))
             asks = await self._gathered(outcome)
             if asks:
                 flow = self._held(flow, outcome, call)
-                state = self._close(call, route, origin.asker, flow.round, flow.id, None)
+                state = self._seal_state(call, route, origin.asker, flow.round, flow.id, None)
                 return Reply(modern.write_required(asks, state), flow, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         assert isinstance(outcome, Done)
@@ -171,8 +171,8 @@ class ModernFace:
         self._parking.ask_again(flow, outcome.resume.origin)
         return flow
 
-    def _close(self, call: Call, route: Route, asker: str, round: int, flow: str | None, inner: str | None) -> str:
-        return self._seal.close(
+    def _seal_state(self, call: Call, route: Route, asker: str, round: int, flow: str | None, inner: str | None) -> str:
+        return self._seal.seal(
             State(
                 principal=call.client.principal.id,
                 path=route.path,
@@ -186,10 +186,10 @@ class ModernFace:
             )
         )
 
-    def _open(self, sealed: str, call: Call, route: Route) -> State:
+    def _unseal_state(self, sealed: str, call: Call, route: Route) -> State:
         """The state that a retry brings. Raises `Fault` INVALID_STATE for one that is not for this very request."""
         try:
-            state = self._seal.open(sealed, State)
+            state = self._seal.unseal(sealed, State)
         except Broken:
             raise Fault("INVALID_STATE", "requestState is not one of ours") from None
         if (state.principal, state.path, state.digest) != (call.client.principal.id, route.path, calls.digest(call)):

@@ -19,7 +19,7 @@ from toolgate.wire import jsonrpc, mcp, names
 
 class Aggregate:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
-        kind = mcp.KIND_OF_CALL[call.method]
+        kind = mcp.CALLS[call.method].kind
         split = _split(call, view)
         if split and kind == "resources":
             return ()  # templates make more URIs than any list names: the server itself knows
@@ -38,7 +38,7 @@ class Aggregate:
         if not split:
             return self._bare(call, view)
         server, own = split
-        kind = mcp.KIND_OF_CALL[call.method]
+        kind = mcp.CALLS[call.method].kind
         if kind == "resources":
             return call.at(server, own)
         shelf = _shelf(server, kind, view)
@@ -56,7 +56,7 @@ class Aggregate:
 
     def _bare(self, call: Call, view: View) -> Call:
         """A server's own name, where exactly one permitted server has it."""
-        kind = mcp.KIND_OF_CALL[call.method]
+        kind = mcp.CALLS[call.method].kind
         owners = [server for server in view.servers if _has(view.shelf(server, kind), call.target)]
         if len(owners) == 1:
             return call.at(owners[0], call.target)
@@ -77,7 +77,7 @@ class Aggregate:
 
 
 def _split(call: Call, view: View) -> tuple[str, str] | None:
-    if mcp.KIND_OF_CALL[call.method] == "resources":
+    if mcp.CALLS[call.method].kind == "resources":
         return names.split_uri(call.target, view.servers)
     return names.split_name(call.target, view.servers)
 
@@ -130,6 +130,6 @@ def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
     close = difflib.get_close_matches(call.target, list(exposed), n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else f"ask {method.noun.lower()}s/list for what there is"
     message = f"{method.noun} not found: {call.target}" + (f" ({hint})" if close else "")
-    failed = [server for server in view.servers if view.fault(server, mcp.KIND_OF_CALL[call.method])]
+    failed = [server for server in view.servers if view.fault(server, mcp.CALLS[call.method].kind)]
     extra = {"unavailable_servers": failed} if failed else {}
     return Fault(method.missing, message, tool=call.target, hint=hint, extra=extra)

@@ -52,7 +52,7 @@ class RegistryUpstream:
     async def close(self) -> None: ...
 
     def _work(self, call: Call) -> Work:
-        kind = mcp.KIND_OF_CALL[call.method]
+        kind = mcp.CALLS[call.method].kind
         entry = self._registry.entries.get(kind, {}).get(call.target)
         if entry and entry.work:
             return entry.work

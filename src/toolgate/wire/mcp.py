@@ -27,7 +27,6 @@ CAPABILITIES_KEY: Final = PREFIX + "clientCapabilities"
 CLIENT_INFO_KEY: Final = PREFIX + "clientInfo"
 SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
 LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
-SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 PROGRESS_KEY: Final = "progressToken"
 HOP_KEYS: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_KEY})
 
@@ -38,14 +37,15 @@ class CallMethod(msgspec.Struct, frozen=True):
     """A request that goes to one server: which parameter names the target, and what cannot be found."""
 
     target: str
+    kind: str  # of list that the target stands in
     missing: str  # the string code of behaviour.md section 5
     noun: str
 
 
 CALLS: Final[dict[str, CallMethod]] = {
-    "tools/call": CallMethod("name", "TOOL_NOT_FOUND", "Tool"),
-    "prompts/get": CallMethod("name", "PROMPT_NOT_FOUND", "Prompt"),
-    "resources/read": CallMethod("uri", "RESOURCE_NOT_FOUND", "Resource"),
+    "tools/call": CallMethod("name", "tools", "TOOL_NOT_FOUND", "Tool"),
+    "prompts/get": CallMethod("name", "prompts", "PROMPT_NOT_FOUND", "Prompt"),
+    "resources/read": CallMethod("uri", "resources", "RESOURCE_NOT_FOUND", "Resource"),
 }
 
 
@@ -64,7 +64,6 @@ LISTS: Final[dict[str, ListMethod]] = {
     "resources/templates/list": ListMethod("resourceTemplates", "uriTemplate", "resources"),
 }
 LIST_OF_KIND: Final = {entry.kind: method for method, entry in LISTS.items()}
-KIND_OF_CALL: Final = {"tools/call": "tools", "prompts/get": "prompts", "resources/read": "resources"}
 
 
 class AskMethod(msgspec.Struct, frozen=True):

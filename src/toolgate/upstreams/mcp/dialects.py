@@ -25,9 +25,6 @@ class Dialect(Protocol):
     def capabilities(self) -> Mapping[str, Any]: ...
 
     @property
-    def instructions(self) -> str: ...
-
-    @property
     def resource_missing(self) -> int | None:
         """The error code by which this era says that there is no such resource."""
         ...
@@ -57,7 +54,6 @@ class Modern:
 
     def __init__(self, found: modern.Discovered) -> None:
         self.capabilities = found.capabilities
-        self.instructions = found.instructions
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         meta = modern.envelope_meta(call.client, INFO, call.log_level)
@@ -88,7 +84,6 @@ class Legacy:
     def __init__(self, found: legacy.Initialized) -> None:
         self.revision = found.protocolVersion
         self.capabilities = found.capabilities
-        self.instructions = found.instructions
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", self.revision.encode()),) if self.revision >= "2025-06-18" else ()
         )
@@ -112,7 +107,6 @@ class Unknown:
 
     revision = ""
     capabilities: Mapping[str, Any] = {}
-    instructions = ""
     resource_missing = None
     closing_cancels = False
 
