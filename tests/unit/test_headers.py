@@ -52,8 +52,8 @@ def test_a_header_that_is_missing_or_differs_is_a_mismatch(name: str) -> None:
 
 
 def test_a_routing_header_that_stands_there_twice_is_found() -> None:
-    assert headers.duplicated(["host", "mcp-name", "mcp-name"]) == "mcp-name"
-    assert headers.duplicated(["accept", "accept", "mcp-name"]) is None
+    assert headers.read([(b"host", b"h"), (b"mcp-name", b"a"), (b"mcp-name", b"b")])[1] == "mcp-name"
+    assert headers.read([(b"accept", b"a"), (b"accept", b"b"), (b"mcp-name", b"c")])[1] is None
 
 
 def test_a_request_of_ours_carries_what_we_would_accept() -> None:

@@ -44,14 +44,17 @@ def decode_value(text: str) -> str | None:
         return None
 
 
-def duplicated(names: Iterable[str]) -> str | None:
-    """A routing header that stands there twice: readers of the first and of the last would disagree."""
-    seen: set[str] = set()
-    for name in names:
-        if name in _ROUTING and name in seen:
-            return name
-        seen.add(name)
-    return None
+def read(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | None]:
+    """The headers of a request, and a routing header that stands there twice: readers of the first and of the last
+    would disagree."""
+    found: dict[str, str] = {}
+    twice: str | None = None
+    for raw, value in pairs:
+        name = raw.decode("latin-1")
+        if name in found and name in _ROUTING:
+            twice = name
+        found[name] = value.decode("latin-1")
+    return found, twice
 
 
 def check(headers: Mapping[str, str], message: Message, version: str, target: str | None) -> None:

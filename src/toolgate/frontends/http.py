@@ -74,7 +74,7 @@ class HttpDoor:
             raise NotImplementedError(f"the HTTP door has no {scope['type']}")
         response = Response(send)
         try:
-            headers = _headers(scope)
+            headers, twice = era_headers.read(scope["headers"])
             self._guard(headers)
             route = self._gateway.snapshot.routes.get(scope["path"].rstrip("/"))
             if not route:
@@ -83,7 +83,7 @@ class HttpDoor:
             if not method:
                 raise _not_allowed("POST, GET, DELETE")
             principal = self._identify(headers, (scope.get("client") or ("",))[0])
-            await method(Request(scope, headers, receive, route, principal), response)
+            await method(Request(headers, twice, receive, route, principal), response)
         except Refused as refused:
             await response.whole(refused.status, refused.body, refused.headers)
 
@@ -150,9 +150,8 @@ class HttpDoor:
             await self._legacy_post(request, response, message)
 
     async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
-        twice = era_headers.duplicated(name.decode("latin-1") for name, _ in request.scope["headers"])
-        if twice:
-            raise Refused(400, f"Header mismatch: the header {twice} stands there twice", mcp.HEADER_MISMATCH)
+        if request.twice:
+            raise Refused(400, f"Header mismatch: the header {request.twice} stands there twice", mcp.HEADER_MISMATCH)
         if message.is_response:
             raise Refused(400, "Invalid request: this revision has no responses of clients")
         if message.is_notification:
@@ -276,9 +275,11 @@ class HttpDoor:
 class Request:
     """One HTTP request that has passed the guards."""
 
-    def __init__(self, scope: Scope, headers: Headers, receive: Receive, route: Route, principal: Principal) -> None:
-        self.scope = scope
+    def __init__(
+        self, headers: Headers, twice: str | None, receive: Receive, route: Route, principal: Principal
+    ) -> None:
         self.headers = headers
+        self.twice = twice  # a routing header that is repeated
         self.receive = receive
         self.route = route
         self.principal = principal
@@ -317,10 +318,6 @@ async def _finish(response: Response, status: int, body: bytes) -> None:
         await response.end()
     else:
         await response.whole(status, body)
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _served_hosts(config: Config) -> frozenset[str]:

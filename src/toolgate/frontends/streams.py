@@ -7,6 +7,7 @@ answers stay plain JSON. Afterwards it is a stream with a comment now and then (
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
@@ -35,13 +36,14 @@ class Outbox:
     def __init__(self, can_stream: bool, can_ask: bool) -> None:
         self.can_stream = can_stream
         self.can_ask = can_ask
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._messages: deque[bytes | None] = deque()
         self._waiting = 0  # bytes
+        self._reader: asyncio.Future[None] | None = None
 
     def send(self, message: bytes) -> None:
         if self.can_stream:
             self._waiting += len(message)
-            self._queue.put_nowait(message)
+            self._put(message)
 
     def note(self, message: bytes) -> None:
         """Send what may be lost: a client that reads too slowly goes without."""
@@ -49,17 +51,25 @@ class Outbox:
             self.send(message)
 
     def end(self) -> None:
-        self._queue.put_nowait(None)
+        self._put(None)
 
     async def get(self, clock: Clock, patience: float) -> bytes | None:
-        """The next message, None at the end. Raises `TimeoutError` after `patience` seconds."""
-        if self._queue.empty():
-            async with clock.timeout(patience):
-                message = await self._queue.get()
-        else:
-            message = self._queue.get_nowait()
+        """The next message, None at the end. Raises `TimeoutError` after `patience` seconds. For one reader."""
+        if not self._messages:
+            reader = self._reader = asyncio.get_running_loop().create_future()
+            timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
+            try:
+                await reader
+            finally:
+                timer.cancel()
+        message = self._messages.popleft()
         self._waiting -= len(message or b"")
         return message
+
+    def _put(self, message: bytes | None) -> None:
+        self._messages.append(message)
+        if self._reader and not self._reader.done():
+            self._reader.set_result(None)
 
 
 class Response:
