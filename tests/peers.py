@@ -1006,7 +1006,7 @@ class House:
         assert len(self.app.parking) == 0, f"parked: {self.app.parking._flows}"
         for connection in self.connections:
             assert connection.in_flight == 0, f"in flight: {connection}"
-            assert not connection._questions, f"unanswered: {connection._questions}"
+            assert not connection._questions._open, f"unanswered: {connection._questions._open}"
         for session in self.app.sessions.all():
             assert not session._in_flight and not session._questions and not session._tasks, session
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}

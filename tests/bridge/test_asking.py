@@ -76,6 +76,7 @@ async def test_a_question_goes_to_a_legacy_client_as_the_modern_server_put_it() 
         assert [(question["method"], question["params"]) for question in client.asked] == [form()]
 
 
+@pytest.mark.promise("spec.legacy.elicitation.form")
 async def test_the_mode_form_is_said_to_those_who_know_it() -> None:
     async def hello_in_a_form(scene: Scene) -> str:
         return (await scene.ask(form(mode="form")))["content"]["name"]
@@ -88,6 +89,7 @@ async def test_the_mode_form_is_said_to_those_who_know_it() -> None:
                 assert ("mode" in client.asked[0]["params"]) == knows_modes
 
 
+@pytest.mark.promise("spec.legacy.elicitation.url")
 async def test_a_url_to_visit_has_an_id_for_a_legacy_client_even_if_its_server_gave_none() -> None:
     async with gateway(new=ModernServer({"visit": visit})) as house:
         client = await house.legacy(LATEST, answers={"elicitation/create": ACCEPTED})
@@ -98,6 +100,7 @@ async def test_a_url_to_visit_has_an_id_for_a_legacy_client_even_if_its_server_g
         assert first["elicitationId"] != second["elicitationId"]
 
 
+@pytest.mark.promise("spec.legacy.elicitation.url")
 async def test_a_url_to_visit_keeps_the_id_that_its_legacy_server_gave_it() -> None:
     async with gateway(old=LegacyServer({"visit": visit})) as house:
         client = await house.legacy(LATEST, answers={"elicitation/create": ACCEPTED})
@@ -114,6 +117,7 @@ async def test_a_url_to_visit_has_no_id_for_a_modern_client() -> None:
         assert (await client.retry(call, reply, {reply.key: ACCEPTED})).text == "accept"
 
 
+@pytest.mark.promise("spec.2026.elicitation.actions")
 @pytest.mark.parametrize("answer", [DECLINED, {"action": "cancel"}])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
@@ -219,6 +223,7 @@ async def test_two_questions_at_once_are_with_a_legacy_client_at_the_same_time(s
         assert (await call.reply()).text == "Ann hi"
 
 
+@pytest.mark.promise("b.rulings.14-stream")
 async def test_questions_come_on_the_stream_of_the_call_that_they_belong_to() -> None:
     async with gateway(new=ModernServer({"hello": hello})) as house:
         client = await house.legacy()
@@ -235,6 +240,7 @@ async def test_questions_come_on_the_stream_of_the_call_that_they_belong_to() ->
 # Several rounds.
 
 
+@pytest.mark.promise("spec.2026.mrtr.rounds")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_the_state_is_another_one_in_each_round(server: Any) -> None:
     there = server({"two": two_rounds})
@@ -289,6 +295,7 @@ async def test_a_modern_server_that_wants_only_its_state_back_gets_it_without_an
         assert "inputResponses" not in second["params"]
 
 
+@pytest.mark.promise("spec.2026.mrtr.something")
 async def test_a_modern_client_itself_brings_a_bare_state_back() -> None:
     async def in_two_goes(scene: Scene) -> str:
         scene.back()  # type: ignore[attr-defined]
@@ -305,6 +312,7 @@ async def test_a_modern_client_itself_brings_a_bare_state_back() -> None:
 # What a modern server sees of a retry.
 
 
+@pytest.mark.promise("spec.2026.mrtr.echo")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_a_modern_server_gets_its_own_state_back_byte_for_byte_under_a_new_id(revision: str) -> None:
     new = ModernServer({"hello": hello})
@@ -322,6 +330,7 @@ async def test_a_modern_server_gets_its_own_state_back_byte_for_byte_under_a_new
         assert retry["id"] != first["id"]
 
 
+@pytest.mark.promise("spec.2026.mrtr.echo")
 async def test_a_modern_client_never_sees_the_state_of_a_modern_server() -> None:
     new = ModernServer({"hello": hello})
     async with gateway(new=new) as house:
@@ -335,6 +344,7 @@ async def test_a_modern_client_never_sees_the_state_of_a_modern_server() -> None
 # Answers that are missing, or too many.
 
 
+@pytest.mark.promise("spec.2026.mrtr.missing")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 @pytest.mark.parametrize("forgotten", ["one", "all", "the member itself"])
 async def test_a_missing_answer_is_asked_for_again(server: Any, forgotten: str) -> None:
@@ -359,6 +369,7 @@ async def test_a_missing_answer_is_asked_for_again(server: Any, forgotten: str) 
         assert (await client.retry(second_call, second, rest)).text == "Ann hi"
 
 
+@pytest.mark.promise("spec.2026.mrtr.extra")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_an_answer_that_nobody_asked_for_is_ignored(server: Any) -> None:
     async with gateway(there=server({"hello": hello})) as house:
@@ -387,6 +398,7 @@ async def test_a_response_to_no_question_of_this_session_counts_for_nothing() ->
 # Clients that cannot be asked.
 
 
+@pytest.mark.promise("spec.2026.mrtr.declared", "spec.legacy.elicitation.decline")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_an_elicitation_is_declined_for_a_client_without_the_capability(revision: str) -> None:
     old = LegacyServer({"hello": hello, "visit": visit})
@@ -397,6 +409,7 @@ async def test_an_elicitation_is_declined_for_a_client_without_the_capability(re
         assert [answer["result"] for answer in old.answers] == [DECLINED, DECLINED]
 
 
+@pytest.mark.promise("spec.2026.mrtr.declared", "spec.legacy.sampling")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_sampling_is_refused_with_an_error_for_a_client_without_the_capability(revision: str) -> None:
     async with gateway(old=LegacyServer({"model": model})) as house:
@@ -405,6 +418,7 @@ async def test_sampling_is_refused_with_an_error_for_a_client_without_the_capabi
         assert reply.text.startswith("error: ") and "ampling" in reply.text
 
 
+@pytest.mark.promise("spec.2026.mrtr.declared")
 @pytest.mark.parametrize(
     ("declared", "answers"),
     [
@@ -428,6 +442,7 @@ async def test_only_the_declared_modes_of_elicitation_are_used(
             assert reply.text == said
 
 
+@pytest.mark.promise("spec.2026.mrtr.declared")
 @pytest.mark.parametrize("revision", [LATEST, "2026-07-28"])
 async def test_sampling_with_tools_needs_a_client_that_declared_them(revision: str) -> None:
     async def with_tools(scene: Scene) -> str:
@@ -446,6 +461,7 @@ async def test_sampling_with_tools_needs_a_client_that_declared_them(revision: s
             assert reply.text.startswith(said)
 
 
+@pytest.mark.promise("spec.2026.mrtr.declared")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 @pytest.mark.parametrize(
     "capabilities",
@@ -470,6 +486,7 @@ async def test_a_modern_server_that_asks_for_what_was_not_declared_fails_its_cal
         assert "elicitation/create" in error["message"]
 
 
+@pytest.mark.promise("b.rulings.14-stream")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 @pytest.mark.parametrize(
     ("tool", "capability"), [("hello", "elicitation"), ("model", "sampling"), ("both", "elicitation")]
@@ -496,6 +513,7 @@ async def test_a_modern_client_that_accepts_only_json_can_be_asked_all_the_same(
         assert reply.text == "hello Ann"
 
 
+@pytest.mark.promise("spec.legacy.cancel.question")
 async def test_a_question_that_the_server_takes_back_is_taken_back_from_its_client() -> None:
     async def changes_its_mind(scene: Scene) -> str:
         id, _answer = scene.connection.put(form())  # type: ignore[attr-defined]
@@ -524,6 +542,7 @@ async def list_roots(scene: Scene) -> str:
     return " ".join(root["uri"] for root in (await scene.ask(ROOTS))["roots"]) or "none"
 
 
+@pytest.mark.promise("spec.legacy.roots")
 @pytest.mark.parametrize("scope", ["session", "principal"])
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_a_server_of_ones_own_gets_ones_own_roots(revision: str, scope: str) -> None:
@@ -538,6 +557,7 @@ async def test_a_server_of_ones_own_gets_ones_own_roots(revision: str, scope: st
         assert all("roots" in connection.client_capabilities for connection in old.connections)
 
 
+@pytest.mark.promise("spec.legacy.roots")
 async def test_a_shared_server_gets_the_roots_of_the_configuration() -> None:
     old = LegacyServer({"roots": list_roots}, roots=(Root("file:///srv", "shared"),))
     bare = LegacyServer({"roots": list_roots})

@@ -36,6 +36,7 @@ async def hello_then_never(scene: Scene) -> str:
 # A modern client goes.
 
 
+@pytest.mark.promise("spec.2026.cancel.own-id", "spec.2026.sse.disconnect")
 @pytest.mark.parametrize("stdio", [False, True], ids=["http", "stdio"])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_modern_client_that_goes_in_the_middle_of_a_call_cancels_it(server: Any, stdio: bool) -> None:
@@ -173,6 +174,7 @@ async def test_notes_of_a_parked_call_wait_for_the_retry() -> None:
 # A legacy client goes.
 
 
+@pytest.mark.promise("spec.legacy.http.disconnect")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_call_goes_on_when_its_legacy_client_has_gone(server: Any) -> None:
     go_on = asyncio.Event()
@@ -210,6 +212,7 @@ async def test_a_call_whose_legacy_client_has_gone_ends_with_its_timeout(server:
         assert there.cancelled == [there.calls[0]["id"]]
 
 
+@pytest.mark.promise("spec.legacy.elicitation.decline")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_question_to_a_legacy_client_that_has_gone_is_declined_in_time(server: Any) -> None:
     there = server({"hello": hello})
@@ -228,6 +231,7 @@ async def test_a_question_to_a_legacy_client_that_has_gone_is_declined_in_time(s
             assert there.calls[1]["params"]["inputResponses"] == {"q1": {"action": "decline"}}
 
 
+@pytest.mark.promise("spec.legacy.elicitation.decline")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_legacy_client_that_does_not_answer_has_declined_after_a_while(server: Any) -> None:
     there = server({"hello": hello}, timeout=10)
@@ -242,6 +246,7 @@ async def test_a_legacy_client_that_does_not_answer_has_declined_after_a_while(s
         assert client.withdrawn == [question["id"]]
 
 
+@pytest.mark.promise("spec.legacy.cancel")
 @pytest.mark.parametrize("stdio", [False, True], ids=["http", "stdio"])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_legacy_client_cancels_by_saying_so(server: Any, stdio: bool) -> None:
@@ -274,6 +279,7 @@ async def test_a_legacy_client_that_cancels_while_it_is_asked_is_asked_no_more(s
             assert len(there.calls) == 1
 
 
+@pytest.mark.promise("spec.legacy.cancel.invalid")
 async def test_nobody_cancels_the_call_of_another_session() -> None:
     go_on = asyncio.Event()
 
@@ -296,6 +302,7 @@ async def test_nobody_cancels_the_call_of_another_session() -> None:
 # A server goes.
 
 
+@pytest.mark.promise("b.lifecycle.crash", "b.rulings.04-outcome")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_server_that_crashes_in_the_middle_of_a_call_fails_it_and_is_there_again(
@@ -345,6 +352,7 @@ async def test_a_server_that_crashes_while_a_legacy_client_is_asked_takes_the_qu
 # Time.
 
 
+@pytest.mark.promise("001.tools-call.timeout", "b.errors.failed")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_a_call_that_takes_too_long_is_cancelled_and_says_so(server: Any, revision: str) -> None:
@@ -403,6 +411,7 @@ async def test_the_time_of_a_call_goes_on_after_its_question_was_answered() -> N
         assert (await call.reply()).error["data"]["code"] == "TIMEOUT"
 
 
+@pytest.mark.promise("spec.2026.mrtr.no-retry")
 async def test_a_parked_call_whose_client_never_comes_back_is_cancelled() -> None:
     old = LegacyServer({"hello": hello})
     async with gateway(old=old, parking=ParkingLimits(ttl=100)) as house:

@@ -47,6 +47,7 @@ async def test_a_result_passes_byte_for_byte(server: Any, revision: str, asks: b
         assert body.replace(b"\t", b"\t") in reply.raw
 
 
+@pytest.mark.promise("001.tools-call.result")
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_tools_own_error_is_a_result(server: Any, revision: str) -> None:
@@ -60,6 +61,7 @@ async def test_a_tools_own_error_is_a_result(server: Any, revision: str) -> None
         assert reply.text == "no such file"
 
 
+@pytest.mark.promise("b.rulings.13-members", "spec.legacy.messages.schema")
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("content", [[1, 2], "text", 5, None, True])
 async def test_structured_content_that_is_no_object_is_for_modern_clients_only(revision: str, content: Any) -> None:
@@ -76,6 +78,7 @@ async def test_structured_content_that_is_no_object_is_for_modern_clients_only(r
             assert "structuredContent" not in reply.result
 
 
+@pytest.mark.promise("b.rulings.13-content", "spec.legacy.messages.schema")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
 @pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
 async def test_content_that_a_revision_does_not_know_becomes_text(revision: str, method: str) -> None:
@@ -90,6 +93,7 @@ async def test_content_that_a_revision_does_not_know_becomes_text(revision: str,
         assert "notes" in reply.text and "file:///a" in reply.text
 
 
+@pytest.mark.promise("spec.2026.meta.hop")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 async def test_arguments_and_unknown_parameters_reach_the_server_as_they_were(server: Any, revision: str) -> None:
@@ -105,6 +109,7 @@ async def test_arguments_and_unknown_parameters_reach_the_server_as_they_were(se
         assert {name: params["_meta"][name] for name in meta} == meta
 
 
+@pytest.mark.promise("spec.2026.meta.hop")
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_what_belongs_to_one_hop_is_not_passed_on(revision: str) -> None:
     old = LegacyServer({"plain": plain})
@@ -126,6 +131,7 @@ async def test_a_call_without_arguments_has_none(server: Any) -> None:
 # Errors.
 
 
+@pytest.mark.promise("001.errors.upstream")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("asks", [False, True])
@@ -158,6 +164,7 @@ async def test_an_error_of_a_server_is_relayed_as_it_is(
         assert reply.error == {"code": code, "message": message} | ({} if data is None else {"data": data})
 
 
+@pytest.mark.promise("b.001.relayed-mapped", "b.errors.resource")
 @pytest.mark.parametrize(
     ("server", "sent", "revision", "received"),
     [
@@ -196,6 +203,7 @@ async def test_wrong_arguments_are_no_missing_resource(server: Any, revision: st
             assert (await client.request(method, name="there__fails")).error["code"] == -32602
 
 
+@pytest.mark.promise("b.001.relayed-mapped")
 async def test_a_request_to_sign_in_first_reaches_the_clients_that_know_it() -> None:
     data = {"elicitations": [{"mode": "url", "url": "https://example.com", "elicitationId": "1", "message": "Sign in"}]}
 
@@ -228,6 +236,7 @@ async def test_a_name_that_nobody_has_is_an_error_of_the_gateway(server: Any, re
 # Ids.
 
 
+@pytest.mark.promise("spec.2026.ids.echo")
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("stdio", [False, True], ids=["http", "stdio"])
 @pytest.mark.parametrize("id", ["abc", "", "0", 0, 1, -7, 12345678901234567890, "é\n\u2028", "x" * 1000])
@@ -241,6 +250,7 @@ async def test_an_id_comes_back_as_it_was(revision: str, stdio: bool, id: Any) -
         assert error.message["id"] == id and error.error
 
 
+@pytest.mark.promise("spec.2026.ids.unique")
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("server", SERVERS)
 async def test_an_id_of_a_client_is_never_one_of_the_gateways(revision: str, server: Any) -> None:
@@ -254,6 +264,7 @@ async def test_an_id_of_a_client_is_never_one_of_the_gateways(revision: str, ser
         assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.promise("spec.legacy.ids.in-flight")
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_an_id_may_be_used_again_when_its_request_is_over_and_not_before(revision: str) -> None:
     go_on = asyncio.Event()
@@ -283,6 +294,7 @@ async def works(scene: Scene) -> str:
     return "done"
 
 
+@pytest.mark.promise("spec.2026.progress.token", "spec.2026.sse.related")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", LATEST, MODERN])
 @pytest.mark.parametrize("token", ["text", "0", "", 0, 1, 9007199254740993])
@@ -297,6 +309,7 @@ async def test_progress_comes_under_the_clients_own_token(server: Any, revision:
         assert notes[-1] == {"progressToken": token, "progress": 2.5, "total": 4, "message": "step 2.5"}
 
 
+@pytest.mark.promise("spec.2026.progress.token")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
 async def test_two_calls_with_one_token_get_each_their_own_progress(server: Any, revision: str) -> None:
@@ -316,6 +329,7 @@ async def test_two_calls_with_one_token_get_each_their_own_progress(server: Any,
         assert [[note["progress"] for note in notes] for notes in told] == [[10, 11, 12], [20, 21, 22]]
 
 
+@pytest.mark.promise("spec.2026.progress.asked")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
 async def test_a_server_is_asked_for_progress_only_if_its_client_wants_it(server: Any, revision: str) -> None:
@@ -329,6 +343,7 @@ async def test_a_server_is_asked_for_progress_only_if_its_client_wants_it(server
         assert with_token["progressToken"] != "t"
 
 
+@pytest.mark.promise("spec.2026.progress.stops")
 async def test_progress_after_the_answer_or_under_a_strange_token_reaches_nobody() -> None:
     async def strange(scene: Scene) -> str:
         token = scene.meta["progressToken"]
@@ -358,6 +373,7 @@ def levels(reply: Any) -> list[str]:
     return [note["level"] for note in reply.notes("notifications/message")]
 
 
+@pytest.mark.promise("spec.2026.logging.asked", "spec.2026.logging.level")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize(
     ("wanted", "heard"),
@@ -380,6 +396,7 @@ async def test_a_modern_client_hears_the_logs_that_its_request_wants(
             assert there.calls[0]["params"]["_meta"].get("io.modelcontextprotocol/logLevel") == wanted
 
 
+@pytest.mark.promise("spec.legacy.logging")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize(
     ("wanted", "heard"),
@@ -397,6 +414,7 @@ async def test_a_legacy_client_hears_the_logs_of_the_level_that_it_has_set(
             assert there.calls[0]["params"]["_meta"]["io.modelcontextprotocol/logLevel"] == wanted
 
 
+@pytest.mark.promise("spec.2026.logging.level")
 @pytest.mark.parametrize("level", ["loud", "", 3, None])
 async def test_a_level_that_there_is_not_is_an_error(level: Any) -> None:
     async with gateway(old=LegacyServer({"talks": talks})) as house:

@@ -62,6 +62,7 @@ async def visitors(house: House, ann_speaks: str, bob_speaks: str) -> tuple[Any,
     )
 
 
+@pytest.mark.promise("spec.2026.elicitation.user")
 @pytest.mark.parametrize("ann_speaks", REVISIONS)
 @pytest.mark.parametrize("bob_speaks", REVISIONS)
 async def test_a_question_while_two_principals_have_calls_in_flight_is_declined(
@@ -132,6 +133,7 @@ async def test_two_sessions_of_one_principal_are_not_mixed_up_either() -> None:
         assert (one.asked, other.asked) == ([], [])
 
 
+@pytest.mark.promise("spec.2026.elicitation.user")
 async def test_a_parked_question_is_not_seen_by_whoever_calls_meanwhile() -> None:
     meeting = Meeting()
     meeting.end.set()
@@ -255,6 +257,7 @@ async def test_a_question_outlives_a_parallel_call_of_its_client_that_it_was_sho
         assert len(old.answers) == 1
 
 
+@pytest.mark.promise("spec.2026.elicitation.user")
 async def test_a_question_outlives_a_parallel_call_of_its_client_and_never_goes_to_another() -> None:
     go_on = asyncio.Event()
 
@@ -299,6 +302,7 @@ async def test_the_time_of_parallel_calls_of_one_client_does_not_run_while_it_is
 # Servers of one's own.
 
 
+@pytest.mark.promise("b.lifecycle.scopes")
 @pytest.mark.parametrize("ann_speaks", REVISIONS)
 @pytest.mark.parametrize("bob_speaks", REVISIONS)
 async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_speaks: str, bob_speaks: str) -> None:
@@ -322,6 +326,7 @@ async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_
         assert len(old.connections) == 2
 
 
+@pytest.mark.promise("b.lifecycle.scopes")
 async def test_each_legacy_session_has_its_own_child_which_ends_with_it() -> None:
     old = LegacyServer({"secret": secret}, scope="session")
     async with gateway(old=old) as house:
@@ -369,6 +374,7 @@ async def test_a_shared_child_is_told_what_the_gateway_can_bridge() -> None:
 # Logs, which a pipe does not place either.
 
 
+@pytest.mark.promise("spec.2026.logging.own")
 async def test_a_log_line_while_two_principals_have_calls_in_flight_reaches_neither() -> None:
     go = asyncio.Event()
 
@@ -416,6 +422,7 @@ async def test_two_modern_servers_of_the_same_principals_never_wait_for_each_oth
         ]
 
 
+@pytest.mark.promise("spec.legacy.sampling")
 async def test_sampling_is_placed_by_the_same_rule() -> None:
     go = asyncio.Event()
 

@@ -123,6 +123,7 @@ async def test_rules_ask_in_prompts_and_resources_too(revision: str, method: str
         assert len(asked) == 1
 
 
+@pytest.mark.promise("spec.2026.mrtr.extra")
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_server_that_asks_after_a_rule_gets_its_own_answers_only(revision: str, server: Any) -> None:
@@ -169,6 +170,7 @@ async def test_a_rule_that_asks_again_on_every_leg_leaves_nothing_parked() -> No
         assert old.cancelled == [each["id"] for each in old.calls]
 
 
+@pytest.mark.promise("b.surfaces.true-target")
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_sees_the_true_target_whatever_name_was_called(revision: str) -> None:
     there, rule = LegacyServer({"plain": plain}), Approve()
@@ -189,6 +191,7 @@ async def test_a_rule_cannot_ask_a_legacy_client_that_accepts_only_json() -> Non
         assert there.calls == []
 
 
+@pytest.mark.promise("spec.2026.capabilities.required")
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_asks_only_clients_that_can_be_asked(revision: str) -> None:
     there = LegacyServer({"plain": plain})

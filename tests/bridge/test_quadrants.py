@@ -128,6 +128,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.promise("spec.2026.elicitation.actions", "spec.2026.mrtr.methods")
 @pytest.mark.parametrize(("client_speaks", "server_speaks", "name"), PAIRS)
 async def test_a_question_in_the_middle_of_a_call_is_answered(
     client_speaks: str, server_speaks: str, name: str
@@ -141,6 +142,7 @@ async def test_a_question_in_the_middle_of_a_call_is_answered(
         assert len(there.connections) == 1
 
 
+@pytest.mark.promise("spec.2026.mrtr.methods")
 @pytest.mark.parametrize("server_speaks", ["2025-11-25", MODERN])
 @pytest.mark.parametrize("client_speaks", ["2025-06-18", "2025-11-25", MODERN])
 async def test_the_same_over_the_stdio_door(client_speaks: str, server_speaks: str) -> None:
@@ -163,6 +165,7 @@ async def test_the_same_in_the_transparent_view_of_one_server(client_speaks: str
                 assert reply.text == SAID[name]
 
 
+@pytest.mark.promise("spec.2026.stdio.child-fallback", "spec.2026.versions.discover-first")
 @pytest.mark.parametrize("error", [-32601, -32602, -32600, -32603, -32000])
 async def test_a_server_that_refuses_to_discover_in_any_way_is_asked_to_shake_hands(error: int) -> None:
     old = LegacyServer({"name": ask_name}, discover_error=error)

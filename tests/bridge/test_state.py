@@ -97,6 +97,7 @@ def said(asker: str, reply: Reply) -> bool:
 # What is refused, and uses nothing up.
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-request")
 @pytest.mark.parametrize("asker", ASKERS)
 @pytest.mark.parametrize(
     "changes",
@@ -131,6 +132,7 @@ async def test_a_state_is_refused_with_another_request(asker: str, changes: dict
         assert said(asker, await middle.retry())
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-request")
 @pytest.mark.parametrize("asker", ASKERS)
 async def test_a_state_is_refused_from_another_principal(asker: str) -> None:
     async with asked(asker) as middle:
@@ -139,6 +141,7 @@ async def test_a_state_is_refused_from_another_principal(asker: str) -> None:
         assert said(asker, await middle.retry())
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-request")
 @pytest.mark.parametrize("asker", ASKERS)
 @pytest.mark.parametrize("path", ["/mcp/aggregate", "/mcp/servers/elsewhere", "/mcp/servers/there"])
 async def test_a_state_is_refused_at_another_path(asker: str, path: str) -> None:
@@ -148,6 +151,7 @@ async def test_a_state_is_refused_at_another_path(asker: str, path: str) -> None
         assert said(asker, await middle.retry())
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-integrity")
 @pytest.mark.parametrize("asker", ASKERS)
 async def test_a_state_with_any_character_changed_is_refused(asker: str) -> None:
     async with asked(asker) as middle:
@@ -159,6 +163,7 @@ async def test_a_state_with_any_character_changed_is_refused(asker: str) -> None
         assert said(asker, await middle.retry())
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-integrity")
 @pytest.mark.parametrize("asker", ASKERS)
 @pytest.mark.parametrize(
     "mangle",
@@ -193,6 +198,7 @@ async def test_a_state_that_is_no_text_is_refused(asker: str, state: Any) -> Non
         assert said(asker, await middle.retry())
 
 
+@pytest.mark.promise("spec.2026.mrtr.malformed")
 @pytest.mark.parametrize("asker", ASKERS)
 @pytest.mark.parametrize("answers", ["text", 1, ["a"], None])
 async def test_answers_out_of_shape_are_refused_and_use_nothing_up(asker: str, answers: Any) -> None:
@@ -230,6 +236,7 @@ async def test_a_state_of_one_gateway_is_refused_by_another() -> None:
 # Time.
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-expiry")
 @pytest.mark.parametrize("asker", ASKERS)
 async def test_a_state_is_good_until_its_time_is_over(asker: str) -> None:
     async with asked(asker, parking=ParkingLimits(ttl=100)) as middle:
@@ -237,6 +244,7 @@ async def test_a_state_is_good_until_its_time_is_over(asker: str) -> None:
         assert said(asker, await middle.retry())
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-expiry")
 @pytest.mark.parametrize("asker", ASKERS)
 async def test_an_expired_state_is_refused(asker: str) -> None:
     async with asked(asker, parking=ParkingLimits(ttl=100)) as middle:
@@ -338,6 +346,7 @@ async def test_when_all_that_joined_have_gone_the_server_is_told() -> None:
         assert old.cancelled == [old.calls[0]["id"]]
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-once")
 async def test_after_the_reply_a_retry_is_refused() -> None:
     async with asked("legacy server") as middle:
         assert (await middle.retry()).text == "hello Ann"
@@ -348,6 +357,7 @@ async def test_after_the_reply_a_retry_is_refused() -> None:
         assert len(middle.there.answers) == 1
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-once")
 async def test_the_state_of_an_earlier_round_is_refused_and_uses_nothing_up() -> None:
     async with gateway(old=LegacyServer({"two": two_rounds})) as house:
         client = house.modern()
@@ -376,6 +386,7 @@ async def test_after_a_call_failed_its_state_is_refused() -> None:
         assert (await client.retry(call, reply, {reply.key: named("Ann")})).error["code"] == INVALID
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-once")
 async def test_one_approval_is_good_for_one_call() -> None:
     async with asked("policy") as middle:
         assert (await middle.retry()).text == "hello there"
@@ -409,6 +420,7 @@ async def test_an_approval_is_spent_even_if_its_call_failed() -> None:
         assert len(old.calls) == 1
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-once")
 async def test_a_round_of_a_modern_server_is_good_for_once_too() -> None:
     async with asked("modern server") as middle:
         assert (await middle.retry()).text == "hello Ann"

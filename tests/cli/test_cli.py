@@ -172,6 +172,7 @@ def test_list_prints_json_for_programs(here: Path) -> None:
     assert "clock__now" in [tool["name"] for tool in found["tools"]]
 
 
+@pytest.mark.promise("001.errors.partial")
 def test_list_goes_on_where_one_server_fails_and_ends_with_1(here: Path) -> None:
     configure(here, clock=CLOCK, bad=NOT_THERE)
     ended = toolgate("list")
@@ -179,6 +180,7 @@ def test_list_goes_on_where_one_server_fails_and_ends_with_1(here: Path) -> None
     assert "clock__now" in ended.out and "Command not found: no-such-command-anywhere" in ended.out
 
 
+@pytest.mark.promise("b.faults.empty-success")
 def test_list_fails_where_all_fail(here: Path) -> None:
     configure(here, bad=NOT_THERE)
     ended = toolgate("list")
@@ -230,6 +232,7 @@ def test_call_of_a_server_that_there_is_not_names_those_that_there_are(here: Pat
     assert "Server not found: clok" in ended.err and "clock, notes" in ended.err
 
 
+@pytest.mark.promise("b.names.lookup")
 def test_call_finds_a_server_by_any_spelling(here: Path) -> None:
     configure(here, **{"My Clock": CLOCK})
     for spelling in ("My Clock", "my-clock", "my_clock"):
@@ -319,6 +322,7 @@ def test_a_mend_is_the_faults_own_or_a_known_cause_or_a_look_at_the_command() ->
 # serve.
 
 
+@pytest.mark.promise("b.001.loopback")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
 def test_serve_refuses_to_listen_beyond_loopback(here: Path, host: str) -> None:
     configure(here, clock=CLOCK)
@@ -327,6 +331,7 @@ def test_serve_refuses_to_listen_beyond_loopback(here: Path, host: str) -> None:
     assert f"Refused to listen on {host}" in ended.err and "--open-to-network" in ended.err
 
 
+@pytest.mark.promise("b.001.loopback")
 def test_serve_refuses_a_configured_address_too(here: Path) -> None:
     (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "http": {"host": "0.0.0.0"}}))
     assert toolgate("serve").code == 2
@@ -366,6 +371,7 @@ def post(url: str, body: str) -> Any:
         return json.loads(response.read())
 
 
+@pytest.mark.promise("b.001.port")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signals) -> None:
     configure(here, clock=CLOCK)
@@ -380,6 +386,7 @@ def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signal
 # stdio.
 
 
+@pytest.mark.promise("spec.2026.stdio.pure")
 def test_stdio_speaks_the_protocol_and_nothing_else(here: Path) -> None:
     configure(here, clock=CLOCK, bad=NOT_THERE)
     with process("stdio", stdin=subprocess.PIPE) as server:

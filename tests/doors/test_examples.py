@@ -18,6 +18,7 @@ def captured() -> list[dict[str, Any]]:
     return [found for found in map(json.loads, lines) if "m" in found]
 
 
+@pytest.mark.promise("001.endpoint.one")
 @pytest.mark.parametrize("request_", captured(), ids=lambda request: request["h"]["mcp-method"])
 async def test_a_request_of_a_real_client_is_answered(request_: dict[str, Any]) -> None:
     async with gateway(GREETER) as app:
@@ -59,6 +60,7 @@ CALL = b"""{
   }"""
 
 
+@pytest.mark.promise("003.methods.served", "b.names.bare-unique")
 async def test_the_examples_of_seed_003_run_as_they_are_written() -> None:
     def echo(params: dict[str, Any]) -> dict[str, Any]:
         return said(params["arguments"]["message"])
@@ -74,6 +76,7 @@ async def test_the_examples_of_seed_003_run_as_they_are_written() -> None:
         assert {response.headers["content-type"] for response in (opened, listed, called)} == {"application/json"}
 
 
+@pytest.mark.promise("001.errors.codes", "003.errors.served")
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -18,6 +18,7 @@ PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 # Who gets in.
 
 
+@pytest.mark.promise("spec.2026.http.origin")
 @pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost.evil.example", "null", "http://[", ""])
 async def test_a_foreign_origin_is_refused(origin: str) -> None:
     async with gateway() as app:
@@ -40,6 +41,7 @@ async def test_an_origin_that_is_configured_is_let_in() -> None:
         assert (await Visitor(app, origin="https://good.example.evil.example").post(PING)).status == 403
 
 
+@pytest.mark.promise("spec.2026.http.origin")
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8765", "", "[", "user@evil.example"])
 async def test_a_foreign_host_is_refused(host: str) -> None:
     async with gateway() as app:
@@ -48,6 +50,7 @@ async def test_a_foreign_host_is_refused(host: str) -> None:
         assert "http.allowed_hosts" in response.error["message"]
 
 
+@pytest.mark.promise("spec.2026.http.origin")
 async def test_a_request_without_a_host_is_refused() -> None:
     async with gateway() as app:
         assert (await Visitor(app).post(PING, headers={"host": None})).status == 403
@@ -59,6 +62,7 @@ async def test_a_host_that_is_configured_or_loopback_is_let_in() -> None:
             assert (await Visitor(app, host=host).post(PING)).status == 200
 
 
+@pytest.mark.promise("spec.2026.http.origin")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 async def test_the_guards_stand_before_every_method(method: str) -> None:
     async with gateway() as app:
@@ -76,6 +80,7 @@ async def test_another_path_is_not_found(path: str) -> None:
         assert "the endpoint is /mcp" in response.error["message"]
 
 
+@pytest.mark.promise("001.endpoint.one", "001.methods.aggregate")
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/mcp/aggregate"])
 async def test_the_endpoint_is_found(path: str) -> None:
     async with gateway() as app:
@@ -92,6 +97,7 @@ async def test_another_method_is_not_allowed(method: str) -> None:
 # What a body may be.
 
 
+@pytest.mark.promise("001.errors.codes", "spec.2026.transports.utf8")
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"nonsense"])
 async def test_malformed_json_is_a_parse_error(body: bytes) -> None:
     async with gateway() as app:
@@ -100,6 +106,7 @@ async def test_malformed_json_is_a_parse_error(body: bytes) -> None:
         assert not app.sessions.all()
 
 
+@pytest.mark.promise("001.errors.codes")
 @pytest.mark.parametrize("body", [b"[]", b"7", b'{"id":7}', b'{"jsonrpc":"2.0","id":7,"method":"x","params":[]}'])
 async def test_json_that_is_no_message_is_an_invalid_request(body: bytes) -> None:
     async with gateway() as app:
@@ -108,6 +115,7 @@ async def test_json_that_is_no_message_is_an_invalid_request(body: bytes) -> Non
         assert response.last["id"] in (None, 7)
 
 
+@pytest.mark.promise("001.errors.codes", "spec.2026.http.unknown-method")
 async def test_an_unknown_method_is_not_found() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -117,6 +125,7 @@ async def test_an_unknown_method_is_not_found() -> None:
         assert (modern.status, modern.error["code"]) == (404, -32601)
 
 
+@pytest.mark.promise("b.errors.not-found")
 @pytest.mark.parametrize("params", [{"name": 7}, {}, {"name": "greeter__greet", "arguments": []}, {"_meta": []}])
 async def test_parameters_out_of_shape_are_invalid(params: dict[str, Any]) -> None:
     async with gateway() as app:
@@ -124,6 +133,7 @@ async def test_parameters_out_of_shape_are_invalid(params: dict[str, Any]) -> No
         assert (response.status, response.error["code"]) == (200, -32602)
 
 
+@pytest.mark.promise("003.methods.served")
 async def test_an_id_comes_back_as_it_was_written() -> None:
     async with gateway() as app:
         for id in (b'"\\u0061"', b"1.50", b"-0", b'""', b"18446744073709551617"):
@@ -199,6 +209,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_harms_nobody() -> 
 # JSON or a stream.
 
 
+@pytest.mark.promise("001.endpoint.json")
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "", "text/html"])
 async def test_who_does_not_accept_a_stream_gets_json_and_no_notes(accept: str | None) -> None:
     async with gateway(GREETER) as app:
@@ -209,6 +220,7 @@ async def test_who_does_not_accept_a_stream_gets_json_and_no_notes(accept: str |
         assert len(response.messages) == 1 and response.result["content"]
 
 
+@pytest.mark.promise("001.endpoint.stream", "spec.2026.progress.token")
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/json, text/event-stream", "Text/Event-Stream"])
 async def test_who_accepts_a_stream_gets_one_where_there_is_more_to_say(accept: str) -> None:
     async with gateway(GREETER) as app:
@@ -221,11 +233,13 @@ async def test_who_accepts_a_stream_gets_one_where_there_is_more_to_say(accept: 
         assert last["result"]["content"][0]["text"] == "Counted to 3."
 
 
+@pytest.mark.promise("spec.legacy.ping")
 async def test_a_quick_answer_is_json_for_everybody() -> None:
     async with gateway() as app:
         assert not (await Visitor(app).post(PING)).is_stream
 
 
+@pytest.mark.promise("spec.2026.sse.keep-alive")
 async def test_a_long_call_shows_that_it_lives() -> None:
     answers = {"tools_list": TOOLS, "tools_call": ...}
     script = Scripted(**answers)
@@ -243,6 +257,7 @@ async def test_a_long_call_shows_that_it_lives() -> None:
 # What passes through.
 
 
+@pytest.mark.promise("001.tools-call.result")
 @pytest.mark.parametrize(
     "body",
     [

@@ -12,6 +12,7 @@ from virtualtime import settle
 CALL: dict[str, Any] = {"name": "greeter__greet", "arguments": {"name": "Ada"}}
 
 
+@pytest.mark.promise("spec.2026.envelope.required", "spec.2026.results.type", "spec.2026.stateless")
 async def test_a_request_that_carries_its_envelope_needs_nothing_else() -> None:
     async with gateway() as app:
         response = await Visitor(app).ask_modern("tools/call", **CALL)
@@ -21,6 +22,7 @@ async def test_a_request_that_carries_its_envelope_needs_nothing_else() -> None:
         assert not app.sessions.all()
 
 
+@pytest.mark.promise("spec.2026.discover.answer", "spec.2026.discover.relayed")
 async def test_discover_says_what_is_served() -> None:
     async with gateway() as app:
         result = (await Visitor(app).ask_modern("server/discover")).result
@@ -29,6 +31,7 @@ async def test_discover_says_what_is_served() -> None:
         assert result["_meta"][META + "serverInfo"]["name"] == "toolgate"
 
 
+@pytest.mark.promise("spec.2026.caching.hints")
 @pytest.mark.parametrize("method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"])
 async def test_lists_say_how_long_they_hold(method: str) -> None:
     async with gateway() as app:
@@ -39,6 +42,7 @@ async def test_lists_say_how_long_they_hold(method: str) -> None:
 # The ladder of headers.
 
 
+@pytest.mark.promise("spec.2026.headers.mismatch")
 @pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method", "mcp-name"])
 @pytest.mark.parametrize("value", [None, "", "other", "=?base64?*?=", "2025-11-25"])
 async def test_a_header_that_is_missing_or_differs_from_the_body_is_a_mismatch(header: str, value: str | None) -> None:
@@ -48,6 +52,7 @@ async def test_a_header_that_is_missing_or_differs_from_the_body_is_a_mismatch(h
         assert header in response.error["message"]
 
 
+@pytest.mark.promise("spec.2026.headers.mismatch")
 @pytest.mark.parametrize("header", ["mcp-protocol-version", "mcp-method", "mcp-name"])
 async def test_a_header_that_stands_there_twice_is_a_mismatch(header: str) -> None:
     async with gateway() as app:
@@ -55,12 +60,14 @@ async def test_a_header_that_stands_there_twice_is_a_mismatch(header: str) -> No
         assert (response.status, response.error["code"]) == (400, -32020)
 
 
+@pytest.mark.promise("spec.2026.headers.encoding")
 async def test_a_name_may_be_written_in_base64() -> None:
     async with gateway() as app:
         headers = {"mcp-name": "=?base64?Z3JlZXRlcl9fZ3JlZXQ=?="}
         assert (await Visitor(app).ask_modern("tools/call", headers=headers, **CALL)).status == 200
 
 
+@pytest.mark.promise("spec.2026.headers.encoding")
 async def test_a_name_that_is_no_ascii_is_written_so() -> None:
     async with gateway(scripts={"docs": Scripted(tools_list=tools("größe"), tools_call=said("ok"))}) as app:
         visitor = Visitor(app)
@@ -68,6 +75,7 @@ async def test_a_name_that_is_no_ascii_is_written_so() -> None:
         assert (await visitor.ask_modern("tools/call", headers=encoded, name="docs__größe")).status == 200
 
 
+@pytest.mark.promise("spec.2026.caching.hints", "spec.2026.headers.encoding")
 async def test_a_uri_is_a_name_too() -> None:
     async with gateway() as app:
         visitor, uri = Visitor(app), "greeter+greeter://about"
@@ -81,6 +89,7 @@ async def test_a_uri_is_a_name_too() -> None:
 # The envelope.
 
 
+@pytest.mark.promise("spec.2026.envelope.required")
 @pytest.mark.parametrize("key", ENVELOPE)
 async def test_an_envelope_that_lacks_a_key_is_refused_by_its_name(key: str) -> None:
     async with gateway() as app:
@@ -90,6 +99,7 @@ async def test_an_envelope_that_lacks_a_key_is_refused_by_its_name(key: str) -> 
         assert key in response.error["message"]
 
 
+@pytest.mark.promise("spec.2026.envelope.required")
 async def test_a_request_that_is_modern_by_its_header_alone_lacks_its_envelope() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -98,6 +108,7 @@ async def test_a_request_that_is_modern_by_its_header_alone_lacks_its_envelope()
             assert (response.status, response.error["code"]) == (400, -32602)
 
 
+@pytest.mark.promise("spec.2026.versions.unsupported")
 async def test_a_version_that_is_not_served_is_answered_with_those_that_are() -> None:
     async with gateway() as app:
         meta = ENVELOPE | {META + "protocolVersion": "2030-01-01"}
@@ -108,12 +119,14 @@ async def test_a_version_that_is_not_served_is_answered_with_those_that_are() ->
         assert response.error["data"]["requested"] == "2030-01-01"
 
 
+@pytest.mark.promise("spec.2026.http.invalid-status", "spec.2026.logging.level")
 async def test_a_log_level_that_there_is_not_is_refused() -> None:
     async with gateway() as app:
         response = await Visitor(app).ask_modern("tools/list", _meta=ENVELOPE | {META + "logLevel": "loud"})
         assert (response.status, response.error["code"]) == (400, -32602)
 
 
+@pytest.mark.promise("spec.2026.http.invalid-status", "spec.2026.pagination.cursor")
 async def test_a_cursor_that_is_not_ours_is_refused() -> None:
     async with gateway() as app:
         response = await Visitor(app).ask_modern("tools/list", cursor="x")
@@ -123,6 +136,7 @@ async def test_a_cursor_that_is_not_ours_is_refused() -> None:
 # What is gone.
 
 
+@pytest.mark.promise("spec.2026.http.unknown-method")
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "nope"]
 )
@@ -132,6 +146,7 @@ async def test_a_method_that_this_revision_does_not_know_is_not_found(method: st
         assert (response.status, response.error["code"]) == (404, -32601)
 
 
+@pytest.mark.promise("spec.2026.http.get-delete")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_a_stream_or_an_end_of_a_session_is_not_allowed(method: str) -> None:
     async with gateway() as app:
@@ -140,6 +155,7 @@ async def test_a_stream_or_an_end_of_a_session_is_not_allowed(method: str) -> No
         assert (response.status, response.headers["allow"]) == (405, "POST")
 
 
+@pytest.mark.promise("spec.2026.http.session-ignored")
 async def test_a_session_id_is_ignored_and_never_echoed() -> None:
     async with gateway() as app:
         visitor = Visitor(app, mcp_session_id="bogus", last_event_id="7")
@@ -147,6 +163,7 @@ async def test_a_session_id_is_ignored_and_never_echoed() -> None:
         assert response.status == 200 and "mcp-session-id" not in response.headers
 
 
+@pytest.mark.promise("spec.2026.http.notification", "spec.2026.http.response")
 async def test_a_notification_is_accepted_and_a_response_is_not() -> None:
     async with gateway() as app:
         visitor = Visitor(app, mcp_protocol_version=MODERN)
@@ -156,6 +173,7 @@ async def test_a_notification_is_accepted_and_a_response_is_not() -> None:
         assert (refused.status, refused.error["code"]) == (400, -32600)
 
 
+@pytest.mark.promise("spec.2026.http.batch")
 async def test_a_batch_is_refused() -> None:
     async with gateway() as app:
         response = await Visitor(app, mcp_protocol_version=MODERN).post([])
@@ -165,6 +183,7 @@ async def test_a_batch_is_refused() -> None:
 # Errors and their HTTP status.
 
 
+@pytest.mark.promise("spec.2026.http.invalid-status")
 async def test_what_a_client_asks_wrongly_is_a_400() -> None:
     async with gateway() as app:
         response = await Visitor(app).ask_modern("tools/call", name="greeter__gret")
@@ -172,6 +191,7 @@ async def test_what_a_client_asks_wrongly_is_a_400() -> None:
         assert response.error["data"]["code"] == "TOOL_NOT_FOUND"
 
 
+@pytest.mark.promise("b.001.relayed-mapped")
 @pytest.mark.parametrize(("code", "shown", "status"), [(-32603, -32603, 200), (-32002, -32602, 400), (-7, -7, 200)])
 async def test_a_servers_own_error_is_relayed_in_this_revisions_words(code: int, shown: int, status: int) -> None:
     script = Scripted(tools_list=tools("t"), tools_call=Refusal(code, "no", {"why": [1.0]}))
@@ -181,6 +201,7 @@ async def test_a_servers_own_error_is_relayed_in_this_revisions_words(code: int,
         assert (response.error["message"], response.error["data"]) == ("no", {"why": [1.0]})
 
 
+@pytest.mark.promise("spec.2026.cancel.own-id", "spec.2026.sse.disconnect")
 async def test_a_client_that_goes_away_cancels_its_call() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=...)
     async with gateway(scripts={"docs": script}) as app:

@@ -27,6 +27,7 @@ async def stream(visitor: Visitor) -> Exchange:
 # How they begin.
 
 
+@pytest.mark.promise("001.endpoint.session", "001.lifecycle.persist", "spec.legacy.session.id")
 async def test_the_first_request_makes_a_session_and_its_id_comes_back() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -38,12 +39,14 @@ async def test_the_first_request_makes_a_session_and_its_id_comes_back() -> None
         assert len(app.sessions.all()) == 1
 
 
+@pytest.mark.promise("001.endpoint.session")
 async def test_requests_without_a_session_id_are_sessions_of_their_own() -> None:
     async with gateway() as app:
         ids = {(await Visitor(app).ask("ping")).headers["mcp-session-id"] for _ in range(3)}
         assert len(ids) == len(app.sessions.all()) == 3
 
 
+@pytest.mark.promise("001.lifecycle.initialize", "spec.legacy.http.responses")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_initialize_agrees_on_a_version_that_both_know(version: str) -> None:
     async with gateway() as app:
@@ -57,12 +60,14 @@ async def test_initialize_agrees_on_a_version_that_both_know(version: str) -> No
         assert (await visitor.ask("tools/list")).result["tools"]
 
 
+@pytest.mark.promise("spec.legacy.initialize.unknown-version")
 @pytest.mark.parametrize("version", ["2099-01-01", "2024-10-07", "2026-07-28"])
 async def test_a_well_formed_version_that_we_do_not_know_is_answered_with_our_latest(version: str) -> None:
     async with gateway() as app:
         assert (await Visitor(app).initialize(version)).result["protocolVersion"] == LATEST
 
 
+@pytest.mark.promise("003.errors.served", "spec.legacy.initialize.unknown-version")
 @pytest.mark.parametrize("version", ["1.0", "", "2025-1-1", "latest"])
 async def test_a_malformed_version_is_an_error(version: str) -> None:
     async with gateway() as app:
@@ -71,6 +76,7 @@ async def test_a_malformed_version_is_an_error(version: str) -> None:
         assert response.error["data"]["requested"] == version
 
 
+@pytest.mark.promise("b.000.initialized")
 @pytest.mark.parametrize("notification", ["notifications/initialized", "initialized"])
 async def test_both_names_of_the_initialized_notification_are_accepted(notification: str) -> None:
     async with gateway() as app:
@@ -86,6 +92,7 @@ async def test_initialize_again_makes_a_new_session() -> None:
         assert first.headers["mcp-session-id"] != second.headers["mcp-session-id"]
 
 
+@pytest.mark.promise("spec.legacy.version-header.unknown")
 async def test_a_version_header_that_is_no_revision_is_refused() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -95,6 +102,7 @@ async def test_a_version_header_that_is_no_revision_is_refused() -> None:
             assert response.status == 400
 
 
+@pytest.mark.promise("b.rulings.08-strict", "spec.legacy.session.404")
 async def test_a_transparent_path_wants_the_handshake() -> None:
     async with gateway() as app:
         visitor = Visitor(app, "/mcp/servers/greeter")
@@ -113,6 +121,7 @@ async def test_no_session_is_implicit_where_that_is_switched_off() -> None:
 # Whose they are.
 
 
+@pytest.mark.promise("spec.legacy.session.404")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 async def test_a_session_that_there_is_not_is_not_found(method: str) -> None:
     async with gateway() as app:
@@ -123,6 +132,7 @@ async def test_a_session_that_there_is_not_is_not_found(method: str) -> None:
         assert not app.sessions.all()
 
 
+@pytest.mark.promise("spec.legacy.session.owner")
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
 async def test_another_principals_session_does_not_exist(method: str) -> None:
     async with gateway(identify=identify) as app:
@@ -142,6 +152,7 @@ async def test_a_session_belongs_to_the_path_that_it_began_on() -> None:
         assert (await visitor.ask("tools/list")).status == 404
 
 
+@pytest.mark.promise("spec.legacy.session.404")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_without_a_session_id_there_is_nothing_to_listen_to_or_to_end(method: str) -> None:
     async with gateway() as app:
@@ -151,6 +162,7 @@ async def test_without_a_session_id_there_is_nothing_to_listen_to_or_to_end(meth
 # What is in flight.
 
 
+@pytest.mark.promise("spec.legacy.ids.in-flight")
 async def test_an_id_that_is_in_flight_is_not_taken_twice() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=...)
     async with gateway(scripts={"docs": script}) as app:
@@ -165,6 +177,7 @@ async def test_an_id_that_is_in_flight_is_not_taken_twice() -> None:
         assert (await first.response()).result == said("done")
 
 
+@pytest.mark.promise("spec.legacy.cancel")
 async def test_a_request_that_its_client_cancels_ends_here_and_at_the_server() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=...)
     async with gateway(scripts={"docs": script}) as app:
@@ -179,6 +192,7 @@ async def test_a_request_that_its_client_cancels_ends_here_and_at_the_server() -
         assert script.requests[-1]["method"] == "notifications/cancelled"
 
 
+@pytest.mark.promise("spec.legacy.cancel.invalid")
 @pytest.mark.parametrize("params", [None, {}, {"requestId": None}, {"requestId": []}, {"requestId": 99}])
 async def test_a_cancellation_of_nothing_harms_nobody(params: object) -> None:
     async with gateway() as app:
@@ -189,6 +203,7 @@ async def test_a_cancellation_of_nothing_harms_nobody(params: object) -> None:
         assert (await visitor.ask("ping")).result == {}
 
 
+@pytest.mark.promise("spec.legacy.http.responses")
 async def test_answers_that_nobody_asked_for_are_accepted_and_forgotten() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -201,6 +216,7 @@ async def test_answers_that_nobody_asked_for_are_accepted_and_forgotten() -> Non
 # What a session is told.
 
 
+@pytest.mark.promise("001.tools-list.cached", "spec.legacy.http.get")
 async def test_a_stream_is_told_that_a_list_has_changed() -> None:
     script = Scripted(tools_list=tools("t"))
     async with gateway(scripts={"docs": script}) as app:
@@ -216,6 +232,7 @@ async def test_a_stream_is_told_that_a_list_has_changed() -> None:
         await listening.gone()
 
 
+@pytest.mark.promise("spec.legacy.http.one-stream")
 async def test_a_message_goes_out_on_one_stream_only() -> None:
     script = Scripted(tools_list=tools("t"))
     async with gateway(scripts={"docs": script}) as app:
@@ -246,6 +263,7 @@ async def test_a_stream_of_a_servers_own_path_is_not_told_of_other_servers() -> 
         await listening.gone()
 
 
+@pytest.mark.promise("spec.legacy.http.get")
 async def test_a_stream_must_be_accepted() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -256,6 +274,7 @@ async def test_a_stream_must_be_accepted() -> None:
 # How they end.
 
 
+@pytest.mark.promise("001.lifecycle.close", "spec.legacy.session.404")
 async def test_delete_ends_a_session_and_its_stream() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -267,6 +286,7 @@ async def test_delete_ends_a_session_and_its_stream() -> None:
         assert (await visitor.send("DELETE")).status == 404
 
 
+@pytest.mark.promise("001.lifecycle.close")
 async def test_delete_ends_what_is_in_flight() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=...)
     async with gateway(scripts={"docs": script}) as app:
@@ -280,6 +300,7 @@ async def test_delete_ends_what_is_in_flight() -> None:
         assert script.requests[-1]["method"] == "notifications/cancelled"
 
 
+@pytest.mark.promise("001.lifecycle.idle")
 async def test_a_session_ends_when_it_was_idle_for_half_an_hour() -> None:
     async with gateway() as app:
         visitor = Visitor(app)
@@ -326,6 +347,7 @@ async def test_beyond_the_cap_the_least_recently_used_session_goes() -> None:
         assert answers == [200, 404, 200, 200]
 
 
+@pytest.mark.promise("spec.2026.logging.level", "spec.legacy.logging")
 async def test_a_log_level_is_set_for_a_session() -> None:
     async with gateway() as app:
         visitor = Visitor(app)

@@ -60,6 +60,7 @@ async def connected(**more: Any) -> AsyncGenerator[Client]:
         await client.door.close()
 
 
+@pytest.mark.promise("001.lifecycle.persist")
 async def test_a_legacy_client_shakes_hands_and_calls() -> None:
     async with connected() as client:
         await client.opens()
@@ -68,6 +69,7 @@ async def test_a_legacy_client_shakes_hands_and_calls() -> None:
         assert answer["result"] == said("Hello, Ada!")
 
 
+@pytest.mark.promise("spec.2026.stateless")
 async def test_a_modern_client_just_calls() -> None:
     async with connected() as client:
         answer = await client.asks("tools/call", _meta=ENVELOPE, name="greeter__greet", arguments={"name": "Ada"})
@@ -76,6 +78,7 @@ async def test_a_modern_client_just_calls() -> None:
         assert (await client.asks("ping", _meta=ENVELOPE))["error"]["code"] == -32601
 
 
+@pytest.mark.promise("spec.2026.stdio.lines")
 async def test_messages_may_be_cut_anywhere_and_come_together() -> None:
     async with connected() as client:
         one = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
@@ -85,6 +88,7 @@ async def test_messages_may_be_cut_anywhere_and_come_together() -> None:
             assert [answer["id"] for answer in answers] == [1, 2]
 
 
+@pytest.mark.promise("spec.2026.transports.utf8")
 @pytest.mark.parametrize("line", [b"nonsense", b"[]", b"\xff", b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', b"{}"])
 async def test_a_line_that_is_no_message_is_answered_with_an_error(line: bytes) -> None:
     async with connected() as client:
@@ -115,6 +119,7 @@ async def test_a_line_without_an_end_is_refused_before_its_end_and_not_kept() ->
         assert await client.says(b"x\n") == []
 
 
+@pytest.mark.promise("spec.2026.stdio.cancel")
 async def test_a_modern_request_is_cancelled_by_a_notification_and_never_answered() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=...)
     async with connected(scripts={"docs": script}) as client:
@@ -125,6 +130,7 @@ async def test_a_modern_request_is_cancelled_by_a_notification_and_never_answere
         assert script.requests[-1]["method"] == "notifications/cancelled"
 
 
+@pytest.mark.promise("spec.legacy.ids.in-flight")
 async def test_an_id_that_is_in_flight_is_not_taken_twice() -> None:
     script = Scripted(tools_list=tools("t"), tools_call=...)
     async with connected(scripts={"docs": script}) as client:
@@ -147,6 +153,7 @@ async def test_a_client_is_told_that_a_list_has_changed_once_it_has_shaken_hands
         assert [note["method"] for note in await client.says()] == ["notifications/tools/list_changed"]
 
 
+@pytest.mark.promise("spec.2026.stdio.exit")
 async def test_the_end_of_the_input_is_the_end() -> None:
     async with connected() as client:
         assert not client.door.closed.is_set()

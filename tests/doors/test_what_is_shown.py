@@ -33,6 +33,7 @@ async def names(visitor: Visitor, kind: str = "tools", key: str = "name", method
 # Lists.
 
 
+@pytest.mark.promise("001.methods.aggregate", "001.namespacing.tools", "spec.2026.tools.order")
 async def test_lists_of_all_servers_are_merged_under_their_names() -> None:
     scripts = {"docs": Scripted(tools_list=tools("read", "echo")), "web-2": Scripted(tools_list=tools("echo"))}
     async with gateway(GREETER, scripts=scripts) as app:
@@ -54,6 +55,7 @@ async def test_what_a_list_says_that_we_do_not_know_passes() -> None:
         assert tool == strange["tools"][0] | {"name": "docs__t"}
 
 
+@pytest.mark.promise("b.001.list-pages")
 async def test_all_pages_of_a_server_are_read() -> None:
     script = Scripted(tools_list=paged)
     async with gateway(scripts={"docs": script}) as app:
@@ -62,6 +64,7 @@ async def test_all_pages_of_a_server_are_read() -> None:
         assert cursors == [None, "1", "2", "3", "4"]
 
 
+@pytest.mark.promise("b.001.list-pages")
 async def test_a_server_that_pages_in_a_circle_is_read_once() -> None:
     async with gateway(scripts={"docs": Scripted(tools_list=tools("t") | {"nextCursor": "same"})}) as app:
         assert set(await names(Visitor(app))) == {"docs__t"}
@@ -73,6 +76,7 @@ async def test_a_server_that_does_not_know_a_list_has_an_empty_one() -> None:
         assert result == {"prompts": []}
 
 
+@pytest.mark.promise("001.errors.partial")
 async def test_one_servers_failure_is_shown_beside_the_others_items() -> None:
     scripts = {
         "docs": Scripted(tools_list=tools("t")),
@@ -90,6 +94,7 @@ async def test_one_servers_failure_is_shown_beside_the_others_items() -> None:
             ]
 
 
+@pytest.mark.promise("b.001.degraded")
 async def test_a_failure_is_shown_no_longer_than_it_lasts() -> None:
     script = Scripted(tools_list=Refusal(-1, "not yet"))
     async with gateway(GREETER, scripts={"docs": script}) as app:
@@ -100,6 +105,7 @@ async def test_a_failure_is_shown_no_longer_than_it_lasts() -> None:
         assert "_meta" not in result and len(result["tools"]) == 3
 
 
+@pytest.mark.promise("b.001.all-failed", "b.faults.empty-success")
 async def test_when_all_have_failed_there_is_an_error_and_no_empty_list() -> None:
     async with gateway(scripts={"one": BROKEN, "two": Scripted(tools_list=Refusal(-1, "no"))}) as app:
         visitor = Visitor(app)
@@ -109,6 +115,7 @@ async def test_when_all_have_failed_there_is_an_error_and_no_empty_list() -> Non
             assert [each["server_id"] for each in response.error["data"]["failures"]] == ["one", "two"]
 
 
+@pytest.mark.promise("b.001.list-pending", "b.001.list-timeout")
 async def test_a_server_that_still_starts_is_pending_and_comes_later() -> None:
     script = Scripted(tools_list=...)
     config = Config(catalog=CatalogLimits(list_timeout=10))
@@ -127,6 +134,7 @@ async def test_a_server_that_still_starts_is_pending_and_comes_later() -> None:
         await listening.gone()
 
 
+@pytest.mark.promise("b.001.list-parallel")
 async def test_servers_are_asked_side_by_side_and_once_for_all_clients() -> None:
     slow = [Scripted(tools_list=...) for _ in range(3)]
     async with gateway(scripts={f"s{number}": script for number, script in enumerate(slow)}) as app:
@@ -149,6 +157,7 @@ async def test_a_server_that_is_switched_off_is_not_there() -> None:
 # Names.
 
 
+@pytest.mark.promise("b.names.ambiguous", "b.names.bare-unique")
 async def test_a_bare_name_is_called_where_one_server_has_it() -> None:
     scripts = {
         "docs": Scripted(tools_list=tools("echo", "t"), tools_call=said("docs")),
@@ -162,6 +171,7 @@ async def test_a_bare_name_is_called_where_one_server_has_it() -> None:
             assert response.error["data"]["candidates"] == ["docs__t", "web__t"]
 
 
+@pytest.mark.promise("001.errors.format", "b.errors.near-miss", "b.errors.phrase-tool")
 async def test_a_near_miss_is_told_what_was_meant() -> None:
     async with gateway() as app:
         error = (await Visitor(app).ask("tools/call", name="greeter__gret")).error
@@ -170,6 +180,7 @@ async def test_a_near_miss_is_told_what_was_meant() -> None:
         assert error["data"]["hint"].startswith("did you mean greeter__greet")
 
 
+@pytest.mark.promise("001.errors.codes", "b.001.own-fault", "b.errors.failed")
 async def test_a_tool_of_a_server_that_does_not_start_says_so() -> None:
     async with gateway(GREETER, scripts={"broken": BROKEN}) as app:
         error = (await Visitor(app).ask("tools/call", name="broken__t")).error
@@ -177,6 +188,7 @@ async def test_a_tool_of_a_server_that_does_not_start_says_so() -> None:
         assert error["message"] == "Command not found: nope"
 
 
+@pytest.mark.promise("b.names.short")
 async def test_a_long_name_is_shortened_and_can_be_called() -> None:
     script = Scripted(tools_list=tools("x" * 100), tools_call=said("ok"))
     async with gateway(scripts={"docs": script}) as app:
@@ -187,12 +199,14 @@ async def test_a_long_name_is_shortened_and_can_be_called() -> None:
         assert script.requests[-1]["params"]["name"] == "x" * 100
 
 
+@pytest.mark.promise("001.tools-call.result")
 async def test_a_tools_own_error_is_a_result_and_passes_unchanged() -> None:
     result = said("no such file") | {"isError": True, "x": 1}
     async with gateway(scripts={"docs": Scripted(tools_list=tools("t"), tools_call=result)}) as app:
         assert (await Visitor(app).ask("tools/call", name="docs__t")).result == result
 
 
+@pytest.mark.promise("001.errors.upstream")
 @pytest.mark.parametrize("code", [-32603, -32602, -32601, -32042, 17])
 async def test_a_servers_error_is_relayed_with_its_own_code_message_and_data(code: int) -> None:
     script = Scripted(tools_list=tools("t"), tools_call=Refusal(code, "no", {"why": 1}))
@@ -201,6 +215,7 @@ async def test_a_servers_error_is_relayed_with_its_own_code_message_and_data(cod
         assert error == {"code": code, "message": "no", "data": {"why": 1}}
 
 
+@pytest.mark.promise("001.prompts-get.result")
 async def test_a_prompt_is_got_by_its_name() -> None:
     messages = {"messages": [{"role": "user", "content": {"type": "resource", "resource": {**FILE, "text": "x"}}}]}
     script = Scripted(prompts_list={"prompts": [{"name": "p"}]}, prompts_get=messages)
@@ -231,6 +246,7 @@ def library() -> Scripted:
     )
 
 
+@pytest.mark.promise("001.resources-list.items", "b.uris.form", "b.uris.results", "b.uris.templates")
 async def test_uris_carry_the_name_of_their_server_wherever_they_stand() -> None:
     async with gateway(scripts={"docs": library()}) as app:
         visitor = Visitor(app)
@@ -246,6 +262,7 @@ async def test_uris_carry_the_name_of_their_server_wherever_they_stand() -> None
         assert plain["text"] == embedded["resource"]["text"] == result["structuredContent"]["uri"] == "file:///a"
 
 
+@pytest.mark.promise("001.resources-read.text", "b.uris.reading", "b.uris.templates")
 @pytest.mark.parametrize(
     ("asked", "own", "shown"),
     [
@@ -268,6 +285,7 @@ async def test_a_resource_is_read_by_any_of_its_names(asked: str, own: str, show
             assert script.requests[-1]["params"]["uri"] == own
 
 
+@pytest.mark.promise("b.uris.collision", "b.uris.digit")
 async def test_two_servers_with_one_uri_do_not_collide() -> None:
     one, two = library(), library()
     async with gateway(scripts={"one": one, "2two": two}) as app:
@@ -280,6 +298,7 @@ async def test_two_servers_with_one_uri_do_not_collide() -> None:
         assert ambiguous["data"]["candidates"] == ["one+file:///a", "s2two+file:///a"]
 
 
+@pytest.mark.promise("b.errors.resource")
 @pytest.mark.parametrize(("revision", "code"), [("2025-11-25", -32002), ("2026-07-28", -32602)])
 async def test_a_resource_that_is_not_found_has_the_code_of_its_time(revision: str, code: int) -> None:
     script = Scripted(revision, resources_read=Refusal(code, "no such thing"))
@@ -294,6 +313,7 @@ async def test_a_resource_that_is_not_found_has_the_code_of_its_time(revision: s
 # One server as it is.
 
 
+@pytest.mark.promise("b.surfaces.server")
 async def test_the_path_of_one_server_renames_nothing() -> None:
     script = library()
     async with gateway(GREETER, scripts={"docs": script}) as app:
@@ -307,6 +327,7 @@ async def test_the_path_of_one_server_renames_nothing() -> None:
         assert read["contents"][0]["uri"] == "file:///a"
 
 
+@pytest.mark.promise("b.surfaces.server")
 async def test_the_path_of_one_server_knows_no_other() -> None:
     script = library()
     script.answers["tools/call"] = Refusal(-32602, "Unknown tool")

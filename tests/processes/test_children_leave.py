@@ -20,6 +20,7 @@ async def counts(client: Client, server: str) -> Json:
     return json.loads(await client.call(f"{server}__counts"))
 
 
+@pytest.mark.promise("b.lifecycle.crash", "b.lifecycle.own-group", "b.rulings.04-outcome")
 @real
 async def test_a_child_killed_in_the_middle_of_a_call_fails_that_call_only() -> None:
     async with gateway(settings(one=child("counting"), two=child("counting"))) as served:
@@ -57,6 +58,7 @@ async def test_every_call_in_flight_on_a_killed_child_ends() -> None:
         assert await client.call("one__slow", say="back") == "back"
 
 
+@pytest.mark.promise("b.lifecycle.crash")
 @real
 async def test_a_child_that_exits_by_itself_is_told_with_its_status() -> None:
     async with gateway(settings(one=child("leaving"))) as served:

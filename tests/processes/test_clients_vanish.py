@@ -76,6 +76,7 @@ async def settled(served: Served) -> Baseline:
     return Baseline()
 
 
+@pytest.mark.promise("spec.2026.headers.case", "spec.2026.sse.disconnect")
 @real
 @pytest.mark.parametrize("vanish", [reset, asyncio.StreamWriter.close], ids=["reset", "close"])
 @pytest.mark.parametrize("accept", ["application/json", STREAM], ids=["json", "stream"])
@@ -98,6 +99,7 @@ async def test_modern_clients_that_vanish_in_the_middle_of_calls(vanish, accept:
         assert await observer.call("one__slow", say="unharmed") == "unharmed"
 
 
+@pytest.mark.promise("spec.legacy.http.disconnect")
 @real
 async def test_legacy_clients_that_vanish_have_not_cancelled() -> None:
     """Their calls run to their end, and then nothing is left of them but their sessions."""

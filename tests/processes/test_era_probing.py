@@ -14,6 +14,7 @@ from toolgate.upstreams.mcp import opening
 FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]
 
 
+@pytest.mark.promise("spec.2026.stdio.child-fallback")
 @pytest.mark.parametrize("way", ["-32601", "-32602", "no result", "an odd result", "an old version"])
 @real
 async def test_a_refusal_or_an_odd_answer_falls_back_to_the_handshake(way: str) -> None:
@@ -24,6 +25,7 @@ async def test_a_refusal_or_an_odd_answer_falls_back_to_the_handshake(way: str) 
         assert served.status("one").revision == "2025-11-25"
 
 
+@pytest.mark.promise("spec.2026.stdio.child-fallback")
 @pytest.mark.parametrize("way", ["silence", "-32600 without an id", "text", "half a message", "no message"])
 @real
 async def test_silence_and_garbage_fall_back_to_the_handshake(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,6 +39,7 @@ async def test_silence_and_garbage_fall_back_to_the_handshake(way: str, monkeypa
         assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.promise("spec.2026.versions.discover-first")
 @real
 async def test_a_modern_child_is_found_by_the_first_question() -> None:
     config = settings(notes={"command": sys.executable, "args": ["-I", "-S", str(SERVERS["notes"])]})

@@ -53,6 +53,7 @@ async def nothing_is_left(pids: set[int], folder: Path) -> None:
     await until(lambda: not carrying(str(folder)), 5)
 
 
+@pytest.mark.promise("b.lifecycle.killed")
 @real
 async def test_nothing_is_left_of_a_gateway_killed_in_the_middle_of_calls(tmp_path: Path) -> None:
     async with toolgate("serve", "--port", "0", config=families(tmp_path)) as running:
@@ -67,6 +68,7 @@ async def test_nothing_is_left_of_a_gateway_killed_in_the_middle_of_calls(tmp_pa
             writer.transport.abort()
 
 
+@pytest.mark.promise("b.lifecycle.killed")
 @real
 async def test_nothing_is_left_of_a_gateway_killed_while_its_children_start(tmp_path: Path) -> None:
     """Killed at whatever moment each child's start is: it says nothing until its grandchild is there."""
@@ -80,6 +82,7 @@ async def test_nothing_is_left_of_a_gateway_killed_while_its_children_start(tmp_
         writer.transport.abort()
 
 
+@pytest.mark.promise("b.lifecycle.ending", "b.lifecycle.killed")
 @real
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 async def test_a_gateway_told_to_stop_ends_cleanly_with_nothing_left(number: signal.Signals, tmp_path: Path) -> None:
@@ -104,6 +107,7 @@ async def test_a_gateway_told_to_stop_ends_cleanly_with_nothing_left(number: sig
             writer.close()
 
 
+@pytest.mark.promise("b.lifecycle.own-group")
 @real
 async def test_a_child_killed_takes_its_own_grandchildren_along(tmp_path: Path) -> None:
     async with gateway(settings(**families(tmp_path))) as served:
@@ -118,6 +122,7 @@ async def test_a_child_killed_takes_its_own_grandchildren_along(tmp_path: Path) 
         assert not any(alive(pid) for pid in pids)
 
 
+@pytest.mark.promise("b.lifecycle.ending")
 @real
 async def test_a_gateway_closed_leaves_nothing(tmp_path: Path) -> None:
     async with gateway(settings(**families(tmp_path))) as served:
@@ -178,6 +183,7 @@ async def answer_to(running: Gateway, id: int) -> Json:
     raise AssertionError(f"no answer to {id}: {running.errors.decode()}")
 
 
+@pytest.mark.promise("spec.2026.stdio.exit")
 @real
 async def test_stdio_ends_with_its_stdin_and_leaves_nothing(tmp_path: Path) -> None:
     async with toolgate("stdio", config=families(tmp_path), stdin=asyncio.subprocess.PIPE) as running:
@@ -220,6 +226,7 @@ async def test_stdio_told_to_stop_ends_cleanly_with_nothing_left(number: signal.
         await nothing_is_left(pids, tmp_path)
 
 
+@pytest.mark.promise("b.lifecycle.killed")
 @real
 async def test_nothing_is_left_of_a_killed_stdio_gateway(tmp_path: Path) -> None:
     async with toolgate("stdio", config=families(tmp_path), stdin=asyncio.subprocess.PIPE) as running:

@@ -130,6 +130,7 @@ async def test_calls_at_once_have_a_connection_each_which_are_used_again() -> No
         assert len(set(ids)) == len(ids)
 
 
+@pytest.mark.promise("spec.2026.sse.related")
 @real
 async def test_progress_on_the_stream_of_an_answer_reaches_the_client_before_it() -> None:
     released = asyncio.Event()
@@ -336,6 +337,7 @@ async def test_headers_that_are_too_slow_time_out_and_their_connection_is_closed
         await until(lambda: [request for request in server.requests if request.method == "notifications/cancelled"])
 
 
+@pytest.mark.promise("b.001.own-fault")
 @real
 async def test_a_server_that_is_not_there_is_named() -> None:
     async with scripted(writes(whole)) as gone:
@@ -434,6 +436,7 @@ async def test_connections_that_are_no_longer_needed_are_closed(monkeypatch: pyt
 # A modern server: what it is sent, and how it hears that nobody waits any more.
 
 
+@pytest.mark.promise("spec.2026.headers.upstream", "spec.2026.probe.http")
 @real
 async def test_every_request_to_a_modern_server_carries_its_headers() -> None:
     async with behind(writes(whole), modern=True) as (served, server):
@@ -447,6 +450,7 @@ async def test_every_request_to_a_modern_server_carries_its_headers() -> None:
         assert by_method["tools/call"]["mcp-name"] == "act"
 
 
+@pytest.mark.promise("spec.2026.sse.disconnect")
 @pytest.mark.parametrize("modern", [True, False], ids=["modern", "legacy"])
 @real
 async def test_a_client_that_vanishes_has_its_call_cancelled_at_the_server(modern: bool) -> None:
@@ -473,6 +477,7 @@ async def test_a_client_that_vanishes_has_its_call_cancelled_at_the_server(moder
         assert all(request.method != "notifications/cancelled" for request in server.requests) or not modern
 
 
+@pytest.mark.promise("b.rulings.04-unsent")
 @real
 async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again() -> None:
     async with behind(writes(whole)) as (served, server):
@@ -488,6 +493,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used_again(
 # Sessions.
 
 
+@pytest.mark.promise("spec.2026.probe.http", "spec.legacy.session.upstream")
 @real
 async def test_the_session_id_is_sent_with_everything_and_ended_at_the_close() -> None:
     async with behind(writes(whole), session=True) as (served, server):
@@ -504,6 +510,7 @@ async def test_the_session_id_is_sent_with_everything_and_ended_at_the_close() -
     assert server.requests[-1].headers["mcp-session-id"] == "session-1"
 
 
+@pytest.mark.promise("b.faults.404", "b.rulings.04-unsent")
 @real
 async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_sent_again() -> None:
     async with behind(writes(whole), session=True) as (served, server):
@@ -517,6 +524,7 @@ async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_sent
         assert served.status("one").state == "ready"
 
 
+@pytest.mark.promise("b.faults.404")
 @real
 async def test_a_server_that_forgets_every_session_at_once_is_asked_twice_and_no_more() -> None:
     async def on_call(request: Request) -> None:

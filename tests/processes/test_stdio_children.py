@@ -35,6 +35,7 @@ async def counts(client: Client) -> Json:
     return json.loads(await client.call("one__counts"))
 
 
+@pytest.mark.promise("b.lifecycle.multiplex", "spec.2026.headers.case")
 @real
 @pytest.mark.parametrize("era", [MODERN, LEGACY])
 async def test_32_calls_to_one_child_are_in_flight_together(era: str) -> None:
@@ -46,6 +47,7 @@ async def test_32_calls_to_one_child_are_in_flight_together(era: str) -> None:
         assert (await counts(client))["most"] == 32
 
 
+@pytest.mark.promise("000.sessions.queue")
 @real
 async def test_with_concurrency_1_calls_queue() -> None:
     async with gateway(settings(one=child("counting", concurrency=1))) as served:
@@ -59,6 +61,7 @@ async def seen(client: Client) -> list[Json]:
     return json.loads(await client.call("one__seen"))
 
 
+@pytest.mark.promise("000.sessions.persist", "spec.2026.ids.unique")
 @real
 async def test_ids_are_never_reused_on_a_connection() -> None:
     """Whether calls are answered, fail, time out or are cancelled."""
@@ -82,6 +85,7 @@ async def test_ids_are_never_reused_on_a_connection() -> None:
         assert cancelled == held
 
 
+@pytest.mark.promise("spec.2026.stdio.child-noise")
 @real
 async def test_the_last_64_KiB_of_stderr_are_kept() -> None:
     async with gateway(settings(one=child("noisy"))) as served:
@@ -95,6 +99,7 @@ async def test_the_last_64_KiB_of_stderr_are_kept() -> None:
         assert served.status("one").stderr.startswith(f"{15 * 1024:063d}\n")
 
 
+@pytest.mark.promise("spec.2026.stdio.child-noise")
 @real
 async def test_noise_on_stdout_is_skipped_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolgate")
@@ -221,6 +226,7 @@ async def test_a_child_gets_its_own_environment_and_not_the_gateways(monkeypatch
 # `scope: session`: a child for each session, which ends with it.
 
 
+@pytest.mark.promise("b.lifecycle.scopes")
 @real
 async def test_each_session_has_a_child_of_its_own_that_ends_with_it() -> None:
     async with gateway(settings(one=child("counting", scope="session"))) as served:
@@ -237,6 +243,7 @@ async def test_each_session_has_a_child_of_its_own_that_ends_with_it() -> None:
         await until(lambda: not alive(his))
 
 
+@pytest.mark.promise("b.lifecycle.killed")
 @real
 async def test_a_session_that_ends_while_its_child_starts_leaves_none(tmp_path: Path) -> None:
     async with gateway(settings(one=child("family", str(tmp_path / "pids"), scope="session"))) as served:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -20,6 +21,7 @@ tools = st.text(min_size=1) | st.from_regex(r"\A[A-Za-z0-9_.-]{1,128}\Z") | st.s
 uris = st.from_regex(r"\A[a-z][a-z0-9+.-]{0,6}:(//)?[^\s]{0,20}\Z") | st.sampled_from(["ui://", "ui://a+b", "a+b:c"])
 
 
+@pytest.mark.promise("b.names.slug")
 @given(st.text())
 def test_a_slug_is_an_id_and_stays_one(name: str) -> None:
     id = names.slug(name)
@@ -28,6 +30,7 @@ def test_a_slug_is_an_id_and_stays_one(name: str) -> None:
     assert id == "" or id.isascii()
 
 
+@pytest.mark.promise("b.names.split")
 @given(server_sets, tools, st.randoms())
 def test_a_name_splits_into_what_it_was_joined_of(ids: list[str], tool: str, random: object) -> None:
     for server in ids:
@@ -41,6 +44,7 @@ def test_a_name_splits_into_what_it_was_joined_of(ids: list[str], tool: str, ran
             assert len(joined) <= names.LONGEST
 
 
+@pytest.mark.promise("b.uris.form")
 @given(server_sets, uris)
 def test_a_uri_splits_into_what_it_was_joined_of(ids: list[str], uri: str) -> None:
     for server in ids:

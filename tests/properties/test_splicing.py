@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -86,6 +87,7 @@ def test_a_result_is_read_back_with_its_id_and_its_bytes(id: Any, body: bytes) -
     assert bytes(message.result) == body.strip()
 
 
+@pytest.mark.promise("spec.2026.stdio.lines")
 @given(written(values))
 def test_a_message_on_one_line_is_the_same_message(data: bytes) -> None:
     line = jsonrpc.one_line(data)

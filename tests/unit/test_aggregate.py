@@ -79,12 +79,14 @@ def test_a_namespaced_name_is_resolved() -> None:
     assert entered("brave__ask", "prompts/get") == ("brave", "ask")
 
 
+@pytest.mark.promise("b.names.short")
 def test_a_shortened_name_resolves_back_and_so_does_the_whole_one() -> None:
     [shortened] = [tool["name"] for tool in listed("tools") if "xxx" in tool["name"]]
     assert len(shortened) == 64
     assert entered(shortened) == entered("brave__" + LONG) == ("brave", LONG)
 
 
+@pytest.mark.promise("b.names.bare-unique")
 def test_a_bare_name_is_resolved_where_one_server_has_it() -> None:
     assert entered("news") == ("brave", "news")
     assert entered("read__all") == ("docs", "read__all")
@@ -92,6 +94,7 @@ def test_a_bare_name_is_resolved_where_one_server_has_it() -> None:
     assert entered("file:///b", "resources/read") == ("docs", "file:///b")
 
 
+@pytest.mark.promise("b.names.ambiguous")
 def test_a_bare_name_that_several_servers_have_is_refused_with_the_candidates() -> None:
     fault = refused("search")
     assert fault.extra == {"candidates": ["brave__search", "docs__search"]}
@@ -99,6 +102,7 @@ def test_a_bare_name_that_several_servers_have_is_refused_with_the_candidates() 
     assert refused("file:///a", "resources/read").extra == {"candidates": ["brave+file:///a", "docs+file:///a"]}
 
 
+@pytest.mark.promise("b.errors.near-miss")
 def test_a_near_miss_is_told_what_was_meant() -> None:
     assert "did you mean brave__search" in refused("brave__serch").message
     assert "did you mean brave__news" in refused("brave_news").message
@@ -140,6 +144,7 @@ def test_uris_in_a_result_get_the_name_of_their_server() -> None:
     assert outcome == Done(body.replace(b"file:", b"docs+file:"))
 
 
+@pytest.mark.promise("b.uris.ui")
 def test_a_tool_that_has_a_page_names_it_as_the_list_of_resources_does() -> None:
     raw = Raw(b'{"name":"show","_meta":{"ui":{"resourceUri":"ui://panel"}}}')
     one = CatalogView(("docs",), lambda _server, _kind: Shelf({"show": raw}), {}, ())

@@ -56,6 +56,7 @@ def names(view: CatalogView, server: str = "docs") -> list[str]:
     return list(shelf.items)
 
 
+@pytest.mark.promise("001.tools-list.cached")
 async def test_a_list_is_fetched_once_however_many_want_it() -> None:
     shop = Shop("docs", "read")
     catalog = catalog_of(shop)
@@ -65,6 +66,7 @@ async def test_a_list_is_fetched_once_however_many_want_it() -> None:
     assert shop.asked == 1
 
 
+@pytest.mark.promise("001.tools-list.cached", "b.001.cache-ttl")
 async def test_a_list_is_fetched_again_when_its_time_is_over_or_its_server_says_so() -> None:
     shop, clock = Shop("docs", "read"), FakeClock()
     catalog = catalog_of(shop, clock=clock)
@@ -80,6 +82,7 @@ async def test_a_list_is_fetched_again_when_its_time_is_over_or_its_server_says_
     assert shop.asked == 3
 
 
+@pytest.mark.promise("001.tools-list.cached")
 async def test_a_list_that_changes_while_it_is_fetched_is_not_kept() -> None:
     shop = Shop("docs", "old")
     shop.doors.clear()
@@ -93,6 +96,7 @@ async def test_a_list_that_changes_while_it_is_fetched_is_not_kept() -> None:
     assert names(await seen(catalog)) == ["new"]
 
 
+@pytest.mark.promise("b.001.degraded")
 async def test_one_servers_failure_is_data_beside_the_others_items_and_is_not_kept() -> None:
     good, bad = Shop("docs", "read"), Shop("bad")
     bad.fault = Fault("SERVER_FAILED", "it broke")
@@ -112,6 +116,7 @@ async def test_a_failure_that_is_no_fault_becomes_one() -> None:
     assert fault and (fault.code, fault.message) == ("SERVER_FAILED", "out of shape")
 
 
+@pytest.mark.promise("b.001.list-pending")
 async def test_what_does_not_come_in_time_is_pending_and_announced_when_it_is_there() -> None:
     good, slow, clock = Shop("docs", "read"), Shop("slow", "late"), FakeClock()
     events: list[Event] = []

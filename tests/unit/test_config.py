@@ -79,6 +79,7 @@ def test_the_type_of_a_server_follows_from_its_keys() -> None:
     assert server('url = "https://example.com/mcp"').type == "http"
 
 
+@pytest.mark.promise("b.names.slug")
 def test_the_id_is_the_slug_of_the_name() -> None:
     [one] = understood('[mcpServers."My MCP Server"]\ncommand = "x"').servers
     assert (one.id, one.name) == ("my-mcp-server", "My MCP Server")
@@ -264,11 +265,13 @@ def test_a_server_is_started_or_reached_and_nothing_in_between(body: str, line: 
     assert refused(f"[mcpServers.a]\n{body}")[0].startswith(line)
 
 
+@pytest.mark.promise("b.names.slug")
 def test_two_names_with_one_id_are_both_named() -> None:
     [line] = refused('[mcpServers."My Server"]\ncommand = "x"\n[mcpServers.my_server]\ncommand = "y"')
     assert line.startswith('mcpServers.my_server: has the same id `my-server` as the server "My Server": ')
 
 
+@pytest.mark.promise("b.names.slug")
 @pytest.mark.parametrize("name", ["toolgate", "ToolGate", "gobby-tasks", "Gobby Tasks", "…", ""])
 def test_some_names_are_not_to_be_had(name: str) -> None:
     [line] = refused(json.dumps({"mcpServers": {name: {"command": "x"}}}), "json")
@@ -601,6 +604,7 @@ def test_every_example_of_the_page_loads(format: Format, text: str) -> None:
     assert not any(one.problem for one in config.servers)
 
 
+@pytest.mark.promise("b.001.port")
 def test_the_page_shows_all_defaults_as_they_are() -> None:
     [text] = [text for _, text in blocks() if "[sessions]" in text]
     config = understood(text)

@@ -136,6 +136,7 @@ async def test_a_question_comes_out_once() -> None:
     assert len(work.open_asks()) == 2
 
 
+@pytest.mark.promise("spec.2026.mrtr.methods")
 async def test_a_key_is_never_used_again() -> None:
     work = exchange()
     keys: list[str] = []

@@ -20,6 +20,7 @@ def test_a_plain_value_stands_as_it_is() -> None:
     assert headers.encode_value("brave__search") == "brave__search"
 
 
+@pytest.mark.promise("spec.2026.headers.encoding")
 @pytest.mark.parametrize("value", ["é", " a", "a ", "a\tb", "a\r\nX-Evil: 1", "=?base64?YQ==?=", "日本"])
 def test_any_other_value_is_written_in_base64_and_reads_back(value: str) -> None:
     written = headers.encode_value(value)
@@ -28,6 +29,7 @@ def test_any_other_value_is_written_in_base64_and_reads_back(value: str) -> None
     assert headers.decode_value(written) == value
 
 
+@pytest.mark.promise("spec.2026.headers.encoding")
 @pytest.mark.parametrize("text", ["=?base64?YQ?=", "=?base64?YR==?=", "=?base64?*?=", "=?base64?/w==?="])
 def test_base64_that_is_not_canonical_or_no_text_is_no_value(text: str) -> None:
     assert headers.decode_value(text) is None
@@ -43,6 +45,7 @@ def test_headers_that_agree_with_the_body_pass() -> None:
     check({name: GOOD[name] for name in ("mcp-protocol-version", "mcp-method")}, target=None)
 
 
+@pytest.mark.promise("spec.2026.headers.mismatch")
 @pytest.mark.parametrize("name", GOOD)
 def test_a_header_that_is_missing_or_differs_is_a_mismatch(name: str) -> None:
     for found in ({key: value for key, value in GOOD.items() if key != name}, GOOD | {name: "other"}):
@@ -51,11 +54,13 @@ def test_a_header_that_is_missing_or_differs_is_a_mismatch(name: str) -> None:
         assert caught.value.rpc == -32020
 
 
+@pytest.mark.promise("spec.2026.headers.mismatch")
 def test_a_routing_header_that_stands_there_twice_is_found() -> None:
     assert headers.read([(b"host", b"h"), (b"mcp-name", b"a"), (b"mcp-name", b"b")])[1] == "mcp-name"
     assert headers.read([(b"accept", b"a"), (b"accept", b"b"), (b"mcp-name", b"c")])[1] is None
 
 
+@pytest.mark.promise("spec.2026.headers.upstream")
 def test_a_request_of_ours_carries_what_we_would_accept() -> None:
     sent = {name.decode().lower(): value.decode() for name, value in headers.for_request("tools/call", "ä")}
     headers.check(sent, MESSAGE, "2026-07-28", "ä")

@@ -31,6 +31,7 @@ def test_params_are_the_bytes_that_they_came_in() -> None:
     assert bytes(message.params) == b'{ "b" : 1.50,\t"a":"\\u00e9" }'
 
 
+@pytest.mark.promise("spec.2026.ids.echo")
 def test_an_id_is_echoed_as_it_was_written_and_matched_by_its_value() -> None:
     message = decode(b'{"jsonrpc":"2.0","id":"\\u0061","method":"x"}')
     assert bytes(message.id) == b'"\\u0061"'

@@ -25,6 +25,7 @@ def raw(value: Any) -> Raw:
 # From and to clients.
 
 
+@pytest.mark.promise("001.lifecycle.initialize")
 @pytest.mark.parametrize("revision", mcp.HANDSHAKE_REVISIONS)
 def test_a_revision_that_we_know_is_spoken(revision: str) -> None:
     assert legacy.negotiate(legacy.read_initialize(raw({"protocolVersion": revision})).protocolVersion) == revision
@@ -48,6 +49,7 @@ def test_initialize_without_parameters_is_refused() -> None:
         legacy.read_initialize(jsonrpc.NOTHING)
 
 
+@pytest.mark.promise("b.rulings.13-content")
 def test_content_that_a_revision_does_not_know_becomes_text() -> None:
     body = raw({"content": [LINK, AUDIO, TEXT], "isError": False})
 
@@ -95,6 +97,7 @@ def test_a_resource_that_is_not_found_has_the_code_of_its_time() -> None:
     assert legacy.error_code(Fault("TOOL_NOT_FOUND", ""), "tools/call") == -32602
 
 
+@pytest.mark.promise("b.001.relayed-mapped")
 def test_codes_that_came_later_are_internal_errors_here() -> None:
     for code in mcp.MODERN_ONLY_ERRORS:
         fault = Fault("UPSTREAM_ERROR", "", upstream=jsonrpc.RpcError(code))
@@ -123,6 +126,7 @@ def test_a_servers_answer_to_initialize_is_read() -> None:
     assert (found.protocolVersion, found.capabilities) == ("2024-11-05", {"tools": {}})
 
 
+@pytest.mark.promise("spec.legacy.initialize.upstream")
 @pytest.mark.parametrize("answer", [{}, [], {"protocolVersion": "2030-01-01"}, {"protocolVersion": None}])
 def test_a_server_that_speaks_nothing_that_we_know_has_failed(answer: Any) -> None:
     with pytest.raises(Fault) as caught:

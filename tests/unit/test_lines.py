@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from toolgate.wire.lines import Lines
 
 
+@pytest.mark.promise("spec.2026.stdio.lines")
 def test_a_line_is_whole_when_its_end_has_come() -> None:
     lines = Lines()
     assert lines.feed(b"on") == []

@@ -28,6 +28,7 @@ def params(**members: Any) -> Raw:
 # From and to clients.
 
 
+@pytest.mark.promise("b.001.era")
 def test_the_header_or_the_meta_says_that_a_request_is_modern() -> None:
     in_meta = params(_meta={mcp.VERSION_KEY: "2026-07-28"})
     assert modern.speaks_modern("2026-07-28", jsonrpc.NOTHING)
@@ -36,6 +37,7 @@ def test_the_header_or_the_meta_says_that_a_request_is_modern() -> None:
     assert modern.speaks_modern("2027-01-01", jsonrpc.NOTHING)
 
 
+@pytest.mark.promise("b.001.era")
 @pytest.mark.parametrize("found", [{}, {"_meta": {}}, {"_meta": {"x": mcp.VERSION_KEY}}, {"x": {mcp.VERSION_KEY: "1"}}])
 def test_any_other_request_is_legacy(found: dict[str, Any]) -> None:
     assert not modern.speaks_modern(None, params(**found))
@@ -50,6 +52,7 @@ def test_an_envelope_says_who_asks() -> None:
     assert not found.progress_token
 
 
+@pytest.mark.promise("spec.2026.envelope.required")
 @pytest.mark.parametrize("key", META)
 def test_an_envelope_that_lacks_a_key_is_refused_by_its_name(key: str) -> None:
     with pytest.raises(Fault, match=key) as caught:
@@ -75,6 +78,7 @@ def test_a_version_that_is_not_served_is_answered_with_those_that_are() -> None:
     assert caught.value.extra == {"supported": ["2026-07-28"], "requested": "2030-01-01"}
 
 
+@pytest.mark.promise("spec.2026.results.type")
 def test_what_an_older_server_left_out_of_its_result_is_put_in() -> None:
     assert modern.write_done("tools/call", b'{"content":[]}') == b'{"resultType":"complete","content":[]}'
     read = json.loads(modern.write_done("resources/read", b'{"contents":[],"ttlMs":5}'))
@@ -120,6 +124,7 @@ def test_a_retry_out_of_shape_is_refused(found: bytes) -> None:
     assert caught.value.rpc == jsonrpc.INVALID_PARAMS
 
 
+@pytest.mark.promise("spec.2026.caching.hints")
 def test_a_list_says_that_it_is_private_and_what_it_lacks() -> None:
     listing = Listing("tools", (Raw(b'{"name":"a"}'),), failures=(("bad", "it broke"),), pending=("slow",))
     found = json.loads(modern.write_listing(listing, {"name": "toolgate"}))
@@ -132,6 +137,7 @@ def test_a_list_says_that_it_is_private_and_what_it_lacks() -> None:
     }
 
 
+@pytest.mark.promise("b.001.relayed-mapped")
 def test_codes_that_this_era_does_not_know_are_translated() -> None:
     def code(rpc: int) -> int:
         return modern.error_code(Fault("UPSTREAM_ERROR", "", upstream=jsonrpc.RpcError(rpc)))
@@ -146,6 +152,7 @@ def result_of(body: bytes, capabilities: dict[str, Any] | None = None) -> Done |
     return modern.read_result(Call("tools/call", "t", Client(capabilities=capabilities or {})), Raw(body))
 
 
+@pytest.mark.promise("spec.2026.results.type")
 def test_a_result_is_done_whether_it_says_so_or_not() -> None:
     for body in (b'{"resultType":"complete","content":[]}', b'{"content":[]}'):
         assert result_of(body) == Done(Raw(body))
@@ -158,10 +165,12 @@ def test_a_result_may_ask_what_its_client_can_answer() -> None:
         result_of(body)
 
 
+@pytest.mark.promise("spec.2026.mrtr.something")
 def test_a_result_may_want_nothing_but_its_state_back() -> None:
     assert result_of(b'{"resultType":"input_required","requestState":"s"}') == Required((), "s")
 
 
+@pytest.mark.promise("spec.2026.results.type-unknown")
 @pytest.mark.parametrize(
     "body",
     [

@@ -7,6 +7,7 @@ import pytest
 from toolgate.wire import names
 
 
+@pytest.mark.promise("b.names.slug")
 @pytest.mark.parametrize(
     ("name", "id"),
     [
@@ -22,10 +23,12 @@ def test_an_id_is_the_slug_of_a_name(name: str, id: str) -> None:
     assert names.slug(name) == id
 
 
+@pytest.mark.promise("b.names.lookup")
 def test_a_server_is_found_by_its_id_its_name_and_its_snake_case() -> None:
     assert names.spellings("My Server") == ("my-server", "My Server", "my_server")
 
 
+@pytest.mark.promise("b.names.split")
 def test_a_name_is_joined_and_split_at_the_registered_prefix() -> None:
     assert names.join_name("brave", "search") == "brave__search"
     assert names.split_name("brave__search", ["brave", "fetch"]) == ("brave", "search")
@@ -34,10 +37,12 @@ def test_a_name_is_joined_and_split_at_the_registered_prefix() -> None:
     assert names.split_name("brave_search", ["brave"]) is None
 
 
+@pytest.mark.promise("b.names.split")
 def test_the_longest_prefix_wins() -> None:
     assert names.split_name("a-b__c", ["a", "a-b"]) == ("a-b", "c")
 
 
+@pytest.mark.promise("b.names.short")
 def test_a_name_over_64_characters_is_shortened_in_one_way_only() -> None:
     long = names.join_name("brave", "x" * 80)
     assert len(long) == names.LONGEST
@@ -48,6 +53,7 @@ def test_a_name_over_64_characters_is_shortened_in_one_way_only() -> None:
     assert whole == "brave__" + "x" * 57
 
 
+@pytest.mark.promise("b.uris.digit")
 @pytest.mark.parametrize(
     ("server", "uri", "joined"),
     [
@@ -63,6 +69,7 @@ def test_a_uri_is_joined_and_split(server: str, uri: str, joined: str) -> None:
     assert names.split_uri(joined, ["other", server]) == (server, uri)
 
 
+@pytest.mark.promise("b.uris.reading")
 def test_a_uri_may_be_written_with_two_underscores_too() -> None:
     assert names.split_uri("docs__file:///a", ["docs"]) == ("docs", "file:///a")
 

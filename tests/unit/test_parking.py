@@ -84,6 +84,7 @@ async def test_ids_cannot_be_guessed_from_each_other() -> None:
 # Time.
 
 
+@pytest.mark.promise("spec.2026.mrtr.no-retry")
 async def test_parked_work_is_cancelled_when_its_time_is_over() -> None:
     clock = FakeClock()
     parking = Parking(clock, ttl=100)

@@ -47,6 +47,7 @@ def test_what_is_sealed_cannot_be_read() -> None:
     assert b"secret" not in base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
 
 
+@pytest.mark.promise("spec.2026.mrtr.state-integrity")
 def test_every_change_of_a_character_is_noticed() -> None:
     sealed = SEAL.seal(VALUE)
     for place in range(len(sealed)):

@@ -30,6 +30,7 @@ def test_a_call_goes_to_the_server_by_the_name_that_it_was_given() -> None:
     assert (entered.server, entered.target) == ("docs", "docs__search")
 
 
+@pytest.mark.promise("b.surfaces.server")
 def test_a_result_is_left_alone() -> None:
     done = Done(b'{"content":[{"type":"resource_link","uri":"a:1"}]}')
     assert SURFACE.leave(Call("tools/call", "t", Client(), server="docs"), done) is done

@@ -15,12 +15,14 @@ def waiting(turns: Turns, patience: float = 60) -> asyncio.Task[None]:
     return asyncio.ensure_future(turns.take(patience))
 
 
+@pytest.mark.promise("b.lifecycle.multiplex")
 async def test_without_a_limit_nobody_waits() -> None:
     turns = Turns("slow", None, FakeClock())
     for _ in range(100):
         await turns.take(0)
 
 
+@pytest.mark.promise("000.sessions.queue")
 async def test_turns_are_given_in_the_order_that_they_were_asked_for() -> None:
     turns = Turns("slow", 1, FakeClock())
     await turns.take(0)

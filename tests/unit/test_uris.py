@@ -16,6 +16,7 @@ def rewritten(method: str, result: Any) -> Any:
     return json.loads(bytes(uris.rewrite(method, json.dumps(result).encode(), lambda uri: "docs+" + uri)))
 
 
+@pytest.mark.promise("b.uris.results")
 def test_links_and_embedded_resources_of_a_tool_are_renamed() -> None:
     link = {"type": "resource_link", "uri": "file:///a", "name": "a", "x": 1}
     embedded = {"type": "resource", "resource": {"uri": "file:///b", "text": "see file:///a"}, "annotations": {}}
@@ -32,12 +33,14 @@ def test_what_was_read_is_renamed_whatever_it_is() -> None:
     }
 
 
+@pytest.mark.promise("b.uris.results")
 def test_a_resource_in_a_prompt_is_renamed() -> None:
     embedded = {"type": "resource", "resource": {"uri": "a:1", "text": ""}}
     found = rewritten("prompts/get", {"messages": [{"role": "user", "content": embedded}]})
     assert found["messages"][0]["content"]["resource"]["uri"] == "docs+a:1"
 
 
+@pytest.mark.promise("b.uris.text")
 def test_text_and_structured_content_are_never_searched() -> None:
     result = {
         "content": [{"type": "text", "text": '{"type": "resource_link", "uri": "a:1"}'}],
@@ -73,6 +76,7 @@ def test_a_result_out_of_shape_is_left_as_it_is(method: str, body: bytes) -> Non
     assert uris.rewrite(method, body, str.upper) == body
 
 
+@pytest.mark.promise("b.uris.ui")
 def test_the_page_of_an_app_is_renamed_where_a_tool_names_it() -> None:
     tool = {"name": "t", "_meta": {"ui": {"resourceUri": "ui://panel", "visibility": ["app"]}, "x": "ui://panel"}}
     raw = Raw(json.dumps(tool).encode())

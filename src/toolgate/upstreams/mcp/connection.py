@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
 from toolgate.config import Server
 from toolgate.eras import calls, legacy
 from toolgate.exchange import Exchange, Retry
-from toolgate.model import Answer, Ask, Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
+from toolgate.model import Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import Headers, Link
-from toolgate.upstreams.mcp.attribution import heir_of, owner_of
+from toolgate.upstreams.mcp.attribution import owner_of
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
+from toolgate.upstreams.mcp.questions import Questions, Request
 from toolgate.upstreams.mcp.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
@@ -33,13 +33,6 @@ log = logging.getLogger(__name__)
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 MOST_PAGES = 1000  # of one list
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
-
-
-class Request(msgspec.Struct, frozen=True, gc=False):
-    """A request that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
-
-    exchange: Exchange
-    call: Call | None
 
 
 class _Progress(msgspec.Struct):
@@ -68,13 +61,11 @@ class Connection:
         self._again = again
         self._on_event = on_event
         self._on_closed = on_closed
-        self._sole_owner = sole_owner
         self._ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._given_up: dict[int, Request] = {}  # that the server may still work on
-        self._questions: dict[str | int | float, asyncio.Future[Answer]] = {}
-        self._unowned: list[tuple[Raw, Ask]] = []  # questions that wait for the sole owner's next call
         self._turns = Turns(server.name, server.concurrency, clock)
+        self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -101,7 +92,7 @@ class Connection:
             self._forget(id)
             exchange.cancel()
             raise
-        self._hand_over_unowned()
+        self._questions.hand_over()
         return await exchange.next()
 
     async def ask_server(
@@ -197,7 +188,7 @@ class Connection:
             elif message.is_notification:
                 self._notified(message)
             else:
-                self._questioned(message, origin)
+                self._questions.asked(message, origin)
         except (jsonrpc.Malformed, *jsonrpc.UNREADABLE) as error:
             log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
 
@@ -213,6 +204,7 @@ class Connection:
 
     def closed(self, fault: Fault) -> None:
         self.retired(fault)
+        self._questions.close()
         for id, request in list(self._requests.items()):
             self._forget(id)
             request.exchange.fail(fault.at(self._server.name, ""))
@@ -266,7 +258,7 @@ class Connection:
         elif message.method == "notifications/message":
             self._logged(message.params)
         elif message.method == "notifications/cancelled":
-            self._withdrawn(calls.read_cancelled(message))
+            self._questions.withdrawn(calls.read_cancelled(message))
 
     def _progress(self, params: Raw) -> None:
         token = msgspec.json.decode(params, type=_Progress).progressToken
@@ -281,75 +273,6 @@ class Connection:
         owner = owner_of(None, self._requests, self._given_up.values())
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
-
-    # Questions of the server.
-
-    def _questioned(self, message: Message, origin: int | None) -> None:
-        id, params = message.id, message.params or jsonrpc.EMPTY_OBJECT
-        if message.method == "ping":
-            self.notify(jsonrpc.result(id, b"{}"))
-        elif message.method not in mcp.ASKS:
-            self.notify(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}"))
-        elif message.method == "roots/list" and not self._sole_owner:
-            self.notify(jsonrpc.result(id, _configured_roots(self._server)))
-        else:
-            self._place(id, Ask("", message.method, params), origin)
-
-    def _place(self, id: Raw, ask: Ask, origin: int | None) -> None:
-        """Give the question to its call, keep it for the sole owner's next call, or decline it."""
-        owner = owner_of(origin, self._requests, self._given_up.values())
-        if owner and owner.call:
-            unsure = [] if origin is not None else [each for each in self._requests.values() if each is not owner]
-            self._ask(id, ask, owner.exchange, owner.call, [each.exchange for each in unsure if each.call])
-        elif self._sole_owner:
-            self._unowned.append((id, ask))
-        else:
-            self._decline(id, ask)
-            if any(request.call for request in self._requests.values()):
-                self._turns.limit = 1  # from now on it is certain whose question it is
-
-    def _ask(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
-        """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
-        too, and one of them takes it over if this call ends first."""
-        if not asks.is_answerable(ask, call.client.capabilities):
-            self._decline(id, ask)
-            return
-        key = jsonrpc.id_key(id)
-        future = self._questions[key] = exchange.ask(ask.method, ask.params)
-        for other in others:
-            other.pause()
-
-        def answered(future: asyncio.Future[Answer]) -> None:
-            for other in others:
-                other.go_on()
-            if self._questions.pop(key, None) is None:
-                return  # the server has withdrawn it
-            heir = heir_of(call, self._requests) if future.cancelled() and others else None
-            if heir and heir.call:
-                rest = [other for other in others if other is not heir.exchange]
-                self._ask(id, ask, heir.exchange, heir.call, rest)
-                return
-            if future.cancelled() and self._sole_owner and exchange.is_done and not self.fault:
-                self._unowned.append((id, ask))  # a call that ended without the answer had not asked
-                return
-            answer = asks.declined(ask) if future.cancelled() else future.result()
-            self.notify(legacy.write_answer(id, answer))
-
-        future.add_done_callback(answered)
-
-    def _withdrawn(self, id: str | int | float | None) -> None:
-        future = self._questions.pop(id, None) if id is not None else None
-        if future and not future.done():
-            future.cancel()
-        self._unowned = [(raw, ask) for raw, ask in self._unowned if jsonrpc.id_key(raw) != id]
-
-    def _decline(self, id: Raw, ask: Ask) -> None:
-        self.notify(legacy.write_answer(id, asks.declined(ask)))
-
-    def _hand_over_unowned(self) -> None:
-        waiting, self._unowned = self._unowned, []
-        for id, ask in waiting:
-            self._place(id, ask, None)
 
 
 def _read_page(page: Raw, kind: str) -> tuple[list[Raw], str | None]:
@@ -368,10 +291,3 @@ def _own_id(message: Message, origin: int | None) -> int | None:
         return origin
     id = jsonrpc.id_key(message.id) if message.id else None
     return id if isinstance(id, int) else None
-
-
-def _configured_roots(server: Server) -> bytes:
-    roots: list[Mapping[str, str]] = [
-        {"uri": root.uri} | ({"name": root.name} if root.name else {}) for root in server.roots
-    ]
-    return jsonrpc.encode({"roots": roots})

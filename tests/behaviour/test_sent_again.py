@@ -1,0 +1,86 @@
+"""The one safe retry (behaviour, ruling 4): a call that a crash has lost is sent again only where that does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from official import LEGACY, MODERN
+from peers import LegacyServer, ModernServer, RpcError, Scene, eventually, gateway
+
+BOTH = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+CLIENTS = pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
+
+
+async def crashes(scene: Scene) -> str:
+    scene.crash("segmentation fault")
+    raise RpcError(-1, "nobody hears this")
+
+
+def crashing_once() -> Any:
+    async def script(scene: Scene) -> str:
+        if len(scene.connection.server.connections) == 1:
+            scene.crash("segmentation fault")
+        return "done"
+
+    return script
+
+
+def annotated(there: Any, **annotations: bool) -> Any:
+    [tool] = there.lists["tools/list"][1]
+    tool["annotations"] = annotations
+    return there
+
+
+@pytest.mark.promise("b.rulings.04-harmless")
+@BOTH
+@CLIENTS
+@pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
+async def test_a_harmless_call_is_sent_again_after_a_crash(server: Any, revision: str, hint: str) -> None:
+    there = annotated(server({"t": crashing_once()}), **{hint: True})
+    async with gateway(there=there) as house:
+        assert (await (await house.client(revision)).call("there__t")).text == "done"
+        assert (len(there.calls), len(there.connections)) == (2, 2)
+
+
+@pytest.mark.promise("b.rulings.04-harmless")
+@BOTH
+async def test_a_harmless_call_is_sent_again_once_and_no_more(server: Any) -> None:
+    there = annotated(server({"t": crashes}), readOnlyHint=True)
+    async with gateway(there=there) as house:
+        error = (await house.modern().call("there__t")).error
+        assert (error["data"]["code"], error["data"]["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert len(there.calls) == 2
+
+
+@pytest.mark.promise("b.rulings.04-destructive")
+@BOTH
+@CLIENTS
+@pytest.mark.parametrize("annotations", [{}, {"destructiveHint": True}, {"readOnlyHint": False}])
+async def test_a_call_that_may_do_harm_twice_is_sent_once(server: Any, revision: str, annotations: Any) -> None:
+    there = annotated(server({"t": crashing_once()}), **annotations)
+    async with gateway(there=there) as house:
+        error = (await (await house.client(revision)).call("there__t")).error
+        assert error["code"] == -32603
+        assert (error["data"]["code"], error["data"]["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert len(there.calls) == 1
+
+
+@pytest.mark.promise("b.rulings.04-timeout")
+@BOTH
+@CLIENTS
+async def test_nothing_is_sent_again_after_a_timeout(server: Any, revision: str) -> None:
+    async def never(scene: Scene) -> str:
+        await scene.connection.server.ever.wait()
+        return ""
+
+    there = annotated(server({"t": never}, timeout=5), readOnlyHint=True, idempotentHint=True)
+    there.ever = asyncio.Event()
+    async with gateway(there=there) as house:
+        call = (await house.client(revision)).start("tools/call", name="there__t")
+        await house.clock.advance(6)
+        error = (await call.reply()).error
+        assert error["data"]["code"] == "TIMEOUT"
+        await eventually(lambda: there.cancelled)
+        assert len(there.calls) == 1
