@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop bench constraints clean
+.PHONY: demo test check format install interop behaviour bench constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -16,7 +16,7 @@ check: $(INSTALLED)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) pyright
-	.venv/bin/lint-imports --no-cache
+	.venv/bin/lint-imports --no-cache --no-logo
 	.venv/bin/python tests/house.py
 
 format: $(INSTALLED)
@@ -27,6 +27,7 @@ install: $(INSTALLED)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "toolgate needs Python 3.11 or newer; name one with PYTHON=..."; exit 1; }
+	@echo "Setting up .venv: about half a minute, once."
 	$(PYTHON) -m venv .venv
 	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
 	@touch $(INSTALLED)
@@ -34,6 +35,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 interop: $(INSTALLED)
 	.venv/bin/python tests/interop/install.py
 	$(RUN) pytest -m interop tests/interop
+
+behaviour: $(INSTALLED)
+	.venv/bin/python tests/behaviour/table.py
 
 bench: $(INSTALLED)
 	.venv/bin/python bench/call_cost.py

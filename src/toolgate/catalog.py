@@ -75,6 +75,8 @@ class Catalog:
                 if not fetch.done():
                     pending.append(item)
                     fetch.add_done_callback(lambda done, item=item: self._announce(item, done))
+                elif fetch.cancelled():
+                    faults[item] = Fault("SESSION_ERROR", f"{item[0]} is no longer asked", reach="not_sent")
                 elif error := fetch.exception():
                     faults[item] = error if isinstance(error, Fault) else Fault("SERVER_FAILED", str(error))
                 else:
@@ -94,9 +96,12 @@ class Catalog:
                     self._changed.add(place)
 
     def forget(self, server: str, scope: str) -> None:
-        """A scope has ended: nobody will ask for its shelves again."""
+        """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
         for place in [place for place in self._shelves if place[:2] == (server, scope)]:
             del self._shelves[place]
+        for place, fetch in self._fetching.items():
+            if place[:2] == (server, scope):
+                fetch.cancel()
 
     async def close(self) -> None:
         fetches = list(self._fetching.values())

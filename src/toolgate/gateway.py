@@ -36,7 +36,10 @@ class Gateway:
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await catalog.view(route.servers, needs, call.client, patience)
-        entered = route.surface.enter(call, view)
+        try:
+            entered = route.surface.enter(call, view)
+        except Fault as fault:
+            raise fault.at("", call.target) from None
         try:
             outcome = await self._through(entered, route.policies)
         except Fault as fault:
@@ -60,9 +63,9 @@ class Gateway:
     async def leave(self, client: Client) -> None:
         """A client's session is over."""
         for upstream in self.snapshot.upstreams.values():
-            await upstream.leave(client)
             if scope := upstream.scope(client):
                 self.snapshot.catalog.forget(upstream.id, scope)
+            await upstream.leave(client)
 
     async def _through(self, call: Call, policies: Sequence[Policy]) -> Outcome:
         passed: list[Policy] = []

@@ -135,6 +135,10 @@ class Note(msgspec.Struct, frozen=True):
 Listener: TypeAlias = Callable[[Note], None]
 
 
+class _Progress(msgspec.Struct):
+    progress: float
+
+
 class Notes:
     """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked)."""
 
@@ -143,15 +147,27 @@ class Notes:
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener
         self._progress: Note | None = None
+        self._reached = float("-inf")
         self._logs: deque[Note] = deque(maxlen=self.KEPT_LOGS)
 
     def put(self, note: Note) -> None:
+        if note.kind == "progress" and not self._goes_on(note):
+            return
         if self._listener:
             self._listener(note)
         elif note.kind == "progress":
             self._progress = note
         else:
             self._logs.append(note)
+
+    def _goes_on(self, note: Note) -> bool:
+        """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""
+        try:
+            reached = msgspec.json.decode(note.params, type=_Progress).progress
+        except jsonrpc.UNREADABLE:
+            return False
+        increased, self._reached = reached > self._reached, max(reached, self._reached)
+        return increased
 
     def detach(self) -> None:
         self._listener = None

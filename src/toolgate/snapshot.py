@@ -67,12 +67,16 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
-        routes=build_routes(tuple(upstreams), tuple(policies)),
+        routes=build_routes(upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
     )
 
 
-def build_routes(servers: tuple[str, ...], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
-    routes = [Route(path, Aggregate(), servers, policies) for path in ("/mcp", "/mcp/aggregate")]
-    routes += [Route(f"/mcp/servers/{id}", Single(id), (id,), policies, is_strict=True) for id in servers]
-    return {route.path: route for route in routes}
+def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
+    """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
+    routes = {path: Route(path, Aggregate(), tuple(upstreams), policies) for path in ("/mcp", "/mcp/aggregate")}
+    for id, upstream in upstreams.items():
+        route = Route(f"/mcp/servers/{id}", Single(id), (id,), policies, is_strict=True)
+        for spelling in (upstream.name, id.replace("-", "_"), id):
+            routes[f"/mcp/servers/{spelling}"] = route
+    return routes

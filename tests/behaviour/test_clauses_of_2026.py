@@ -87,7 +87,6 @@ async def test_an_answer_to_a_cancelled_request_reaches_nobody(server: Any) -> N
 
 
 @pytest.mark.promise("spec.2026.progress.increases")
-@pytest.mark.xfail(strict=True, reason="progress is relayed as the server gives it, backwards too")
 @BOTH
 @pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
 async def test_progress_never_goes_back(server: Any, revision: str) -> None:

@@ -10,7 +10,6 @@ from peers import gateway as house_of
 from virtualtime import settle
 
 OLDEST = LEGACY[0]
-TOO_LONG = pytest.mark.xfail(strict=True, reason="the id stands whole, also where nothing else has room beside it")
 
 
 @pytest.mark.promise("spec.legacy.initialize.capabilities")
@@ -62,7 +61,6 @@ async def test_a_ping_of_a_server_is_answered_at_once() -> None:
 
 
 @pytest.mark.promise("b.names.lookup-path")
-@pytest.mark.xfail(strict=True, reason="the path of one server's view is found by its id alone")
 async def test_the_path_of_a_server_may_be_written_as_its_name() -> None:
     async with house_of(my_notes=LegacyServer()) as house:  # its id is my-notes
         assert (await (await house.legacy(path="/mcp/servers/my-notes")).request("ping")).result == {}
@@ -71,7 +69,7 @@ async def test_the_path_of_a_server_may_be_written_as_its_name() -> None:
 
 
 @pytest.mark.promise("b.names.short-server")
-@pytest.mark.parametrize("length", [30, 52, *(pytest.param(length, marks=TOO_LONG) for length in (53, 60, 70))])
+@pytest.mark.parametrize("length", [30, 52, 53, 60, 70])
 async def test_a_name_is_short_enough_however_long_its_servers_id_is(length: int) -> None:
     script = Scripted(tools_list=tools("x" * 40), tools_call=said("ok"))
     async with gateway(GREETER, scripts={"s" * length: script}) as app:

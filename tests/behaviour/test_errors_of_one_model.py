@@ -13,7 +13,6 @@ from peers import gateway as house_of
 from toolgate.model import Fault
 
 BROKEN = Fault("SERVER_FAILED", "Command not found: nope", reach="not_sent")
-UNPLACED = pytest.mark.xfail(strict=True, reason="the error of a server that did not start does not name the tool")
 
 
 async def errors(visitor: Visitor, method: str, **params: Any) -> list[dict[str, Any]]:
@@ -42,7 +41,7 @@ async def test_every_error_has_a_number_and_a_text() -> None:
     ("name", "code", "word", "server"),
     [
         ("greeter__gret", -32602, "TOOL_NOT_FOUND", None),
-        pytest.param("broken__t", -32603, "SERVER_FAILED", "broken", marks=UNPLACED),
+        ("broken__t", -32603, "SERVER_FAILED", "broken"),
         ("docs__t", -32603, "UPSTREAM_ERROR", "docs"),
     ],
 )
@@ -58,7 +57,6 @@ async def test_an_errors_data_says_word_place_and_mend(name: str, code: int, wor
 
 
 @pytest.mark.promise("b.errors.data")
-@pytest.mark.xfail(strict=True, reason="by its configured name after a crash, by its id in other errors")
 async def test_every_error_names_a_server_in_one_way() -> None:
     async def crashes(scene: Scene) -> str:
         scene.crash()
@@ -111,7 +109,6 @@ async def test_faults_of_the_protocol_have_its_codes() -> None:
 
 
 @pytest.mark.promise("b.errors.phrase-arguments")
-@pytest.mark.xfail(strict=True, reason='such a message begins with "Invalid params", not "Invalid arguments"')
 async def test_a_message_about_wrong_arguments_begins_with_the_seeds_words() -> None:
     async with gateway() as app:
         for error in await errors(Visitor(app), "tools/call", name="greeter__greet", arguments=[]):
@@ -119,7 +116,6 @@ async def test_a_message_about_wrong_arguments_begins_with_the_seeds_words() -> 
 
 
 @pytest.mark.promise("b.errors.phrase-server")
-@pytest.mark.xfail(strict=True, reason="the message is the reason alone, such as Command not found: nope")
 async def test_a_message_about_a_server_that_is_not_up_begins_with_the_seeds_words() -> None:
     async with gateway(GREETER, scripts={"broken": BROKEN}) as app:
         for error in await errors(Visitor(app), "tools/call", name="broken__t"):
@@ -127,7 +123,6 @@ async def test_a_message_about_a_server_that_is_not_up_begins_with_the_seeds_wor
 
 
 @pytest.mark.promise("spec.2026.errors.undefined-codes")
-@pytest.mark.xfail(strict=True, reason="a server's own code from -32099 to -32020 is relayed as it stands")
 @pytest.mark.parametrize("code", [-32099, -32050, -32023])
 async def test_a_code_of_the_protocols_range_that_it_does_not_define_is_not_sent(code: int) -> None:
     script = Scripted(tools_list=tools("t"), tools_call=Refusal(code, "made up"))

@@ -98,7 +98,6 @@ async def test_how_long_a_session_may_be_idle_is_configured() -> None:
 
 
 @pytest.mark.promise("b.000.close-method")
-@pytest.mark.xfail(strict=True, reason="the method `close` is not served: -32601, and the session goes on")
 async def test_a_session_is_closed_by_the_method_close_too() -> None:
     async with gateway() as app:
         visitor = Visitor(app)

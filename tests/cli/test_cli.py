@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from toolgate.cli import COMMANDS, app
 from toolgate.cli.doctor import mend
+from toolgate.config import Server
 from toolgate.demo import SERVERS
 from toolgate.model import Fault
 from toolgate.ports import Status
@@ -38,7 +39,7 @@ for line in sys.stdin:
         answer = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
         answer["serverInfo"] = {"name": "odd", "version": "1"}
     elif asked.get("method") == "tools/list":
-        answer = {"tools": [{"name": "x" * 80, "inputSchema": {"type": "object"}}]}
+        answer = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("x" * 80, "t")]}
     elif asked.get("method") == "tools/call":
         answer = RESULT
     elif "id" in asked:
@@ -189,7 +190,7 @@ def test_list_fails_where_all_fail(here: Path) -> None:
 
 def test_list_shows_a_name_as_a_client_may_call_it(here: Path) -> None:
     configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER]})
-    [name] = [word for word in toolgate("list").out.split() if word.startswith("odd__")]
+    name = next(word for word in toolgate("list").out.split() if word.startswith("odd__"))
     assert name == json.loads(toolgate("list", "--json").out)["tools"][0]["name"]
 
 
@@ -293,7 +294,8 @@ def test_doctor_names_each_fault_with_its_mend(here: Path) -> None:
     )
     ended = toolgate("doctor")
     assert ended.code == 1
-    assert ended.out.count("✗") == ended.out.count("mend:") == 3
+    assert ended.out.count("✗") == 3
+    assert ended.out.count("mend:") == 2 and "or write a default" in ended.out
     assert "install no-such-command-anywhere" in ended.out
     assert "No module named" in ended.out and "uvx" in ended.out
     assert "NO_SUCH_VARIABLE" in ended.out
@@ -314,9 +316,11 @@ def test_doctor_of_a_server_that_there_is_not_says_so(here: Path) -> None:
 
 def test_a_mend_is_the_faults_own_or_a_known_cause_or_a_look_at_the_command() -> None:
     fault = Fault("SERVER_FAILED", "it broke")
-    assert mend(Fault("SERVER_FAILED", "", hint="install it"), Status()) == "install it"
-    assert "npx -y" in mend(fault, Status(stderr="Error: Cannot find module 'x'"))
-    assert "by hand" in mend(fault, Status())
+    server = Server(id="a", name="a", type="stdio", command="a-program")
+    assert mend(server, Fault("SERVER_FAILED", "", hint="install it"), Status()) == "install it"
+    assert "npx -y" in mend(server, fault, Status(stderr="Error: Cannot find module 'x'"))
+    assert "a-program" in mend(server, fault, Status())
+    assert mend(Server(id="a", name="a", type="stdio", problem="A is not set: set it"), fault, Status()) == ""
 
 
 # serve.

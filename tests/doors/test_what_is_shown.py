@@ -89,7 +89,7 @@ async def test_one_servers_failure_is_shown_beside_the_others_items() -> None:
             assert [tool["name"] for tool in response.result["tools"]] == ["docs__t"]
             assert response.result["_meta"]["partial_failure"] is True
             assert response.result["_meta"]["failures"] == [
-                {"server_id": "broken", "error": "Command not found: nope"},
+                {"server_id": "broken", "error": "Server not started: Command not found: nope"},
                 {"server_id": "rude", "error": "no"},
             ]
 
@@ -111,7 +111,7 @@ async def test_when_all_have_failed_there_is_an_error_and_no_empty_list() -> Non
         visitor = Visitor(app)
         for response in (await visitor.ask("tools/list"), await visitor.ask_modern("tools/list")):
             assert (response.status, response.error["code"]) == (200, -32603)
-            assert "one: Command not found: nope; two: no" in response.error["message"]
+            assert "one: Server not started: Command not found: nope; two: no" in response.error["message"]
             assert [each["server_id"] for each in response.error["data"]["failures"]] == ["one", "two"]
 
 
@@ -185,7 +185,7 @@ async def test_a_tool_of_a_server_that_does_not_start_says_so() -> None:
     async with gateway(GREETER, scripts={"broken": BROKEN}) as app:
         error = (await Visitor(app).ask("tools/call", name="broken__t")).error
         assert (error["code"], error["data"]["code"]) == (-32603, "SERVER_FAILED")
-        assert error["message"] == "Command not found: nope"
+        assert error["message"] == "Server not started: Command not found: nope"
 
 
 @pytest.mark.promise("b.names.short")

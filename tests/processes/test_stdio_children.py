@@ -143,12 +143,12 @@ async def test_a_command_that_is_not_there_is_named_with_its_mend() -> None:
     async with gateway(settings(one=missing, two=child("counting"))) as served:
         client = served.client()
         error = await failure(client.call("one__anything"))
-        assert error.message == "Command not found: no-such-program"
+        assert error.message == "Server not started: Command not found: no-such-program"
         assert error.data["code"] == "SERVER_FAILED"
         assert error.data["outcome"] == "not_sent"
         assert "install no-such-program" in error.data["hint"]
         assert served.status("one").state == "failed"
-        assert served.status("one").error == error.message
+        assert served.status("one").error == "Command not found: no-such-program"
         assert await client.call("two__pid")
 
 

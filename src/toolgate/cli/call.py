@@ -9,12 +9,11 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from toolgate.app import App, running
+from toolgate.app import running
 from toolgate.cli import common
 from toolgate.config import Config
 from toolgate.model import Call, Client, Done, Fault, NeedInput
-from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, names
 
 app = typer.Typer()
 
@@ -22,7 +21,7 @@ app = typer.Typer()
 @app.command(help="Call one tool and print what it says. Ends with 1 where the tool, or the call, failed.")
 def call(
     server: Annotated[str, typer.Argument(help="The server's name.")],
-    tool: Annotated[str, typer.Argument(help="The tool's own name.")],
+    tool: Annotated[str, typer.Argument(help="The tool's name, as it is or as `toolgate list` shows it.")],
     arguments: Annotated[
         str, typer.Argument(metavar="[JSON]", help="Its arguments; - reads them from standard input.")
     ] = "{}",
@@ -34,20 +33,27 @@ def call(
     raise typer.Exit(common.run(_call(common.require_servers(common.load_config(config)), server, tool, raw, as_json)))
 
 
+_EXAMPLE = """'{"path": "/tmp"}'"""
+
+
 def _read_arguments(text: bytes) -> Raw:
     try:
         if not isinstance(jsonrpc.value(text), dict):
-            common.fail('The arguments must be a JSON object, such as \'{"path": "/tmp"}\'', 2)
+            common.fail(f"The arguments must be a JSON object, such as {_EXAMPLE}", 2)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
-        common.fail(f"The arguments are no JSON: {error}", 2)
+        common.fail(f"The arguments are no JSON ({error}). Write them like {_EXAMPLE}", 2)
     return Raw(text)
 
 
 async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json: bool) -> int:
     async with running(config) as gateway:
-        route = _route(gateway, config, server)
+        found = common.find_server(config, server)
+        if not found.enabled:
+            common.fail(f"{found.name} is disabled: set its `enabled` to true")
+        name = tool if tool.startswith(found.id + names.SEPARATOR) else names.join_name(found.id, tool)
+        route = gateway.gateway.snapshot.routes["/mcp"]
         try:
-            outcome = await gateway.gateway.handle(Call("tools/call", tool, Client(), arguments), route)
+            outcome = await gateway.gateway.handle(Call("tools/call", name, Client(), arguments), route)
         except Fault as fault:
             common.fail(common.show(fault))
         if isinstance(outcome, NeedInput):
@@ -57,13 +63,6 @@ async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json:
         result = _read_result(outcome.body)
         typer.echo(_shown(result) if result and not as_json else bytes(outcome.body).decode())
         return 1 if result and result.isError else 0
-
-
-def _route(gateway: App, config: Config, server: str) -> Route:
-    found = common.find_server(config, server)
-    if not found.enabled:
-        common.fail(f"{found.name} is disabled: set its `enabled` to true")
-    return gateway.gateway.snapshot.routes[f"/mcp/servers/{found.id}"]
 
 
 class _Block(msgspec.Struct):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Coroutine
@@ -38,17 +39,18 @@ def load_config(path: str | None) -> Config:
     return config
 
 
+_EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
+
+
 def require_servers(config: Config) -> Config:
     if config.servers:
         return config
-    where = (
-        f"{config.source} has no mcpServers" if config.source else "No configuration found here or in the user's folder"
-    )
-    fail(
-        f"{where}. Write toolgate.json:\n"
-        '  {"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}',
-        2,
-    )
+    if config.source:
+        fail(f"{config.source} has no servers. Add one:\n  {_EXAMPLE}", 2)
+    others = [name for name in (".mcp.json", ".cursor/mcp.json") if Path(name).exists()]
+    if others:
+        fail(f"No toolgate.json here. There is a {others[0]}: name it with --config {others[0]}", 2)
+    fail(f"No configuration found here or in the user's folder. Write toolgate.json:\n  {_EXAMPLE}", 2)
 
 
 def find_server(config: Config, wanted: str) -> Server:
@@ -60,6 +62,8 @@ def find_server(config: Config, wanted: str) -> Server:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end. What commands print themselves is not logged a second time; those that serve set more up."""
+    logging.getLogger("toolgate").addHandler(logging.NullHandler())
     return uvloop.run(work)
 
 

@@ -53,7 +53,6 @@ async def _demo(once: bool, port: int) -> None:
             console.print(f"  [dim]{server} speaks {upstream.status().revision}[/]")
         _print_client_config(console, url)
         if once:
-            await gateway.sessions.close()
             return
         console.print("\nServing until Ctrl-C.")
         await until_stopped(gateway)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import sys
 from typing import Annotated
@@ -27,6 +28,10 @@ KNOWN_CAUSES = (
     ("EACCES", "it may not read or write what it wants to: check the permissions"),
     ("EADDRINUSE", "a port that it wants is taken"),
     ("404 Not Found", "the package's name or version does not exist: check its spelling"),
+    ("Name or service not known", "there is no such host: check the url, and the network"),
+    ("Connect call failed", "nothing listens there: start that server, or check the port in its url"),
+    ("Connection refused", "nothing listens there: start that server, or check the port in its url"),
+    ("Method not found: initialize", "it speaks JSON-RPC but not MCP: check that this starts an MCP server"),
 )
 
 
@@ -50,44 +55,50 @@ async def _doctor(config: Config, only: Server | None) -> int:
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {config.source or 'none'}")
-    ills = 0
     async with running(config) as gateway:
-        for found in config.servers:
-            if only in (None, found):
-                ills += await _examine(gateway, found.id, found.enabled, console, verbose=only is not None)
-    return 1 if ills else 0
+        examined = [found for found in config.servers if only in (None, found)]
+        findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
+        for server, (tools, fault) in zip(examined, findings, strict=True):
+            _print(console, gateway, server, tools, fault, lines=30 if only else 5)
+    return 1 if any(fault for _, fault in findings) else 0
 
 
-async def _examine(gateway: App, server: str, enabled: bool, console: Console, verbose: bool) -> int:
-    if not enabled:
-        console.print(f"– {server}: disabled")
-        return 0
-    upstream = gateway.gateway.snapshot.upstreams[server]
+async def _examine(gateway: App, server: Server) -> tuple[int, Fault | None]:
+    """How many tools it has, or why it has none."""
+    if not server.enabled:
+        return 0, None
     try:
-        tools = await upstream.list("tools", Client())
+        return len(await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())), None
     except Fault as fault:
-        status = upstream.status()
-        console.print(f"[red]✗[/] {escape(upstream.name)}: {escape(fault.message)}")
-        console.print(f"    mend: {escape(mend(fault, status))}")
-        _print_stderr(console, status, 30 if verbose else 5)
-        return 1
-    status = upstream.status()
-    console.print(f"[green]✓[/] {escape(upstream.name)}: {len(tools)} tools, revision {status.revision}")
-    if verbose:
-        _print_stderr(console, status, 30)
-    return 0
+        return 0, fault
 
 
-def mend(fault: Fault, status: Status) -> str:
-    """What to do about a server that failed."""
-    if fault.hint and "stderr" not in fault.hint:
-        return fault.hint
+def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fault | None, lines: int) -> None:
+    if not server.enabled:
+        console.print(f"– {escape(server.name)}: disabled")
+        return
+    status = gateway.gateway.snapshot.upstreams[server.id].status()
+    if not fault:
+        console.print(f"[green]✓[/] {escape(server.name)}: {tools} tools, revision {status.revision}")
+    else:
+        console.print(f"[red]✗[/] {escape(server.name)}: {escape(status.error or fault.message)}", soft_wrap=True)
+        if cure := mend(server, fault, status):
+            console.print(f"    mend: {escape(cure)}", soft_wrap=True)
+    if fault or lines > 5:
+        for line in status.stderr.rstrip().splitlines()[-lines:]:
+            console.print(f"    [dim]stderr:[/] {escape(line)}", soft_wrap=True)
+
+
+def mend(server: Server, fault: Fault, status: Status) -> str:
+    """What to do about a server that failed; empty where its error says it already."""
+    if server.problem:
+        return ""
+    said = f"{status.error}\n{status.stderr}"
     for sign, cure in KNOWN_CAUSES:
-        if sign in status.stderr:
+        if sign in said:
             return cure
-    return status.hint or "run its command by hand and look at what it says"
-
-
-def _print_stderr(console: Console, status: Status, lines: int) -> None:
-    for line in status.stderr.rstrip().splitlines()[-lines:]:
-        console.print(f"    [dim]stderr:[/] {escape(line)}")
+    if fault.hint and not fault.hint.startswith("see the end"):
+        return fault.hint
+    if server.type == "http":
+        return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is up"
+    return "its last words are below" if status.stderr.strip() else f"it said nothing: run it by hand: {server.command}"

@@ -36,14 +36,17 @@ async def _list(config: Config, as_json: bool) -> int:
             typer.echo(jsonrpc.encode(found.members()).decode())
         else:
             await _print(gateway)
-        return 1 if found.failures else 0
+        return 1 if found.failures or found.pending else 0
 
 
 async def _print(gateway: App) -> None:
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     for server, upstream in gateway.gateway.snapshot.upstreams.items():
         status = upstream.status()
         shelf = gateway.gateway.snapshot.catalog.known(server, "tools", Client())
+        if status.state == "starting":
+            console.print(f"[bold]{escape(upstream.name)}[/] has not answered yet; toolgate doctor says more")
+            continue
         head = f"[bold]{escape(upstream.name)}[/] {status.state} {status.revision}"
         console.print(f"{head} [red]{escape(status.error)}[/]" if status.error else head)
         table = Table.grid(padding=(0, 2))

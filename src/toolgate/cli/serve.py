@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 from typing import Annotated
@@ -56,7 +57,8 @@ def listen(config: Config) -> socket.socket:
     try:
         return bind(config.http.host, config.http.port)
     except OSError as error:
-        common.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {error.strerror}. Choose another --port.")
+        why = os.strerror(error.errno or 0)
+        common.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {why}. Choose another --port.")
 
 
 def url_of(listener: socket.socket) -> str:

@@ -65,6 +65,9 @@ class Reading:
             self.unknown((key,), ("mcpServers", *keys.SECTIONS, *keys.ROOT))
 
     def _read_servers(self, table: dict[str, object]) -> None:
+        if not self.native and "toolgate" in table:  # how another tool names this very gateway
+            del table["toolgate"]
+            self.warnings.append(Finding("is this gateway itself: it is passed over", path=("mcpServers", "toolgate")))
         self._check_ids(table)
         read = [_ServerReading(self, name).server(value) for name, value in table.items()]
         self.servers = [server for server in read if server]

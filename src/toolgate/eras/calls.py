@@ -47,7 +47,7 @@ def read_call(method: str, params: Members, meta: Members, client: Client, notes
     target = read_text(params, target_key)
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
-        raise Fault("INVALID_ARGS", 'Invalid params: "arguments" must be an object')
+        raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
     taken = {target_key, "arguments", "_meta", "inputResponses", "requestState"}
     return Call(
         method=method,

@@ -181,10 +181,11 @@ def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, 
 
 
 def error_code(fault: Fault) -> int:
-    """This era knows neither -32002 nor -32042."""
+    """This era knows neither -32002 nor -32042, and of the codes that it keeps for itself only those it defines."""
     if fault.rpc == mcp.RESOURCE_NOT_FOUND:
         return jsonrpc.INVALID_PARAMS
-    return jsonrpc.INTERNAL_ERROR if fault.rpc == mcp.URL_ELICITATION_REQUIRED else fault.rpc
+    is_undefined = fault.rpc in mcp.RESERVED_ERRORS and fault.rpc not in mcp.MODERN_ONLY_ERRORS
+    return jsonrpc.INTERNAL_ERROR if is_undefined or fault.rpc == mcp.URL_ELICITATION_REQUIRED else fault.rpc
 
 
 # To servers.

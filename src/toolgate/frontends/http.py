@@ -213,6 +213,8 @@ class HttpDoor:
         else:
             body = work.result()
         await _finish(response, 200, body)
+        if session.is_to_end:
+            self._sessions.end(session)
 
     def _session(self, request: Request, message: Message) -> Session:
         """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""

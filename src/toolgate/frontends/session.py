@@ -58,6 +58,7 @@ class Session:
         self.client = Client(principal)  # without a session, as long as this may be its only request
         self.revision = revision
         self.is_initialized = False
+        self.is_to_end = False  # its client has asked for that
         self.used = clock.now()
         self._gateway = gateway
         self._clock = clock
@@ -149,6 +150,9 @@ class Session:
         if message.method == "initialize":
             return self._initialize(message.params)
         if message.method == "ping":
+            return b"{}"
+        if message.method == "close":
+            self.is_to_end = True
             return b"{}"
         if message.method == "logging/setLevel":
             return self._set_level(message.params)

@@ -1,7 +1,8 @@
 """All sessions of a door, and when each of them ends.
 
 A session is implicit until it is initialized or used a second time: most of those are one request of a client that
-knows no sessions. The rule this file keeps: the implicit go first, and none that works goes before one that is idle.
+knows no sessions. The rules this file keeps: they take no more than a tenth of the room, and go first; and none that
+works goes before one that is idle.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import asyncio
 from toolgate.frontends.session import Session
 from toolgate.model import Principal
 from toolgate.ports import Clock
-
-ONCE = 60.0  # seconds that an implicit session is kept
 
 
 class Sessions:
@@ -35,7 +34,7 @@ class Sessions:
         return [*self._kept.values(), *self._implicit.values()]
 
     def add(self, session: Session, implicit: bool) -> None:
-        if len(self) >= self._most:
+        if len(self) >= self._most or (implicit and len(self._implicit) >= max(1, self._most // 10)):
             self.end(self._least_needed())
         (self._implicit if implicit else self._kept)[session.id] = session
         if self._is_closed:
@@ -72,12 +71,11 @@ class Sessions:
         return next(idle, None) or self.all()[0]
 
     def _sweep_later(self) -> None:
-        self._timer = self._clock.call_later(min(self._idle, ONCE) / 2, self._sweep)
+        self._timer = self._clock.call_later(min(self._idle, 60.0) / 2, self._sweep)
 
     def _sweep(self) -> None:
         now = self._clock.now()
-        for sessions, allowed in ((self._implicit, min(self._idle, ONCE)), (self._kept, self._idle)):
-            for session in list(sessions.values()):
-                if session.is_idle and now - session.used >= allowed:
-                    self.end(session)
+        for session in self.all():
+            if session.is_idle and now - session.used >= self._idle:
+                self.end(session)
         self._sweep_later()

@@ -67,6 +67,11 @@ class Aggregate:
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
             )
             raise Fault(mcp.CALLS[call.method].missing, message, tool=call.target, extra={"candidates": candidates})
+        for server in view.servers:  # a shortened name may lack its server's whole id
+            shelf = view.shelf(server, kind)
+            own = _by_exposed_name(server, kind, shelf).get(call.target) if shelf else None
+            if own is not None:
+                return call.at(server, own)
         exposed = [
             name
             for server in view.servers

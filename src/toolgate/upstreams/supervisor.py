@@ -191,11 +191,9 @@ class Child(asyncio.SubprocessProtocol):
         if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
             if not self._exited.is_set():
                 self.end()  # it has closed its stdin, and may live
-            raise Fault(
-                "SESSION_ERROR", f"Server not started: {self.name} has ended", server=self.name, reach="not_sent"
-            )
+            raise Fault("SESSION_ERROR", f"Server not started: {self.name} has ended", reach="not_sent")
         if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:  # type: ignore[attr-defined]
-            raise Fault("SERVER_FAILED", f"{self.name} does not read its input", server=self.name, reach="not_sent")
+            raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
         pipe.write(data)  # type: ignore[attr-defined]
 
     def end(self) -> None:
@@ -280,6 +278,16 @@ def _reason(name: str, code: int | None, asked: bool) -> str:
     return f"{name} exited with status {code}"
 
 
+def _cure(command: str, name: str) -> str:
+    """What to do about a command that cannot be run."""
+    if os.path.isfile(command):
+        return f"it is not executable: chmod +x {command}, or name its interpreter as the command"
+    first, _, rest = command.partition(" ")
+    if rest:
+        return f'command is the program alone: "command": "{os.path.basename(first)}", "args": {rest.split()}'
+    return f"install {command}, or write its whole path into the configuration of {name}"
+
+
 class Supervisor:
     """Starts children and has them all ended at the close."""
 
@@ -305,13 +313,13 @@ class Supervisor:
         environment = child_environment(env, self._environ)
         if cwd and not os.path.isdir(cwd):
             hint = f"create the folder, or mend cwd in the configuration of {name}"
-            raise Fault("SERVER_FAILED", f"No such folder: {cwd}", server=name, reach="not_sent", hint=hint)
+            raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)
         if os.path.dirname(command):  # such a path is meant from where the child will be
             command = os.path.abspath(os.path.join(cwd or "", command))
         program = shutil.which(command, path=environment.get("PATH"))
         if not program:
-            hint = f"install {command}, or write its whole path into the configuration of {name}"
-            raise Fault("SERVER_FAILED", f"Command not found: {command}", server=name, reach="not_sent", hint=hint)
+            hint = _cure(command, name)
+            raise Fault("SERVER_FAILED", f"Command not found: {command}", reach="not_sent", hint=hint)
         self._guard.ready()
         self._number += 1
         environment[guard.MARK] = self._guard.mark(self._number)
@@ -326,7 +334,7 @@ class Supervisor:
                 lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True
             )
         except OSError as error:
-            raise Fault("SERVER_FAILED", f"Cannot start {program}: {error}", server=name, reach="not_sent") from None
+            raise Fault("SERVER_FAILED", f"Cannot start {program}: {error}", reach="not_sent") from None
         child.own(transport)
         self._children.add(child)
         return child

@@ -18,6 +18,7 @@ URL_ELICITATION_REQUIRED: Final = -32042  # 2025-11-25 only
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
+RESERVED_ERRORS: Final = range(-32099, -32019)  # by revision 2026-07-28, for itself
 MODERN_ONLY_ERRORS: Final = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 # Keys of `_meta` that belong to one hop and are never passed on (protocol.md 1.1).

@@ -33,9 +33,7 @@ def join_name(server: str, name: str) -> str:
     whole = server + SEPARATOR + name
     if len(whole) <= LONGEST:
         return whole
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-    prefix = server + SEPARATOR
-    return prefix + name[: max(1, LONGEST - len(prefix) - 9)] + "_" + digest
+    return f"{whole[: LONGEST - 9]}_{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def split_name(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:

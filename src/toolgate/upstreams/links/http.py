@@ -64,7 +64,7 @@ class HttpLink:
         if self._session and not self._is_forgotten:
             await self._end_session()
         self._pool.close()
-        self._receiver.closed(Fault("SERVER_FAILED", f"{self._server.name} was closed", server=self._server.name))
+        self._receiver.closed(Fault("SERVER_FAILED", f"{self._server.name} was closed", server=self._server.id))
 
     async def _end_session(self) -> None:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
@@ -128,7 +128,7 @@ class HttpLink:
             log.info("%s", message)
 
     def _fault(self, code: str, message: str, reach: str, hint: str = "") -> Fault:
-        return Fault(code, message, server=self._server.name, reach=reach, hint=hint)  # type: ignore[arg-type]
+        return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
 
 
 def _prefix(target: Target, server: Server) -> bytes:

@@ -34,7 +34,7 @@ class MemoryLink:
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._closed:
-            raise Fault("SESSION_ERROR", f"{self._name} is closed", server=self._name, reach="not_sent")
+            raise Fault("SESSION_ERROR", f"{self._name} is closed", reach="not_sent")
         asyncio.get_running_loop().call_soon(self._server.received, data)
 
     def abandon(self, origin: int) -> bool:
@@ -55,5 +55,5 @@ class MemoryLink:
     def _hang_up(self, reason: str) -> None:
         if not self._closed:
             self._closed = True
-            fault = Fault("SERVER_FAILED", reason, server=self._name, reach="sent_unknown")
+            fault = Fault("SERVER_FAILED", reason, reach="sent_unknown")
             asyncio.get_running_loop().call_soon(self._receiver.closed, fault)

@@ -65,7 +65,7 @@ class StdioLink:
             if text[:1] == b"{":
                 self._receiver.received(text, None)
             elif text:
-                log.info("%s wrote a line to stdout that is no message: %.200r", self._server.name, text[:200])
+                log.warning("%s wrote a line to stdout that is no message: %.200r", self._server.name, text[:200])
         if self._lines.pending > LONGEST_LINE and self._child:
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
             self._child.end()
@@ -74,6 +74,7 @@ class StdioLink:
         self._signs += 1
 
     def _exited(self, reason: str) -> None:
-        name = self._server.name
         hint = f"see the end of its stderr: toolgate doctor --server {self._server.id}"
-        self._receiver.closed(Fault("SERVER_FAILED", reason, server=name, reach="sent_unknown", hint=hint))
+        if self._child and (words := self._child.stderr.text().strip().splitlines()) and not reason.endswith("stopped"):
+            reason = f"{reason}: {words[-1][:200]}"
+        self._receiver.closed(Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint))

@@ -54,6 +54,7 @@ class Connection:
         self.dialect: Dialect = Unknown()
         self.link: Link | None = None
         self.fault: Fault | None = None  # why it is over
+        self.is_closing = False
         self.used = clock.now()
         self.asker = f"upstream:{server.id}"
         self._server = server
@@ -120,7 +121,7 @@ class Connection:
         while cursor not in seen:
             seen.add(cursor)
             if len(seen) > MOST_PAGES:
-                raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=self._server.name)
+                raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=self._server.id)
             params, headers = self.dialect.listing(method, cursor, client)
             page = await self.ask_server(method, params, headers)
             found, cursor = _read_page(page, kind)
@@ -155,7 +156,7 @@ class Connection:
 
     def _gone(self) -> Fault:
         why = self.fault.message if self.fault else "it is not connected"
-        return Fault("SESSION_ERROR", f"Server not started: {why}", server=self._server.name, reach="not_sent")
+        return Fault("SESSION_ERROR", f"Server not started: {why}", server=self._server.id, reach="not_sent")
 
     def _cancel(self, id: int, reason: str) -> None:
         request = self._forget(id)
@@ -207,11 +208,12 @@ class Connection:
         self._questions.close()
         for id, request in list(self._requests.items()):
             self._forget(id)
-            request.exchange.fail(fault.at(self._server.name, ""))
+            request.exchange.fail(fault.at(self._server.id, ""))
 
     async def close(self) -> None:
+        self.is_closing = True
         reason = Fault(
-            "SERVER_FAILED", f"{self._server.name} was stopped", server=self._server.name, reach="sent_unknown"
+            "SERVER_FAILED", f"{self._server.name} was stopped", server=self._server.id, reach="sent_unknown"
         )
         if self.link:
             await self.link.close()
@@ -237,7 +239,7 @@ class Connection:
         """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
         is_missing = call and call.method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
-        return Fault(code, error.message, server=self._server.name, reach="executed", upstream=error)
+        return Fault(code, error.message, server=self._server.id, reach="executed", upstream=error)
 
     def _outcome(self, call: Call | None, body: Raw) -> Outcome:
         if call is None:

@@ -39,7 +39,7 @@ async def open_connection(connection: Connection, server: Server, client: Client
     except TimeoutError:
         message = f"{server.name} did not answer within {server.start_timeout:g} s of its start"
         hint = "if it is slow to start, raise its start_timeout"
-        raise Fault("SERVER_FAILED", message, server=server.name, reach="not_sent", hint=hint) from None
+        raise Fault("SERVER_FAILED", message, server=server.id, reach="not_sent", hint=hint) from None
 
 
 async def _open(connection: Connection, server: Server, client: Client, clock: Clock) -> None:

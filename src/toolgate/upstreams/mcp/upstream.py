@@ -63,8 +63,8 @@ class McpUpstream:
     async def open(self) -> None:
         try:
             await self._connection(Client())
-        except Fault as fault:
-            log.warning("%s did not start: %s", self.name, fault.message)
+        except Fault:
+            pass  # it stands in the status, and in the log
 
     async def list(self, kind: str, client: Client) -> Items:
         try:
@@ -126,9 +126,9 @@ class McpUpstream:
         if server.problem:
             self._state, self._fault = (
                 "failed",
-                Fault("SERVER_FAILED", server.problem, server=self.name, reach="not_sent"),
+                Fault("SERVER_FAILED", server.problem, server=self.id, reach="not_sent"),
             )
-            raise self._fault.at(self.name, "")
+            raise self._not_started(self._fault)
         self._state = "starting"
         connection = Connection(
             server, self._clock, self.invoke, self._on_event, self._connection_closed, server.scope != "shared"
@@ -141,7 +141,7 @@ class McpUpstream:
                 raise connection.fault
         except Fault as fault:
             await self._give_up(connection, fault)
-            raise fault.at(self.name, "") from None
+            raise self._not_started(fault) from None
         except BaseException:
             await self._give_up(connection, Fault("SERVER_FAILED", f"{self.name} was stopped while it started"))
             raise
@@ -151,17 +151,25 @@ class McpUpstream:
             self._watch_idle(scope, connection)
         return connection
 
+    def _not_started(self, fault: Fault) -> Fault:
+        """What a call is told; the status keeps the reason alone."""
+        message = f"Server not started: {fault.message}"
+        return Fault(fault.code, message, server=self.id, reach="not_sent", hint=fault.hint)
+
     async def _give_up(self, connection: Connection, fault: Fault) -> None:
         """Remember why it did not start; what it left on stderr is often the reason."""
         await connection.close()
         self._remember(connection)
         self._state, self._fault = "failed", fault
+        log.warning("%s did not start: %s", self.name, fault.message)
 
     def _connection_closed(self, connection: Connection, fault: Fault) -> None:
         for scope, live in list(self._live.items()):
             if live is connection:
                 del self._live[scope]
                 self._state, self._fault = "failed", fault
+                if not connection.is_closing:
+                    log.warning("%s; the next call starts it again", fault.message)
         self._remember(connection)
 
     def _remember(self, connection: Connection) -> None:
