@@ -163,3 +163,17 @@ async def test_a_gateway_whose_guard_was_killed_closes_as_ever() -> None:
         assert await client.call("one__pid")
         for guard in guards():
             os.kill(guard, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals here")
+@real
+async def test_a_child_ended_by_a_signal_without_a_name_is_replaced_too() -> None:
+    async with gateway(settings(one=child("counting"))) as served:
+        client = served.client()
+        first = int(await client.call("one__pid"))
+        lost = asyncio.create_task(failure(client.call("one__hold")))
+        while (await counts(client, "one"))["now"] < 1:
+            pass
+        os.kill(first, signal.SIGRTMIN + 5)
+        assert "ended by signal" in (await lost).message
+        assert int(await client.call("one__pid")) != first

@@ -173,6 +173,7 @@ class Child(asyncio.SubprocessProtocol):
         self._exited = asyncio.Event()
         self._drained = asyncio.Event()  # its last words are read
         self._ending = asyncio.Event()
+        self._is_asked_to_end = False
         self.owner: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -197,6 +198,7 @@ class Child(asyncio.SubprocessProtocol):
         pipe.write(data)  # type: ignore[attr-defined]
 
     def end(self) -> None:
+        self._is_asked_to_end = True
         self._ending.set()
 
     async def ended(self) -> None:
@@ -212,6 +214,10 @@ class Child(asyncio.SubprocessProtocol):
         else:
             self.stderr.add(data)
             self._on_stderr()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd in (0, 1):
+            self._ending.set()  # it can no longer be talked with; the next call gets another
 
     def process_exited(self) -> None:
         self._exited.set()
@@ -234,7 +240,7 @@ class Child(asyncio.SubprocessProtocol):
             await self._in_time(self._drained)
             code = self._transport.get_returncode()
             self._transport.close()
-            self._on_exit(_reason(self.name, code, asked=self._ending.is_set()))
+            self._on_exit(_reason(self.name, code, asked=self._is_asked_to_end))
 
     async def _wait_for_an_end(self) -> None:
         waits = [asyncio.ensure_future(event.wait()) for event in (self._exited, self._ending)]
@@ -274,7 +280,8 @@ def _reason(name: str, code: int | None, asked: bool) -> str:
     if asked:
         return f"{name} was stopped"
     if code is not None and code < 0:
-        return f"{name} was ended by signal {signal.Signals(-code).name}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"{name} was ended by signal {known.get(-code, -code)}"
     return f"{name} exited with status {code}"
 
 
