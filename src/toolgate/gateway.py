@@ -87,6 +87,9 @@ class Gateway:
 
     async def _invoke(self, call: Call) -> Outcome:
         resumption = call.resumption
+        if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
+            # A bare name that means another server than on the leg before: the rules have judged the wrong one.
+            raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
         upstream = self.snapshot.upstreams[call.server]
