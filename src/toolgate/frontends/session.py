@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, legacy
+from toolgate.eras import calls, legacy, revisions
 from toolgate.frontends import face
 from toolgate.gateway import Gateway
 from toolgate.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
@@ -162,7 +162,8 @@ class Session:
         asked = legacy.read_initialize(params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
-        self.client = Client(self.client.principal, self.id, asked.capabilities, asked.clientInfo)
+        can = revisions.known_capabilities(asked.capabilities, self.revision)
+        self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
         return legacy.write_initialized(self.revision, face.LEGACY_CAPABILITIES, face.SERVER_INFO, "")
 
     def _set_level(self, params: Raw) -> bytes:
@@ -178,7 +179,7 @@ class Session:
         params = calls.read_members(message.params, "params")
         face.refuse_cursor(params)
         listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
-        return jsonrpc.encode(listing.members())
+        return legacy.write_listing(self.revision, listing)
 
     async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
         params = calls.read_members(message.params, "params")
@@ -230,7 +231,7 @@ class Session:
             raise
         finally:
             self._questions.pop(id, None)
-        resume.answer(ask.key, answer)
+        resume.answer(ask.key, revisions.read_choices(ask, answer, self.revision))
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
