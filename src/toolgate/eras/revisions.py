@@ -250,25 +250,22 @@ def _result(revision: str) -> Mend:
     return _object({"content": _list(content), "messages": _list(_object({"content": content}))})
 
 
-_RESULTS = {revision: _result(revision) for revision in mcp.HANDSHAKE_REVISIONS}
-_WORDS = {
-    revision: tuple(
-        b'"%b"' % word.encode()
-        for word in ("structuredContent", "resource_link", "audio")
-        if _KIND_SINCE.get(word, mcp.MODERN) > revision
-    )
+_UNKNOWN = {
+    revision: tuple(b'"%b"' % kind.encode() for kind in ("resource_link", "audio") if _KIND_SINCE[kind] > revision)
     for revision in mcp.HANDSHAKE_REVISIONS
 }
+_RESULTS = {revision: _result(revision) for revision in mcp.HANDSHAKE_REVISIONS}
 
 
 def write_result(body: Raw | bytes, revision: str) -> Raw | bytes:
     """A result for a client of a handshake revision. Content of a kind that it does not know becomes text; structured
     content that is no object is left out, and stands in the text."""
     whole = bytes(body)
-    if not any(word in whole for word in _WORDS[revision]):
-        return body
-    raw = Raw(body)
-    written = _kept(lambda found: _RESULTS[revision](_with_object_only(found)))(raw)
+    raw = written = Raw(body)
+    if any(word in whole for word in _UNKNOWN[revision]):
+        written = _kept(_RESULTS[revision])(written)
+    if b'"structuredContent"' in whole:
+        written = _kept(_with_object_only)(written)
     return body if written is raw else written
 
 
@@ -333,14 +330,30 @@ def write_modern_result(method: str, body: Raw | bytes) -> Raw | bytes:
 
 # Notes.
 
-_NOTES: Mapping[str, Mend] = {
-    "progress": _options(message=_text, total=_number, _meta=_any_object),
-    "log": _options(logger=_text, _meta=_any_object),
+
+class _ProgressNote(msgspec.Struct):
+    message: str = ""
+    total: float = 0.0
+
+
+class _LogNote(msgspec.Struct):
+    logger: str = ""
+
+
+_NOTES: Mapping[str, tuple[msgspec.json.Decoder[Any], Mend]] = {
+    "progress": (msgspec.json.Decoder(_ProgressNote), _options(message=_text, total=_number)),
+    "log": (msgspec.json.Decoder(_LogNote), _options(logger=_text)),
 }
 
 
 def write_note(kind: str, params: Raw) -> Raw:
-    return _kept(_NOTES[kind])(params)
+    """The parameters of a note. The message of progress is known since 2025-03-26, and must be a text."""
+    fitting, mend = _NOTES[kind]
+    try:
+        fitting.decode(params)
+        return params
+    except jsonrpc.UNREADABLE:
+        return _kept(mend)(params)
 
 
 # Questions, and what clients can be asked.
@@ -384,7 +397,7 @@ def _is_within(revision: str, span: tuple[str, str]) -> bool:
 def _own_meta(_revision: str) -> Mend:
     """How a question was addressed on its own hop is no one else's."""
     of_hop = _object({key: lambda _raw: jsonrpc.NOTHING for key in mcp.HOP_KEYS})
-    return lambda raw: Raw() if bytes(found := of_hop(raw)) == b"{}" else found
+    return lambda raw: jsonrpc.NOTHING if bytes(found := of_hop(raw)) == b"{}" else found
 
 
 def _form(revision: str) -> Mend:
