@@ -26,7 +26,7 @@ roles = st.sampled_from(["user", "assistant"])
 
 @st.composite
 def shaped(draw: st.DrawFn, revision: str, required: dict[str, Any], optional: dict[str, tuple[str, Any]]) -> Any:
-    """An object of a revision. `optional`: since when each member is known, and what it is. Unknown ones may be there."""
+    """An object of a revision, perhaps with unknown members. `optional`: since when each is known, and what it is."""
     known = {name: what for name, (since, what) in optional.items() if since <= revision}
     return {**draw(others), **draw(st.fixed_dictionaries(required, optional=known))}
 
@@ -182,10 +182,10 @@ def elicitation(revision: str) -> Any:
 
 def sampling(revision: str) -> Any:
     one = block(revision, *SAMPLED)
-    content = one | st.lists(one, max_size=3) if revision >= "2025-11-25" else one
+    content = st.lists(one, max_size=3) | one if revision >= "2025-11-25" else one
     message = shaped(revision, {"role": roles, "content": content}, {"_meta": ("2025-11-25", meta)})
     known = {"systemPrompt": ("", text), "tools": ("2025-11-25", st.lists(tool(revision), max_size=2))}
-    required = {"messages": st.lists(message, max_size=3), "maxTokens": st.integers(1, 9)}
+    required = {"messages": st.lists(message, min_size=1, max_size=2), "maxTokens": st.integers(1, 9)}
     return shaped(revision, required, {**known, "toolChoice": ("2025-11-25", st.just({"mode": "auto"}))})
 
 

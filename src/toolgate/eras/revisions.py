@@ -425,10 +425,11 @@ def _field(raw: Raw) -> Raw:
 
 def _older_field(raw: Raw) -> Raw:
     """A field for those who know choices by `enum` and `enumNames` only, and one at a time (see `read_choices`)."""
-    field = jsonrpc.members(_field(raw))
+    mended = _field(raw)
+    field = jsonrpc.members(mended)
     if jsonrpc.value(field["type"]) == "array":
         return Raw(jsonrpc.encode(_choice(field, jsonrpc.members(field["items"]), "anyOf")))
-    return Raw(jsonrpc.encode(_choice(field, field, "oneOf"))) if "oneOf" in field else raw
+    return Raw(jsonrpc.encode(_choice(field, field, "oneOf"))) if "oneOf" in field else mended
 
 
 class _Option(msgspec.Struct):
