@@ -9,7 +9,7 @@ import official
 import pytest
 from msgspec import Raw
 
-from toolgate.eras import legacy, modern, revisions
+from toolgate.eras import legacy, modern, questions, revisions
 from toolgate.model import Answer, Ask, Listing
 from toolgate.wire import jsonrpc, mcp
 
@@ -208,8 +208,8 @@ CAN: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"too
     ],
 )
 def test_a_client_can_do_what_its_revision_has(revision: str, known: dict[str, Any]) -> None:
-    assert revisions.known_capabilities(CAN, revision) == known
-    assert revisions.known_capabilities({"elicitation": None}, LATEST) == {"elicitation": None}
+    assert questions.known_capabilities(CAN, revision) == known
+    assert questions.known_capabilities({"elicitation": None}, LATEST) == {"elicitation": None}
 
 
 # Questions.
@@ -217,7 +217,7 @@ def test_a_client_can_do_what_its_revision_has(revision: str, known: dict[str, A
 
 def asked(method: str, params: Any, revision: str) -> Any:
     return {
-        name: read(member) for name, member in revisions.write_question(Ask("a", method, raw(params)), revision).items()
+        name: read(member) for name, member in questions.write_question(Ask("a", method, raw(params)), revision).items()
     }
 
 
@@ -261,14 +261,14 @@ def test_the_one_choice_of_an_older_client_is_a_list_for_the_server() -> None:
     ask = Ask("a", "elicitation/create", raw(form))
 
     def answered(result: Any, revision: str = "2025-06-18") -> Any:
-        return read(revisions.read_choices(ask, Answer(raw(result)), revision).result)
+        return read(questions.read_choices(ask, Answer(raw(result)), revision).result)
 
     assert answered({"action": "accept", "content": {"a": "r", "b": "s"}})["content"] == {"a": ["r"], "b": "s"}
     for same in ({"action": "decline"}, {"action": "accept", "content": {"a": ["r"]}}, {"action": "accept"}):
         assert answered(same) == same
     assert answered({"action": "accept", "content": {"a": "r"}}, LATEST)["content"] == {"a": "r"}
     error = Answer(error=jsonrpc.RpcError(-1))
-    assert revisions.read_choices(ask, error, "2025-06-18") is error
+    assert questions.read_choices(ask, error, "2025-06-18") is error
 
 
 def sampled(content: Any, revision: str, **more: Any) -> Any:

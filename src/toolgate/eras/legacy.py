@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import revisions
+from toolgate.eras import questions, revisions
 from toolgate.model import Answer, Ask, Fault, Listing
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
@@ -79,7 +79,7 @@ def error_code(fault: Fault, method: str) -> int:
 
 def write_ask(ask: Ask, revision: str) -> Members:
     """The parameters of a question to a legacy client. A URL elicitation needs an id here."""
-    params = revisions.write_question(ask, revision)
+    params = questions.write_question(ask, revision)
     if ask.method == "elicitation/create" and bytes(params.get("mode", b"")) == b'"url"':
         params.setdefault("elicitationId", Raw(jsonrpc.encode(str(uuid.uuid4()))))
     return params

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from toolgate import asks
 from toolgate.eras import calls, revisions
+from toolgate.eras.questions import write_question
 from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
@@ -145,7 +146,7 @@ _REQUIRED_MEMBERS = {
 def write_required(asks: Iterable[Ask], state: str | None) -> bytes:
     """The `input_required` result."""
     result: dict[str, Any] = {"resultType": "input_required"}
-    requests = {ask.key: {"method": ask.method, "params": revisions.write_question(ask, mcp.MODERN)} for ask in asks}
+    requests = {ask.key: {"method": ask.method, "params": write_question(ask, mcp.MODERN)} for ask in asks}
     if requests:
         result["inputRequests"] = requests
     if state is not None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, legacy, revisions
+from toolgate.eras import calls, legacy, questions
 from toolgate.frontends import face
 from toolgate.gateway import Gateway
 from toolgate.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
@@ -162,7 +162,7 @@ class Session:
         asked = legacy.read_initialize(params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
-        can = revisions.known_capabilities(asked.capabilities, self.revision)
+        can = questions.known_capabilities(asked.capabilities, self.revision)
         self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
         return legacy.write_initialized(self.revision, face.LEGACY_CAPABILITIES, face.SERVER_INFO, "")
 
@@ -231,7 +231,7 @@ class Session:
             raise
         finally:
             self._questions.pop(id, None)
-        resume.answer(ask.key, revisions.read_choices(ask, answer, self.revision))
+        resume.answer(ask.key, questions.read_choices(ask, answer, self.revision))
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
