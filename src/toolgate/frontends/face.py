@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from toolgate import __version__
+from toolgate.eras import revisions
 from toolgate.model import Fault, Note
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Message
@@ -50,10 +51,11 @@ def write_malformed(error: jsonrpc.Malformed) -> bytes:
 
 def write_note(note: Note, progress_token: bytes) -> bytes:
     """A note as the notification that it is for a client. Progress is for those only who gave a token."""
+    params = revisions.write_note(note.kind, note.params)
     if note.kind == "log":
-        return jsonrpc.notification(mcp.LOGGED, note.params)
+        return jsonrpc.notification(mcp.LOGGED, params)
     return jsonrpc.notification(
-        "notifications/progress", jsonrpc.with_members(note.params, {"progressToken": progress_token})
+        "notifications/progress", jsonrpc.with_members(params, {"progressToken": progress_token})
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, legacy
+from toolgate.eras import calls, legacy, questions
 from toolgate.frontends import face
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
@@ -172,7 +172,8 @@ class Session:
         asked = legacy.read_initialize(params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
-        self.client = Client(self.client.principal, self.id, asked.capabilities, asked.clientInfo)
+        can = questions.known_capabilities(asked.capabilities, self.revision)
+        self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
         return legacy.write_initialized(self.revision, about.capabilities, face.SERVER_INFO, about.instructions)
@@ -195,7 +196,8 @@ class Session:
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
         listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
-        return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
+        page = self._pages.cut(listing, params, self.route, self.client)
+        return legacy.write_listing(self.revision, page)
 
     async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
         params = calls.read_members(message.params, "params")
@@ -256,7 +258,7 @@ class Session:
             raise
         finally:
             self._questions.pop(id, None)
-        resume.answer(ask.key, answer)
+        resume.answer(ask.key, questions.read_choices(ask, answer, self.revision))
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
