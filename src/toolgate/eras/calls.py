@@ -50,13 +50,13 @@ def read_call(
     log_level: str | None,
     wants_logs: bool = False,
 ) -> Call:
-    """The canonical call of a request of `mcp.CALLS`. Its `target` is still the client's name for it."""
-    target_key = mcp.CALLS[method].target
+    """The canonical call of a request of `mcp.TARGETED`. Its `target` is still the client's name for it."""
+    target_key = mcp.TARGETED[method].target
     reference, target = _read_reference(params) if target_key == "ref" else ("", read_text(params, target_key))
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
-    taken = {target_key, "arguments", "_meta", "inputResponses", "requestState"}
+    taken = {target_key, "arguments", "_meta", *(_OF_A_RETRY if method in mcp.CALLS else ())}
     return Call(
         method=method,
         target=target,
@@ -70,6 +70,9 @@ def read_call(
         wants_logs=wants_logs,
         log_level=log_level,
     )
+
+
+_OF_A_RETRY = ("inputResponses", "requestState")
 
 
 def _read_reference(params: Members) -> tuple[str, str]:
@@ -88,7 +91,7 @@ def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
         ref = {"type": call.reference, mcp.REFERENCES[call.reference].target: call.target}
         params["ref"] = Raw(jsonrpc.encode(ref))
     else:
-        params[mcp.CALLS[call.method].target] = Raw(jsonrpc.encode(call.target))
+        params[mcp.TARGETED[call.method].target] = Raw(jsonrpc.encode(call.target))
     if call.arguments:
         params["arguments"] = call.arguments
     merged = {**call.meta, **meta}

@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import calls, headers, modern
+from toolgate.eras import calls, headers, modern, tasks
 from toolgate.frontends import face
 from toolgate.frontends.face import Send
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
-from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes, Outcome, Principal, Resumption
+from toolgate.model import Accepted, Answer, Call, Client, Fault, NeedInput, Note, Notes, Outcome, Principal, Resumption
 from toolgate.parking import Flow, Parking
 from toolgate.ports import Clock
 from toolgate.seal import Broken, Seal
@@ -59,12 +59,16 @@ class Reply(msgspec.Struct, frozen=True):
     asks: bool = False
 
 
-async def _is_watched(subscriber: Subscriber, uri: str) -> bool:
-    """Whether a resource can be watched: what a server does not tell of is left out of the acknowledgement."""
+async def _watched(watch: Callable[[str], Awaitable[None]], names: Iterable[str]) -> list[str]:
+    """What can be watched of these: what a server does not tell of is left out of the acknowledgement."""
+    return [name for name in dict.fromkeys(names) if await _is_watched(watch, name)]
+
+
+async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> bool:
     try:
-        await subscriber.watch(uri)
+        await watch(name)
     except Fault as fault:
-        log.debug("%s is not watched: %s", uri, fault.message)
+        log.debug("%s is not watched: %s", name, fault.message)
         return False
     return True
 
@@ -92,7 +96,9 @@ class ModernFace:
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         modern.check_version(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.info)
-        if message.method in mcp.CALLS:
+        if message.method in mcp.TASK_CALLS:
+            tasks.check_declared(client.capabilities)
+        if message.method in mcp.CALLS or message.method in mcp.TASK_CALLS:
             return await self._call(message.method, params, meta, envelope, client, route, send)
         if message.method in mcp.LISTS:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
@@ -122,6 +128,8 @@ class ModernFace:
 
     async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: Send) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
+        if wanted.taskIds:
+            tasks.check_declared(client.capabilities)
         capabilities = (await self._gateway.about(route, client)).capabilities
         honoured: dict[str, Any] = {
             key: True
@@ -139,8 +147,11 @@ class ModernFace:
         lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
         subscriber = Subscriber(self._gateway, route, client, say, lists)
         try:
-            uris = [uri for uri in dict.fromkeys(wanted.resourceSubscriptions) if await _is_watched(subscriber, uri)]
-            send(modern.write_acknowledged(id, honoured | ({"resourceSubscriptions": uris} if uris else {})))
+            named = {
+                "resourceSubscriptions": await _watched(subscriber.watch, wanted.resourceSubscriptions),
+                "taskIds": await _watched(subscriber.watch_task, wanted.taskIds),
+            }
+            send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
             kept, early = early, None
             for method, params in kept:
                 say(method, params)
@@ -210,7 +221,8 @@ class ModernFace:
                 state = self._seal_state(call, route, origin.asker, flow.round, flow.id, None)
                 return Reply(modern.write_required(asks, state), flow, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
-        assert isinstance(outcome, Done)
+        if isinstance(outcome, Accepted):
+            return Reply(bytes(outcome.body), flow)
         return Reply(modern.write_done(call.method, outcome.body), flow)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

@@ -24,6 +24,7 @@ class Subscriber:
     """`lists` are the notifications of changed lists that the client wants; `client` may become another."""
 
     def __init__(self, gateway: Gateway, route: Route, client: Client, say: Say, lists: Collection[str]) -> None:
+        self._tasks: dict[str, Call] = {}  # by the client's own id of it
         self.client = client
         self._gateway = gateway
         self._route = route
@@ -43,6 +44,12 @@ class Subscriber:
             await self._gateway.unwatch(call)
         self._watched.setdefault(uri, call)
 
+    async def watch_task(self, id: str) -> None:
+        """Hear of a task of the client (the extension of 2026-07-28). Raises `Fault`."""
+        if len(self._tasks) >= MOST_WATCHED:
+            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} tasks are watched")
+        self._tasks[id] = await self._gateway.watch(id, self._route, self.client, mcp.TASK_GET)
+
     async def unwatch(self, uri: str) -> None:
         call = self._watched.pop(uri, None)
         if call:
@@ -52,6 +59,8 @@ class Subscriber:
         self._stop()
         for uri in list(self._watched):
             await self.unwatch(uri)
+        while self._tasks:
+            await self._gateway.unwatch(self._tasks.popitem()[1])
 
     def _hear(self, event: Event) -> None:
         if not self._gateway.concerns(event, self._route, self.client):
@@ -64,10 +73,17 @@ class Subscriber:
             uri = self._route.surface.expose(event.server, event.uri)
             params = jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})
             self._say(mcp.UPDATED, Raw(params))
+        elif event.kind == "task" and self._watches_task(event):
+            self._say(mcp.TASK_CHANGED, Raw(self._gateway.told_of_task(event, self._route, self.client)))
+        elif event.kind == "task_status":
+            self._say(mcp.TASK_STATUS, Raw(self._gateway.told_of_task(event, self._route, self.client)))
         elif event.kind == "elicited":
             self._say(mcp.ELICITED, event.params)
         elif event.kind == "log":
             self._say(mcp.LOGGED, event.params)
+
+    def _watches_task(self, event: Event) -> bool:
+        return any(call.server == event.server and call.target == event.uri for call in self._tasks.values())
 
     def _watches(self, event: Event) -> bool:
         """A server may tell of a part of what was asked for (spec 2025-11-25: server/resources, "Subscriptions")."""

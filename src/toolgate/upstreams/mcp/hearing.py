@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import headers, modern
+from toolgate.eras import headers, modern, tasks
 from toolgate.exchange import Exchange
 from toolgate.model import Client, Fault, Outcome
 from toolgate.ports import Clock
@@ -31,11 +31,15 @@ PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream that ended is op
 ANSWER = 10.0  # seconds in which a server is to acknowledge
 
 
+Watched = tuple[str, str]  # "resources" and a URI, or "tasks" and an id
+_FILTERS = {"resources": "resourceSubscriptions", "tasks": "taskIds"}
+
+
 class Wanted:
-    """What clients of one scope want: resources, counted, and the most talkative log level."""
+    """What clients of one scope want: resources and tasks, counted, and the most talkative log level."""
 
     def __init__(self) -> None:
-        self.uris: Counter[str] = Counter()
+        self.watched: Counter[Watched] = Counter()
         self.level: str | None = None
 
     def raise_level(self, level: str) -> bool:
@@ -70,9 +74,9 @@ class Hearing(Protocol):
         """The connection is over."""
         ...
 
-    async def watch(self, uri: str) -> None: ...
+    async def watch(self, what: Watched) -> None: ...
 
-    async def unwatch(self, uri: str) -> None: ...
+    async def unwatch(self, what: Watched) -> None: ...
 
     async def set_level(self, level: str) -> None: ...
 
@@ -87,7 +91,7 @@ class LegacyHearing:
         self._opening: asyncio.Task[None] | None = None
 
     def open(self, wanted: Wanted) -> None:
-        if wanted.level or wanted.uris:
+        if wanted.level or wanted.watched:
             self._opening = asyncio.get_running_loop().create_task(self._open(wanted), name="hear")
 
     def close(self) -> None:
@@ -97,19 +101,19 @@ class LegacyHearing:
     async def _open(self, wanted: Wanted) -> None:
         if wanted.level:
             await self.set_level(wanted.level)
-        for uri in list(wanted.uris):
+        for what in list(wanted.watched):
             try:
-                await self.watch(uri)
+                await self.watch(what)
             except Fault as fault:
-                log.info("%s no longer tells of changes of %s: %s", self._connection, uri, fault.message)
+                log.info("%s no longer tells of changes of %s: %s", self._connection, what[1], fault.message)
 
-    async def watch(self, uri: str) -> None:
-        if not _capability(self._connection, "resources", "subscribe"):
+    async def watch(self, what: Watched) -> None:
+        if not _can_watch(self._connection, what):
             raise _no_subscriptions()
-        await self._ask("resources/subscribe", {"uri": uri})
+        await self._ask("resources/subscribe", {"uri": what[1]})
 
-    async def unwatch(self, uri: str) -> None:
-        await self._ask("resources/unsubscribe", {"uri": uri})
+    async def unwatch(self, what: Watched) -> None:
+        await self._ask("resources/unsubscribe", {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
         if "logging" not in self._connection.dialect.capabilities:
@@ -128,6 +132,7 @@ class LegacyHearing:
 
 class _Honoured(msgspec.Struct):
     resourceSubscriptions: tuple[str, ...] = ()
+    taskIds: tuple[str, ...] = ()
 
 
 class _Acknowledged(msgspec.Struct):
@@ -142,14 +147,14 @@ class ModernHearing:
         self._connection = connection
         self._client = client
         self._clock = clock
-        self._uris: set[str] = set()
+        self._watched: set[Watched] = set()
         self._current: asyncio.Task[Outcome] | None = None  # until the stream ends
-        self._waiting: dict[int, asyncio.Future[frozenset[str]]] = {}  # for the acknowledgement, by request id
+        self._waiting: dict[int, asyncio.Future[frozenset[Watched]]] = {}  # for the acknowledgement, by request id
         self._turn = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
     def open(self, wanted: Wanted) -> None:
-        self._uris |= set(wanted.uris)
+        self._watched |= set(wanted.watched)
         self._keep()
 
     def close(self) -> None:
@@ -181,21 +186,21 @@ class ModernHearing:
             failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 0
             await self._clock.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 
-    async def watch(self, uri: str) -> None:
-        if not _capability(self._connection, "resources", "subscribe"):
+    async def watch(self, what: Watched) -> None:
+        if not _can_watch(self._connection, what):
             raise _no_subscriptions()
-        self._uris.add(uri)
+        self._watched.add(what)
         try:
             honoured = await self._renew()
         except Fault:
-            self._uris.discard(uri)
+            self._watched.discard(what)
             raise
-        if uri not in honoured:
-            self._uris.discard(uri)
-            raise Fault("RESOURCE_NOT_FOUND", f"The server does not tell of changes of {uri}", reach="executed")
+        if what not in honoured:
+            self._watched.discard(what)
+            raise Fault("RESOURCE_NOT_FOUND", f"The server does not tell of changes of {what[1]}", reach="executed")
 
-    async def unwatch(self, uri: str) -> None:
-        self._uris.discard(uri)
+    async def unwatch(self, what: Watched) -> None:
+        self._watched.discard(what)
         await self._renew()
 
     async def set_level(self, level: str) -> None:
@@ -208,21 +213,26 @@ class ModernHearing:
             return
         waiting = self._waiting.get(found.meta.get(mcp.SUBSCRIPTION_KEY, 0))
         if waiting and not waiting.done():
-            waiting.set_result(frozenset(found.notifications.resourceSubscriptions))
+            told = found.notifications
+            uris = [("resources", uri) for uri in told.resourceSubscriptions]
+            waiting.set_result(frozenset([*uris, *(("tasks", id) for id in told.taskIds)]))
 
-    async def _renew(self) -> frozenset[str]:
-        """Open a stream for what is wanted now, then close the one before. The resources that the server honours."""
+    async def _renew(self) -> frozenset[Watched]:
+        """Open a stream for what is wanted now, then close the one before. What of it the server honours."""
         async with self._turn:
             wanted = self._filter()
-            before, honoured = self._current, frozenset[str]()
+            before, honoured = self._current, frozenset[Watched]()
             self._current, honoured = await self._listen(wanted) if wanted else (None, honoured)
             self._keep()
             if before:
                 before.cancel()
             return honoured
 
-    async def _listen(self, wanted: Mapping[str, Any]) -> tuple[asyncio.Task[Outcome], frozenset[str]]:
-        meta = modern.envelope_meta(self._client, INFO)
+    async def _listen(self, wanted: Mapping[str, Any]) -> tuple[asyncio.Task[Outcome], frozenset[Watched]]:
+        client = self._client
+        if "taskIds" in wanted:  # clients that declared the extension ask for that
+            client = msgspec.structs.replace(client, capabilities={**client.capabilities, **tasks.EXTENSION})
+        meta = modern.envelope_meta(client, INFO)
         params = jsonrpc.encode({"_meta": meta, "notifications": wanted})
         id, exchange = await self._connection.begin(mcp.LISTEN, params, headers.for_request(mcp.LISTEN, None))
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
@@ -250,13 +260,20 @@ class ModernHearing:
             for key, (capability, _) in mcp.LIST_FILTERS.items()
             if _capability(self._connection, capability, "listChanged")
         }
-        return lists | ({"resourceSubscriptions": sorted(self._uris)} if self._uris else {})
+        names = {_FILTERS[kind]: sorted(name for each, name in self._watched if each == kind) for kind in _FILTERS}
+        return lists | {key: each for key, each in names.items() if each}
 
 
 def hearing_of(connection: Speaker, client: Client, clock: Clock) -> Hearing:
     if isinstance(connection.dialect, Modern):
         return ModernHearing(connection, client, clock)
     return LegacyHearing(connection)
+
+
+def _can_watch(connection: Speaker, what: Watched) -> bool:
+    if what[0] == "tasks":
+        return isinstance(connection.dialect, Modern) and tasks.offers_extension(connection.dialect.capabilities)
+    return _capability(connection, "resources", "subscribe")
 
 
 def _capability(connection: Speaker, name: str, part: str) -> bool:

@@ -6,6 +6,9 @@ import asyncio
 import hashlib
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
+
+from msgspec import Raw
 
 from toolgate import asks
 from toolgate.config import Server
@@ -15,6 +18,7 @@ from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.hearing import Wanted, hearing_of
 from toolgate.upstreams.mcp.opening import open_connection
+from toolgate.upstreams.mcp.tasks import Book
 from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
@@ -37,6 +41,7 @@ class McpUpstream:
         self._state: State = "configured"
         self._fault: Fault | None = None
         self._wanted: defaultdict[str, Wanted] = defaultdict(Wanted)  # by scope
+        self._books: defaultdict[str, Book] = defaultdict(Book)  # by scope
         self._opened_before: set[str] = set()
         self._last: dict[str, object] = {}  # what was known of the newest connection when it ended
         self._newest: Connection | None = None
@@ -94,24 +99,30 @@ class McpUpstream:
         connection = self._live.get(self.scope(call.client)) or await self._connection(call.client)
         return await connection.invoke(call)
 
-    async def watch(self, uri: str, client: Client) -> None:
-        connection = await self._connection(client)
-        wanted = self._wanted[self.scope(client)]
-        if not wanted.uris[uri] and connection.hearing:
-            await connection.hearing.watch(uri)
-        wanted.uris[uri] += 1
-
-    async def unwatch(self, uri: str, client: Client) -> None:
+    async def tasks(self, client: Client) -> Mapping[str, Raw]:
         scope = self.scope(client)
-        wanted = self._wanted[scope]
-        wanted.uris[uri] -= 1
-        if wanted.uris[uri] > 0:
+        if scope not in self._books or not self._books[scope].of(client.principal.id):
+            return {}
+        return await (await self._connection(client)).tasks_of(client.principal.id)
+
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        connection = await self._connection(client)
+        watched = self._wanted[self.scope(client)].watched
+        if not watched[kind, uri] and connection.hearing:
+            await connection.hearing.watch((kind, uri))
+        watched[kind, uri] += 1
+
+    async def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        scope = self.scope(client)
+        watched = self._wanted[scope].watched
+        watched[kind, uri] -= 1
+        if watched[kind, uri] > 0:
             return
-        del wanted.uris[uri]
+        del watched[kind, uri]
         live = self._live.get(scope)
         if live and live.hearing:
             try:
-                await live.hearing.unwatch(uri)
+                await live.hearing.unwatch((kind, uri))
             except Fault as fault:
                 log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
 
@@ -171,7 +182,14 @@ class McpUpstream:
             raise self._not_started(self._fault)
         self._state = "starting"
         connection = Connection(
-            server, self._clock, self.invoke, self._on_event, self._connection_closed, server.scope != "shared", scope
+            server,
+            self._clock,
+            self.invoke,
+            self._on_event,
+            self._connection_closed,
+            server.scope != "shared",
+            scope,
+            self._books[scope],
         )
         self._newest = connection
         try:
@@ -228,8 +246,9 @@ class McpUpstream:
         def look() -> None:
             if self._live.get(scope) is not connection:
                 return
-            is_needed = connection.in_flight or self._wanted[scope].uris
-            if not is_needed and self._clock.now() - connection.used >= IDLE:
+            now = self._clock.now()
+            is_needed = connection.in_flight or self._wanted[scope].watched or connection.book.runs(now)
+            if not is_needed and now - connection.used >= IDLE:
                 task = asyncio.get_running_loop().create_task(self._close_scope(scope))
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
@@ -246,6 +265,7 @@ class McpUpstream:
         connection = self._live.pop(scope, None)
         self._opened_before.discard(scope)
         self._wanted.pop(scope, None)
+        self._books.pop(scope, None)
         if connection:
             await connection.close()
         self._state = "ready" if self._live else "stopped"
