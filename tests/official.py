@@ -16,6 +16,7 @@ import jsonschema_rs
 
 FOLDER = Path(__file__).parent / "spec"
 MODERN = "2026-07-28"
+TASKS = "tasks-extension"  # of 2026-07-28
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
 Json = dict[str, Any]
@@ -37,16 +38,31 @@ RESULTS = {
     "roots/list": "ListRootsResult",
 }
 
+WITH_TASKS = {  # of 2025-11-25
+    "tasks/get": "GetTaskResult",
+    "tasks/result": "CallToolResult",
+    "tasks/cancel": "CancelTaskResult",
+    "tasks/list": "ListTasksResult",
+}
+OF_EXTENSION = {
+    "tasks/get": ("GetTaskRequest", "GetTaskResult"),
+    "tasks/update": ("UpdateTaskRequest", "UpdateTaskResult"),
+    "tasks/cancel": ("CancelTaskRequest", "CancelTaskResult"),
+    "notifications/tasks": ("TaskStatusNotification", ""),
+}
+
 
 def check(message: Mapping[str, Any], revision: str, answers: str = "") -> None:
     """Hold one message against its revision. `answers` is the method of the request that a response answers."""
-    if "method" in message:
+    if revision == MODERN and message.get("method") in OF_EXTENSION:
+        _hold(message, TASKS, OF_EXTENSION[message["method"]][0])
+    elif "method" in message:
         _hold(message, revision, _of_method(revision, message["method"]))
     elif "error" in message:
         _hold(message, revision, _known(revision, "JSONRPCErrorResponse", "JSONRPCError"))
     else:
         _hold(message, revision, _known(revision, "JSONRPCResultResponse", "JSONRPCResponse"))
-        _hold(message["result"], revision, _of_result(revision, message["result"], answers))
+        _hold(message["result"], *_of_result(revision, message["result"], answers))
     for rule in _RULES:
         rule(message, revision)
 
@@ -85,11 +101,17 @@ def _known(revision: str, *names: str) -> str:
     return next(name for name in names if name in _definitions(revision))
 
 
-def _of_result(revision: str, result: Json, method: str) -> str:
+def _of_result(revision: str, result: Json, method: str) -> tuple[str, str]:
     assert method, f"a response to no request: {result}"
     if revision == MODERN and result.get("resultType") == "input_required":
-        return "InputRequiredResult"
-    return RESULTS[method]
+        return MODERN, "InputRequiredResult"
+    if revision == MODERN and result.get("resultType") == "task":
+        return TASKS, "CreateTaskResult"
+    if revision == MODERN and method in OF_EXTENSION:
+        return TASKS, OF_EXTENSION[method][1]
+    if revision == "2025-11-25" and "task" in result:
+        return revision, "CreateTaskResult"
+    return revision, WITH_TASKS[method] if method in WITH_TASKS else RESULTS[method]
 
 
 # What the schemas leave open.

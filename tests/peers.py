@@ -38,6 +38,7 @@ from toolgate.upstreams.mcp.upstream import McpUpstream
 LATEST = LEGACY[-1]
 META = "io.modelcontextprotocol/"
 TARGET = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED = TARGET | {"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 KIND = {"tools/call": "tools", "prompts/get": "prompts", "resources/read": "resources"}
 EVERYTHING: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
@@ -705,8 +706,8 @@ class ModernClient:
         id = f"m-{next(self._ids)}" if id is None else id
         pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": envelope}})
         headers = {"accept": self.accept, "mcp-protocol-version": MODERN, "mcp-method": method}
-        if method in TARGET:
-            headers["mcp-name"] = _header(params[TARGET[method]])
+        if method in NAMED:
+            headers["mcp-name"] = _header(params[NAMED[method]])
         self.wire.open(pending, headers, self._heard)
         return pending
 

@@ -67,7 +67,7 @@ def _part(found: Any, *path: str) -> Any:
         if not isinstance(found, dict):
             return None
         found = cast("dict[str, Any]", found).get(name)
-    return cast("Any", found)
+    return found
 
 
 def relayed(offered: list[Mapping[str, Any]]) -> dict[str, Any]:
