@@ -1,7 +1,7 @@
-"""Scripted servers that run tools as tasks, in both eras: the same scripts as anywhere (`peers`), run in the background.
+"""Scripted servers that run tools as tasks, in both eras: the scripts of `peers`, run in the background.
 
-A task's script may ask (`scene.ask`), report, wait and fail as any. A legacy server asks on `tasks/result`, a modern one
-lists its questions in `tasks/get` and gets the answers by `tasks/update`.
+A task's script may ask (`scene.ask`), report, wait and fail as any. A legacy server asks on `tasks/result`, a modern
+one lists its questions in `tasks/get` and gets the answers by `tasks/update`.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class _LegacyTaskScene(Scene):
 
 
 class ModernTaskServer(ModernServer):
-    """It makes a task of each call of the tools in `as_tasks` where the client knows tasks, and refuses it to others."""
+    """It makes a task of each call of the tools in `as_tasks`, and refuses it to clients that know no tasks."""
 
     def __init__(self, *args: Any, as_tasks: Sequence[str] = (), **more: Any) -> None:
         super().__init__(*args, **more)

@@ -34,7 +34,10 @@ from task_peers import (
 )
 from virtualtime import settle
 
-from toolgate.model import Call, Outcome, Required
+from toolgate.config import Server
+from toolgate.desk import Registry
+from toolgate.model import Call, Client, Fault, Outcome, Required
+from toolgate.upstreams.registry import RegistryUpstream
 
 WAIT = 3600 * 1000
 
@@ -193,7 +196,7 @@ async def test_the_extension_is_declared_to_a_server_for_the_requests_of_those_w
 
 @pytest.mark.promise("spec.2026.tasks.missing")
 async def test_a_client_that_does_not_declare_the_extension_is_told_so() -> None:
-    async with modern_server() as (house, server, gate):
+    async with modern_server() as (house, _, gate):
         id = await made(knowing(house))
         other = house.modern()
         for method, more in [("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {})]:
@@ -682,3 +685,24 @@ async def test_a_connection_of_ones_own_stays_as_long_as_its_tasks_run() -> None
         assert server.connections[0].is_open
         gate.opened.set()
         assert (await client.request("tasks/result", taskId=id)).result["content"][0]["text"] == "at last"
+
+
+@pytest.mark.promise("spec.legacy.tasks.awaited")
+@pytest.mark.parametrize("revision", [*LEGACY, MODERN])
+async def test_no_list_says_that_a_tool_needs_a_task(revision: str) -> None:
+    support = {"must": "required", "may": "optional", "never": "forbidden"}
+    server = LegacyTaskServer(dict.fromkeys(support, plain), support=support)
+    async with gateway(there=server) as house:
+        for path in ("/mcp", "/mcp/servers/there"):
+            listed = (await (await house.client(revision, path=path)).request("tools/list")).result["tools"]
+            assert [tool["execution"]["taskSupport"] for tool in listed] == ["optional", "optional", "forbidden"]
+
+
+async def test_tools_in_the_process_have_no_tasks() -> None:
+    async with legacy_server() as (house, _, gate):
+        upstream = RegistryUpstream(Server(id="in", name="in", type="registry"), Registry("in"), house.clock)
+        assert await upstream.tasks(Client()) == {}
+        with pytest.raises(Fault) as caught:
+            await upstream.invoke(Call("tasks/get", "x", Client(), server="in"))
+        assert (caught.value.rpc, caught.value.message) == (-32602, "Task not found")
+        gate.opened.set()
