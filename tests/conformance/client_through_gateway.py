@@ -1,11 +1,12 @@
 #!/usr/bin/env python
 """The command that the suite's client scenarios run: a gateway in front of the suite's server, and a client in front.
 
-    client_through_gateway.py --gateway URL     # the suite appends the URL of its server
-    client_through_gateway.py --direct URL      # the official SDK's client alone, without a gateway
+    client_through_gateway.py gateway modern URL    # the suite appends the URL of its server
+    client_through_gateway.py gateway legacy URL    # the same with a client of the handshake era in front
+    client_through_gateway.py direct modern URL     # the official SDK's client alone, without a gateway
 
-The scenario comes in `MCP_CONFORMANCE_SCENARIO`, its revision in `MCP_CONFORMANCE_PROTOCOL_VERSION`, what it wants
-called, if anything, in `MCP_CONFORMANCE_CONTEXT`. The client does what the scenario is about and no more.
+The scenario comes in `MCP_CONFORMANCE_SCENARIO`, what it wants called, if anything, in `MCP_CONFORMANCE_CONTEXT`. The
+client does what the scenario is about and no more.
 """
 
 from __future__ import annotations
@@ -23,15 +24,11 @@ from typing import Any
 import mcp.types as types
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from suite import MODERN, gateway
+from suite import gateway
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", MODERN)
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
 ACCEPTED = {"confirmed": True, "ok": True}
-
-# Their server knows the handshake only, at whatever revision they are run.
-OF_THE_HANDSHAKE = ("json-schema-ref-no-deref",)
 
 
 async def elicit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -51,11 +48,9 @@ async def roots(context: Any) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[])
 
 
-def connected(url: str) -> Client:
-    """As the scenario's revision has it: a client of 2026-07-28 discovers, one before it shakes hands."""
-    mode = "auto" if REVISION == MODERN and SCENARIO not in OF_THE_HANDSHAKE else "legacy"
+def connected(url: str, era: str) -> Client:
     able = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
-    return Client(url, mode=mode, read_timeout_seconds=30, **able)
+    return Client(url, mode="legacy" if era == "legacy" else "auto", read_timeout_seconds=20, **able)
 
 
 async def call(client: Client, name: str, arguments: dict[str, Any]) -> None:
@@ -66,7 +61,7 @@ async def call(client: Client, name: str, arguments: dict[str, Any]) -> None:
         print(f"{name}: {error}", file=sys.stderr)
 
 
-# -- what each scenario wants done, after the tools were listed -------------------------------------------------------------
+# -- what each scenario wants done, after the tools were listed -------------------------------------------------------
 
 
 def calls(*names: str, **arguments: Any) -> Callable[[Client, list[types.Tool]], Awaitable[None]]:
@@ -95,6 +90,14 @@ async def echo_the_schema(client: Client, tools: list[types.Tool]) -> None:
     await client.call_tool("json_schema_echo", {"schema": schema})
 
 
+async def use_every_method(client: Client, tools: list[types.Tool]) -> None:
+    await ADD(client, tools)
+    for resource in (await client.list_resources()).resources:
+        await client.read_resource(resource.uri)
+    for prompt in (await client.list_prompts()).prompts:
+        await client.get_prompt(prompt.name, {argument.name: "x" for argument in prompt.arguments or []})
+
+
 ADD = calls("add_numbers", a=5, b=3)
 ACTS: dict[str, Callable[[Client, list[types.Tool]], Awaitable[None]]] = {
     "initialize": calls(),
@@ -102,7 +105,7 @@ ACTS: dict[str, Callable[[Client, list[types.Tool]], Awaitable[None]]] = {
     "elicitation-sep1034-client-defaults": calls("test_client_elicitation_defaults"),
     "sse-retry": calls("test_reconnection"),
     "request-metadata": ADD,
-    "http-standard-headers": ADD,
+    "http-standard-headers": use_every_method,
     "http-custom-headers": call_what_is_wanted,
     "http-invalid-tool-headers": call_what_is_listed,
     "json-schema-ref-no-deref": calls(),
@@ -113,27 +116,26 @@ ACTS: dict[str, Callable[[Client, list[types.Tool]], Awaitable[None]]] = {
 }
 
 
-async def act(url: str) -> None:
-    async with connected(url) as client:
+async def act(url: str, era: str) -> None:
+    async with connected(url, era) as client:
         tools = (await client.list_tools()).tools
         await ACTS[SCENARIO](client, tools)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    how = parser.add_mutually_exclusive_group(required=True)
-    how.add_argument("--gateway", action="store_true")
-    how.add_argument("--direct", action="store_true")
+    parser.add_argument("how", choices=("gateway", "direct"))
+    parser.add_argument("era", choices=("modern", "legacy"))
     parser.add_argument("url")
     given = parser.parse_args()
     if SCENARIO not in ACTS:
         print(f"nothing is known of the scenario {SCENARIO!r}", file=sys.stderr)
         return 2
-    if given.direct:
-        asyncio.run(act(given.url))
+    if given.how == "direct":
+        asyncio.run(act(given.url, given.era))
         return 0
     with tempfile.TemporaryDirectory() as home, gateway({"suite": {"url": given.url}}, Path(home)) as url:
-        asyncio.run(act(f"{url}/servers/suite"))
+        asyncio.run(act(f"{url}/servers/suite", given.era))
     return 0
 
 

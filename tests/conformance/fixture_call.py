@@ -111,7 +111,7 @@ class Call:
             await self.ctx.session.report_progress(done, total, f"{done} of {total}")
 
 
-# -- the tasks extension --------------------------------------------------------------------------------------------
+# -- the tasks extension ----------------------------------------------------------------------------------------------
 
 Work = Callable[[Call], Awaitable[Object]]
 

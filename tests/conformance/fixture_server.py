@@ -28,6 +28,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.server.runner import serve_loop
 from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
@@ -244,13 +245,7 @@ async def modern_only(ctx: Context, call_next: CallNext) -> HandlerResult:
     return await call_next(ctx)
 
 
-async def legacy_only(ctx: Context, call_next: CallNext) -> HandlerResult:
-    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        raise MCPError(types.METHOD_NOT_FOUND, "Method not found")
-    return await call_next(ctx)
-
-
-ERAS = {"both": [], "modern": [modern_only], "legacy": [legacy_only]}
+ERAS = ("both", "modern", "legacy")
 
 
 def build(era: str) -> Server[World]:
@@ -264,7 +259,8 @@ def build(era: str) -> Server[World]:
     for method, act in TASK_METHODS.items():
         server.add_request_handler(method, TaskParams, of_tasks(act))
     server.extensions[TASKS] = {}
-    server.middleware += [*ERAS[era], RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME)]
+    sealing = RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience=NAME)
+    server.middleware += [modern_only, sealing] if era == "modern" else [sealing]
     # Legacy clients are told of changes too; the SDK's HTTP app asks the server for its options without saying so.
     tells = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
     options = server.create_initialization_options
@@ -297,7 +293,10 @@ def serve_http(port: int, era: str) -> None:
 async def serve_stdio(era: str) -> None:
     server = build(era)
     async with stdio_server() as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+        if era == "legacy":
+            await serve_loop(server, reading, writing, lifespan_state=WORLD)
+        else:
+            await server.run(reading, writing, server.create_initialization_options())
 
 
 def main() -> None:
@@ -305,7 +304,7 @@ def main() -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--stdio", action="store_true")
     where.add_argument("--port", type=int)
-    parser.add_argument("--era", choices=sorted(ERAS), default="both")
+    parser.add_argument("--era", choices=ERAS, default="both")
     given = parser.parse_args()
     if given.stdio:
         asyncio.run(serve_stdio(given.era))
