@@ -116,8 +116,8 @@ def child(era: str) -> dict[str, Any]:
 
 
 def scope(era: str) -> dict[str, str]:
-    """A server of the handshake is told once what its client can do; one that asks for roots needs its own client."""
-    return {"scope": "session"} if era == "legacy" else {}
+    """A server of the handshake is told once what its client can do: if it asks for roots, a client needs one of its own."""
+    return {"scope": "principal"} if era == "legacy" else {}
 
 
 def neighbours() -> dict[str, Any]:
