@@ -160,8 +160,10 @@ def _ask_params(ask: Ask) -> Raw:
 
 
 def write_listing(listing: Listing, server_info: Mapping[str, Any]) -> bytes:
-    """Lists of ours are private and stale at once: what a client sees depends on who it is."""
-    result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} | listing.members()
+    """A list holds as long as all servers say that theirs do; it is public if all of them are."""
+    scope = "public" if listing.is_public else "private"
+    caching = {"ttlMs": int(listing.ttl * 1000), "cacheScope": scope}
+    result = {"resultType": "complete"} | caching | listing.members()
     result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
     return jsonrpc.encode(result)
 
@@ -178,6 +180,40 @@ def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, 
     if instructions:
         result["instructions"] = instructions
     return jsonrpc.encode(result)
+
+
+class Filter(msgspec.Struct):
+    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter")."""
+
+    toolsListChanged: bool = False
+    promptsListChanged: bool = False
+    resourcesListChanged: bool = False
+    resourceSubscriptions: tuple[str, ...] = ()
+
+
+def read_filter(params: Members) -> Filter:
+    """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
+    try:
+        return msgspec.json.decode(params.get("notifications") or b"null", type=Filter)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
+
+
+def write_told(id: bytes, method: str, params: Raw) -> bytes:
+    """A notification of the subscription that the request `id` opened."""
+    meta = jsonrpc.members(params).get("_meta", jsonrpc.EMPTY_OBJECT)
+    return jsonrpc.notification(
+        method, jsonrpc.with_members(params, {"_meta": jsonrpc.with_members(meta, {mcp.SUBSCRIPTION_KEY: id})})
+    )
+
+
+def write_acknowledged(id: bytes, honoured: Mapping[str, Any]) -> bytes:
+    return write_told(id, mcp.ACKNOWLEDGED, Raw(jsonrpc.encode({"notifications": honoured})))
+
+
+def write_unsubscribed(id: bytes) -> bytes:
+    """The result by which a subscription ends gracefully."""
+    return b'{"resultType":"complete","_meta":{"%b":%b}}' % (mcp.SUBSCRIPTION_KEY.encode(), id)
 
 
 def error_code(fault: Fault) -> int:
