@@ -116,7 +116,7 @@ def child(era: str) -> dict[str, Any]:
 
 
 def scope(era: str) -> dict[str, str]:
-    """A server of the handshake is told once what its client can do: if it asks for roots, a client needs one of its own."""
+    """A server of the handshake is told once what its client can do: one that asks for roots is not shared."""
     return {"scope": "principal"} if era == "legacy" else {}
 
 

@@ -26,7 +26,7 @@ def alone(revision: str, scenario: str) -> str:
 @pytest.mark.parametrize(("revision", "scenario"), ALONE)
 def test_the_client_alone_passes(client_result: Results, revision: str, scenario: str) -> None:
     found = client_result(alone(revision, scenario), revision, scenario)
-    assert not found.problems
+    assert not found.problems, "\n".join(found.problems)
     assert found.passed
 
 
@@ -34,7 +34,7 @@ def test_the_client_alone_passes(client_result: Results, revision: str, scenario
 @pytest.mark.parametrize(("revision", "scenario"), ALL)
 def test_the_gateway_is_a_client_that_passes(client_result: Results, front: str, revision: str, scenario: str) -> None:
     found = client_result(front, revision, scenario)
-    assert not found.problems
+    assert not found.problems, "\n".join(found.problems)
     assert found.passed
     if (revision, scenario) in ALONE:
         assert found.skipped == client_result(alone(revision, scenario), revision, scenario).skipped

@@ -27,7 +27,7 @@ def each(worlds: Iterable[str], revisions: Iterable[str], *tables: dict[str, lis
 def passes(results: dict[str, Result], scenario: str) -> None:
     assert scenario in results, "the suite has no result for it"
     found = results[scenario]
-    assert not found.problems
+    assert not found.problems, "\n".join(found.problems)
     assert not found.skipped, "a check that is skipped says nothing"
     assert found.passed
 
