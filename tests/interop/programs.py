@@ -111,6 +111,7 @@ def codex(setting: Setting) -> Start:
         **{f"model_providers.fake.{key}": value for key, value in provider.items()},
         **{f"mcp_servers.{SERVER}.{key}": value for key, value in (server | times).items()},
         f"mcp_servers.{SERVER}.default_tools_approval_mode": "approve",
+        f"mcp_servers.{SERVER}.required": True,  # else it is left out of the turn if it is not ready within one second
     }
     overrides = [part for key, value in settings.items() for part in ("-c", f"{key}={json.dumps(value)}")]
     options = ["--skip-git-repo-check", "--sandbox", "read-only", "--json"]
