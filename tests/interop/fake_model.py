@@ -1,15 +1,15 @@
-"""A model endpoint that plays a script: coding agents believe they talk with a model, and call the tools that we choose.
+"""A model endpoint that plays a script: coding agents take it for a model, and call the tools that we choose.
 
     python fake_model.py --calls '[["clock__now", {}]]' --record FILE
 
 It serves on loopback, at a port that the system chooses, prints its URL, and goes on until it is terminated. It speaks
 Anthropic's Messages, OpenAI's Responses and Chat Completions, and Gemini's generateContent, streamed or not.
 
-The script: a request that offers the first call's tool is a model turn. As many results as it brings, so many calls have
-been made: it is answered with the next call, or, after the last, with a text that repeats the results. A tool is found
-by the end of its name, because each program puts something of its own before it. Every other request (a title, a count
-of tokens, a list of models, telemetry) gets an answer that harms nobody. All are recorded, one JSON object a line.
-Only the standard library is used, and nothing of toolgate.
+The script: a request that offers the first call's tool is a model turn. As many results as it brings, so many calls
+have been made: it is answered with the next call, or, after the last, with a text that repeats the results. A tool is
+found by the end of its name, because each program puts something of its own before it. Every other request (a title, a
+count of tokens, a list of models, telemetry) gets an answer that harms nobody. All are recorded, one JSON object a
+line. Only the standard library is used, and nothing of toolgate.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A room without a way out: a network namespace that has only loopback, for programs that would call home.
 
 It is held open by one process, and every other process of a test enters it: the model, the gateway, the program. Where
-the system does not permit that, the room is only shut: every proxy is a port on which nobody listens, and `open_because`
-says why. At its end whatever is still in it is ended: all of it was started in here.
+the system does not permit that, the room is only shut: every proxy is a port on which nobody listens, and
+`open_because` says why. At its end whatever is still in it is ended: all of it was started in here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOLD = "ip link set lo up && echo ready && exec cat"
 AS_ROOT: tuple[str, ...] = ()
 AS_ANYBODY = ("--user", "--map-root-user")
 NOWHERE = "http://127.0.0.1:9"
-PROXIES = {name: NOWHERE for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")}
+PROXIES = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), NOWHERE)
 SHUT = PROXIES | {"NO_PROXY": "127.0.0.1,localhost"}
 
 

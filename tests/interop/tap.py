@@ -3,7 +3,7 @@
     python tap.py --to http://127.0.0.1:PORT/mcp --record FILE
 
 It serves on loopback, at a port that the system chooses, and prints the URL to use instead. Each line of the record is
-one piece as it came: its connection's number, who sent it, and its bytes as Latin-1. `sent` reads the messages out of it.
+one piece as it came: its connection's number, who sent it, and its bytes as Latin-1. `sent` reads the messages again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def sent(record: Path) -> Iterator[dict[str, Any]]:
             body, rest = rest[:length], rest[length:]
             if body:
                 yield json.loads(body)
-
 
 
 class Tap:
