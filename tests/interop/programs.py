@@ -76,9 +76,10 @@ class Program:
 
 
 def claude(setting: Setting) -> Start:
-    entry = {"type": "http", "url": setting.url}
+    entry: dict[str, Any] = {"type": "http", "url": setting.url}
     if setting.url is None:
         entry = {"type": "stdio", "command": setting.command[0], "args": setting.command[1:]}
+    entry["alwaysLoad"] = True  # else a server that is slow to start is left out of the first turn
     servers = setting.write(setting.home / "mcp.json", {"mcpServers": {SERVER: entry}})
     options = ["--mcp-config", str(servers), "--strict-mcp-config", "--allowedTools", f"mcp__{SERVER}"]
     return [*setting.executable, "-p", PROMPT, *options, "--output-format", "json"], {
@@ -90,6 +91,7 @@ def claude(setting: Setting) -> Start:
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_TELEMETRY": "1",
         "ENABLE_TOOL_SEARCH": "false",
+        "MCP_CONNECTION_NONBLOCKING": "0",
         "MCP_CONNECT_TIMEOUT_MS": str(MILLISECONDS),
         "MCP_TIMEOUT": str(MILLISECONDS),
     }
