@@ -81,7 +81,11 @@ def closed() -> Iterator[Room]:
             if room is not None:
                 yield room
                 return
-    why = "network namespaces are Linux's" if sys.platform != "linux" else "`unshare --net` is not permitted here"
+    why = (
+        "network namespaces are Linux's"
+        if sys.platform != "linux"
+        else "`unshare --net` is not permitted or not installed here"
+    )
     yield Room(env=SHUT, open_because=why)
 
 
