@@ -52,7 +52,7 @@ class Program:
     start: Callable[[Setting], Start]
     speaks: str
     declares: frozenset[str]
-    """The tools of server-everything that are shown because of the capabilities it declares."""
+    """The tools of server-everything that are shown because of what it declares and its revision knows."""
     client: str
     """The name it gives itself."""
     alarm: str
@@ -191,7 +191,7 @@ PROGRAMS = {
         ),
         Program(
             "codex-0.169", "node_modules/@openai/codex-*/vendor/*/bin/codex", codex, "2025-06-18",
-            frozenset({FORM, URL}), "codex-mcp-client",
+            frozenset({FORM}), "codex-mcp-client",  # it declares `url` too, which its revision does not know
             alarm=DECLINED, deletion='Note 1, "Groceries", is kept, as you wish.',
         ),
         Program(
