@@ -5,6 +5,7 @@ The rule this file keeps: each message is handled as if it had come alone; only 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -19,8 +20,8 @@ Batch: TypeAlias = Sequence[Message | Malformed]
 
 
 def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
-    """The messages of a batch, each with what is wrong with it. Raises `Malformed`: `error` where the bytes are no batch
-    at all. Without a session it is one of a client that has not begun one yet."""
+    """The messages of a batch, each with what is wrong with it. Raises `Malformed`: `error` where the bytes are no
+    batch at all. Without a session it is one of a client that has not begun one yet."""
     raws = jsonrpc.read_batch(data)
     if raws is None:
         raise error
@@ -61,6 +62,11 @@ class Gathered:
         """Where the response of one more request goes; empty bytes are none."""
         self._expected += 1
         return self._one_less
+
+    def follow(self, work: asyncio.Task[bytes], response_of: Callable[[asyncio.Task[bytes]], bytes]) -> None:
+        """Expect the response of work under way."""
+        reply = self.expect()
+        work.add_done_callback(lambda done: reply(response_of(done)))
 
     def add(self, response: bytes) -> None:
         self._responses.append(response)

@@ -32,8 +32,8 @@ def _nothing() -> None: ...
 
 
 class Conversation:
-    """`write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up` is
-    called when the client has asked for the end."""
+    """`write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
+    is called when the client has asked for the end."""
 
     can_ask = True
 
