@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -33,7 +34,12 @@ VALUES += ["tools/call", "tools/list", "greeter__greet", "=?base64?YQ==?=", "=?b
 
 names = st.sampled_from(NAMES) | st.text(st.characters(max_codepoint=255), max_size=5)
 headers = st.dictionaries(names, st.sampled_from(VALUES) | st.text(st.characters(max_codepoint=255), max_size=8))
-paths = st.sampled_from(["/mcp", "/mcp/", "/mcp/aggregate", "/mcp/servers/greeter", "/mcp/servers/x", "/"]) | st.text()
+paths = (
+    st.sampled_from(
+        ["/mcp", "/mcp/", "/sse", "/mcp/sse", "/mcp/aggregate", "/mcp/servers/greeter", "/mcp/servers/x", "/"]
+    )
+    | st.text()
+)
 methods = st.sampled_from(["POST", "POST", "POST", "GET", "DELETE", "PUT", ""])
 http_request = st.tuples(methods, paths, headers, bodies.flatmap(cut))
 
@@ -50,8 +56,14 @@ async def answered(exchange: Exchange) -> None:
     response = await exchange.response()
     assert 200 <= response.status < 500
     assert b"The gateway failed" not in response.body
-    for message in response.messages:
+    for message in each(response.messages):
         assert message["jsonrpc"] == "2.0"
+
+
+def each(answers: list[Any]) -> Iterator[dict[str, Any]]:
+    """The messages, those too that answer a batch."""
+    for answer in answers:
+        yield from answer if isinstance(answer, list) else [answer]
 
 
 @settings(max_examples=150)
@@ -90,7 +102,7 @@ def test_any_bytes_at_the_stdio_door_are_answered(chunks: list[bytes]) -> None:
             await settle()
             door.eof_received()
             await door.close()
-        read: list[dict[str, Any]] = [json.loads(line) for line in written]
+        read = list(each([json.loads(line) for line in written]))
         assert all(message["jsonrpc"] == "2.0" for message in read)
         assert not any("The gateway failed" in line.decode() for line in written)
         assert read[-1] == {"jsonrpc": "2.0", "id": "ping", "result": {}}
