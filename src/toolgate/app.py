@@ -69,6 +69,7 @@ class App:
             last_first.push_async_callback(self.gateway.snapshot.catalog.close)
             last_first.callback(self.parking.close)
             last_first.push_async_callback(self.sessions.close)
+            last_first.callback(self.http.close)
 
     async def _close_upstreams(self) -> None:
         async with asyncio.TaskGroup() as together:
