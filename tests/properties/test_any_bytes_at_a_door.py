@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from doors.pipes import WebSocket
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from inmemory import GREETER, Exchange, Visitor, gateway
@@ -108,3 +109,29 @@ def test_any_bytes_at_the_stdio_door_are_answered(chunks: list[bytes]) -> None:
         assert read[-1] == {"jsonrpc": "2.0", "id": "ping", "result": {}}
 
     play(conversation())
+
+
+@settings(max_examples=100)
+@given(st.lists(bodies.map(lambda body: body.decode(errors="replace")) | st.text(), max_size=5))
+@example(["[{}]", "[]", "\ud800"])
+def test_any_text_at_the_websocket_is_answered(frames: list[str]) -> None:
+    async def conversation() -> None:
+        written: list[bytes] = []
+        async with gateway(GREETER, config=CONFIG) as app:
+            socket = WebSocket(app.http, on_message=written.append)
+            for frame in frames:
+                socket.say(frame)
+            await app.clock.sleep(3600)
+            socket.say(PING)
+            await settle()
+            if socket.code is None:
+                await socket.leave()
+        read = list(each([json.loads(message) for message in written]))
+        assert all(message["jsonrpc"] == "2.0" for message in read)
+        assert socket.code == 1009 or read[-1] == {"jsonrpc": "2.0", "id": "ping", "result": {}} or closes(frames)
+
+    play(conversation())
+
+
+def closes(frames: list[str]) -> bool:
+    return any('"close"' in frame for frame in frames)
