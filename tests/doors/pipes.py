@@ -36,6 +36,7 @@ class WebSocket:
         self.subprotocol: str | None = None
         self.status: int | None = None
         self.denial = b""
+        self.stops_reading = False
         self.code: int | None = None
         self._on_message = on_message
         self._incoming: asyncio.Queue[Json] = asyncio.Queue()
@@ -67,6 +68,8 @@ class WebSocket:
 
     async def _send(self, part: dict[str, Any]) -> None:
         assert self.code is None, "nothing is sent after the end"
+        while self.stops_reading:
+            await asyncio.sleep(1)
         if part["type"] == "websocket.accept":
             assert not self.accepted
             self.accepted, self.subprotocol = True, part["subprotocol"]

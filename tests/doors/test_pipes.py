@@ -257,3 +257,15 @@ async def test_an_id_comes_back_byte_for_byte_over_http(id: bytes) -> None:
         for method in (b'"ping"', b'"nope"'):
             answer = await Visitor(app).send("POST", b'{"jsonrpc":"2.0","id":' + id + b',"method":' + method + b"}")
             assert answer.body.startswith(b'{"jsonrpc":"2.0","id":' + id + b",")
+
+
+async def test_a_websocket_that_takes_no_message_for_a_minute_is_cut_off() -> None:
+    async with gateway() as app:
+        socket = WebSocket(app.http)
+        await settle()
+        socket.stops_reading = True
+        socket.say(PING)
+        await settle()
+        assert not socket.task.done()
+        await app.clock.sleep(pipes.PATIENCE + 1)
+        assert (await socket.ended()).code is None and not app.http._pipes._open

@@ -25,6 +25,7 @@ from toolgate.wire import sse
 SUBPROTOCOL = "mcp"
 SESSION = "session_id"  # the parameter that names the connection which a POST belongs to
 MOST_WAITING = 64 * 1024 * 1024  # bytes that may wait for a client before it is cut off
+PATIENCE = 60.0  # seconds that a client of a WebSocket may take to read one message
 
 # Why a WebSocket was closed (RFC 6455, section 7.4.1).
 GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
@@ -118,8 +119,8 @@ class Pipes:
                 await until_any(socket.hear(), socket.speak(), pipe.cut_off())
             finally:
                 await pipe.conversation.close()
-            if not socket.is_gone:
-                await send({"type": "websocket.close", "code": socket.code})
+        if not socket.is_gone and not pipe.is_cut_off.is_set():
+            await send({"type": "websocket.close", "code": socket.code})
 
     @contextmanager
     def _opened(self, request: Request) -> Generator[Pipe]:
@@ -169,4 +170,9 @@ class _Socket:
                 continue  # the server below looks whether the client lives
             if message is None:
                 return
-            await self._send({"type": "websocket.send", "text": message.decode()})
+            try:
+                async with self._clock.timeout(PATIENCE):
+                    await self._send({"type": "websocket.send", "text": message.decode()})
+            except TimeoutError:
+                self._pipe.is_cut_off.set()
+                return
