@@ -65,12 +65,14 @@ async def test_a_tools_own_error_is_a_result(server: Any, revision: str) -> None
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("content", [[1, 2], "text", 5, None, True])
 async def test_structured_content_that_is_no_object_is_for_modern_clients_only(revision: str, content: Any) -> None:
+    text = json.dumps(content)
+
     async def structured(scene: Scene) -> Any:
-        return {"content": [{"type": "text", "text": "the same as text"}], "structuredContent": content, "more": 1}
+        return {"content": [{"type": "text", "text": text}], "structuredContent": content, "more": 1}
 
     async with gateway(new=ModernServer({"structured": structured})) as house:
         reply = await (await house.client(revision)).call("new__structured")
-        assert reply.text == "the same as text"
+        assert reply.text == text
         assert reply.result["more"] == 1
         if revision == MODERN:
             assert reply.result["structuredContent"] == content

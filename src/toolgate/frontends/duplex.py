@@ -14,10 +14,11 @@ from toolgate.config import Config
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, face
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
 from toolgate.frontends.streams import NOTES_KEPT
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Principal
+from toolgate.model import Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
@@ -41,6 +42,7 @@ class Conversation:
         self,
         gateway: Gateway,
         modern_face: ModernFace,
+        pages: Pages,
         route: Route,
         config: Config,
         clock: Clock,
@@ -49,7 +51,7 @@ class Conversation:
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
     ) -> None:
-        self.session = Session(gateway, route, principal, clock, ask_time=config.parking.ttl)
+        self.session = Session(gateway, pages, route, principal, clock, ask_time=config.parking.ttl)
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
         self._modern = modern_face
@@ -72,11 +74,6 @@ class Conversation:
 
     def end(self) -> None:
         """A request's end is its answer; the pipe ends with the connection."""
-
-    def on_event(self, event: Event) -> None:
-        if self.session.is_initialized and event.server in self.session.route.servers:
-            for message in face.write_changed(event):
-                self.session.tell(message)
 
     # What comes in.
 

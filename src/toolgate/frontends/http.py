@@ -27,12 +27,13 @@ from toolgate.frontends.guards import (
     not_allowed,
 )
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Outbox, Receive, Response, Send
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Fault
+from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
@@ -41,6 +42,7 @@ __all__ = ["LOOPBACK", "Headers", "HttpDoor", "Identify", "everyone_is_local"]
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
+LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
 class HttpDoor:
@@ -48,6 +50,7 @@ class HttpDoor:
         self,
         gateway: Gateway,
         modern_face: ModernFace,
+        pages: Pages,
         sessions: Sessions,
         config: Config,
         clock: Clock,
@@ -56,11 +59,12 @@ class HttpDoor:
         self.body_limit = config.http.body_limit
         self._gateway = gateway
         self._modern = modern_face
+        self._pages = pages
         self._sessions = sessions
         self._config = config
         self._clock = clock
         self._guards = Guards(gateway, config, identify)
-        self._pipes = Pipes(gateway, modern_face, config, clock)
+        self._pipes = Pipes(gateway, modern_face, pages, config, clock)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
         self._modern_work: set[asyncio.Task[Any]] = set()
@@ -82,16 +86,14 @@ class HttpDoor:
         except Refused as refused:
             await response.whole(refused.status, refused.body, refused.headers)
 
-    def on_event(self, event: Event) -> None:
-        """Something about a server changed: tell the clients that keep a stream open."""
-        self._pipes.on_event(event)
-        for session in self._sessions.all():
-            if event.server in session.route.servers:
-                for message in face.write_changed(event):
-                    session.tell(message)
-
     def close(self) -> None:
-        """End the requests of modern clients, and the connections that go both ways; all else ends with its session."""
+        """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
+        else ends with its session."""
+        self._modern.close()
+        self._clock.call_later(LAST_WORD, self.end)
+
+    def end(self) -> None:
+        """The same, at once."""
         for work in list(self._modern_work):
             work.cancel()
         self._pipes.close()
@@ -220,6 +222,7 @@ class HttpDoor:
         version = request.headers.get(era_headers.VERSION)
         session = Session(
             self._gateway,
+            self._pages,
             request.route,
             request.principal,
             self._clock,

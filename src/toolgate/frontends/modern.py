@@ -7,15 +7,20 @@ what a lost client left behind is cancelled.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from toolgate.eras import calls, headers, modern
 from toolgate.frontends import face
 from toolgate.frontends.face import Send
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
 from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes, Outcome, Principal, Resumption
 from toolgate.parking import Flow, Parking
@@ -25,7 +30,11 @@ from toolgate.snapshot import Route
 from toolgate.wire import mcp
 from toolgate.wire.jsonrpc import Members, Message
 
+EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
+
+
+log = logging.getLogger(__name__)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -50,9 +59,21 @@ class Reply(msgspec.Struct, frozen=True):
     asks: bool = False
 
 
+async def _is_watched(subscriber: Subscriber, uri: str) -> bool:
+    """Whether a resource can be watched: what a server does not tell of is left out of the acknowledgement."""
+    try:
+        await subscriber.watch(uri)
+    except Fault as fault:
+        log.debug("%s is not watched: %s", uri, fault.message)
+        return False
+    return True
+
+
 class ModernFace:
-    def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, clock: Clock, node: str) -> None:
+    def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, pages: Pages, clock: Clock, node: str) -> None:
         self._gateway = gateway
+        self._pages = pages
+        self._closing = asyncio.Event()
         self._parking = parking
         self._seal = seal
         self._clock = clock
@@ -67,18 +88,21 @@ class ModernFace:
         meta = calls.read_meta(params)
         envelope = modern.read_envelope(meta)
         if http is not None:
-            call = mcp.CALLS.get(message.method)
-            headers.check(http, message, envelope.version, calls.read_text(params, call.target) if call else None)
+            named = mcp.NAMED.get(message.method)
+            headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         modern.check_version(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.info)
         if message.method in mcp.CALLS:
             return await self._call(message.method, params, meta, envelope, client, route, send)
         if message.method in mcp.LISTS:
-            face.refuse_cursor(params)
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
-            return Reply(modern.write_listing(listing, face.SERVER_INFO))
+            page = self._pages.cut(listing, params, route, client)
+            return Reply(modern.write_listing(page, face.SERVER_INFO))
         if message.method == "server/discover":
-            return Reply(modern.write_discovered(face.MODERN_CAPABILITIES, face.SERVER_INFO, ""))
+            about = await self._gateway.about(route, client)
+            return Reply(modern.write_discovered(about.capabilities, face.SERVER_INFO, about.instructions))
+        if message.method == mcp.LISTEN:
+            return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
         raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
 
     def flushed(self, reply: Reply) -> None:
@@ -91,6 +115,39 @@ class ModernFace:
     def unsent(self, reply: Reply) -> None:
         if reply.flow:
             self._parking.drop(reply.flow)
+
+    def close(self) -> None:
+        """End what clients listen to, gracefully."""
+        self._closing.set()
+
+    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: Send) -> Reply:
+        """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
+        capabilities = (await self._gateway.about(route, client)).capabilities
+        honoured: dict[str, Any] = {
+            key: True
+            for key, (capability, _) in mcp.LIST_FILTERS.items()
+            if getattr(wanted, key) and capability in capabilities
+        }
+        early: list[tuple[str, Raw]] | None = []
+
+        def say(method: str, params: Raw) -> None:
+            if early is None:
+                send(modern.write_told(id, method, params))
+            elif len(early) < EARLY_KEPT:
+                early.append((method, params))
+
+        lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
+        subscriber = Subscriber(self._gateway, route, client, say, lists)
+        try:
+            uris = [uri for uri in dict.fromkeys(wanted.resourceSubscriptions) if await _is_watched(subscriber, uri)]
+            send(modern.write_acknowledged(id, honoured | ({"resourceSubscriptions": uris} if uris else {})))
+            kept, early = early, None
+            for method, params in kept:
+                say(method, params)
+            await self._closing.wait()
+        finally:
+            await subscriber.close()
+        return Reply(modern.write_unsubscribed(id))
 
     async def _call(
         self,

@@ -15,9 +15,10 @@ from toolgate.config import Config
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import Refused, Request
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Principal
+from toolgate.model import Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import sse
@@ -38,6 +39,7 @@ class Pipe:
         self,
         gateway: Gateway,
         modern_face: ModernFace,
+        pages: Pages,
         config: Config,
         clock: Clock,
         principal: Principal,
@@ -49,7 +51,7 @@ class Pipe:
         self.outbox = Outbox(can_stream=True, can_ask=True)
         self.is_cut_off = asyncio.Event()
         self.conversation = Conversation(
-            gateway, modern_face, route, config, clock, principal, self._write, self._backlog, self.outbox.end
+            gateway, modern_face, pages, route, config, clock, principal, self._write, self._backlog, self.outbox.end
         )
 
     def _write(self, message: bytes) -> None:
@@ -68,9 +70,10 @@ class Pipe:
 class Pipes:
     """All such connections."""
 
-    def __init__(self, gateway: Gateway, modern_face: ModernFace, config: Config, clock: Clock) -> None:
+    def __init__(self, gateway: Gateway, modern_face: ModernFace, pages: Pages, config: Config, clock: Clock) -> None:
         self._gateway = gateway
         self._modern = modern_face
+        self._pages = pages
         self._config = config
         self._clock = clock
         self._open: dict[str, Pipe] = {}
@@ -78,10 +81,6 @@ class Pipes:
 
     def __len__(self) -> int:
         return len(self._open)
-
-    def on_event(self, event: Event) -> None:
-        for pipe in self._open.values():
-            pipe.conversation.on_event(event)
 
     def close(self) -> None:
         self._is_closed = True
@@ -126,7 +125,9 @@ class Pipes:
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or len(self._open) >= self._config.sessions.max:
             raise Refused(503, "No more connections are taken")
-        pipe = Pipe(self._gateway, self._modern, self._config, self._clock, request.principal, request.route)
+        pipe = Pipe(
+            self._gateway, self._modern, self._pages, self._config, self._clock, request.principal, request.route
+        )
         self._open[pipe.id] = pipe
         try:
             yield pipe

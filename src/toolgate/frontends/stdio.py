@@ -8,8 +8,9 @@ from collections.abc import Callable
 from toolgate.config import Config
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Principal
+from toolgate.model import Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire.lines import Lines
@@ -23,6 +24,7 @@ class StdioDoor(asyncio.Protocol):
         self,
         gateway: Gateway,
         modern_face: ModernFace,
+        pages: Pages,
         route: Route,
         config: Config,
         clock: Clock,
@@ -34,7 +36,7 @@ class StdioDoor(asyncio.Protocol):
 
         self.closed = asyncio.Event()
         self._conversation = Conversation(
-            gateway, modern_face, route, config, clock, Principal("local"), write_line, backlog
+            gateway, modern_face, pages, route, config, clock, Principal("local"), write_line, backlog
         )
         self._limit = config.http.body_limit
         self._lines = Lines()
@@ -54,9 +56,6 @@ class StdioDoor(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.eof_received()
-
-    def on_event(self, event: Event) -> None:
-        self._conversation.on_event(event)
 
     async def finished(self) -> None:
         """Until the client has closed its end, and what it asked before is answered or has had its time."""

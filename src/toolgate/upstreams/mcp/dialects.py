@@ -14,6 +14,7 @@ from toolgate.upstreams.links.base import Headers
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
+DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
 INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))
 
 
@@ -27,6 +28,14 @@ class Dialect(Protocol):
     @property
     def resource_missing(self) -> int | None:
         """The error code by which this era says that there is no such resource."""
+        ...
+
+    @property
+    def instructions(self) -> str: ...
+
+    @property
+    def hears_of_roots(self) -> bool:
+        """Whether it can be told that its client's roots have changed."""
         ...
 
     @property
@@ -51,18 +60,20 @@ class Modern:
     revision = mcp.MODERN
     resource_missing = jsonrpc.INVALID_PARAMS
     closing_cancels = True
+    hears_of_roots = False
 
     def __init__(self, found: modern.Discovered) -> None:
         self.capabilities = found.capabilities
+        self.instructions = found.instructions
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
-        meta = modern.envelope_meta(call.client, INFO, call.log_level)
+        meta = modern.envelope_meta(call.client, INFO, call.log_level or (DEFAULT_LEVEL if call.wants_logs else None))
         if call.wants_progress:
             meta[mcp.PROGRESS_KEY] = Raw(b"%d" % id)
         params = calls.write_params(call, meta)
         if call.resumption:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
-        return params, headers.for_request(call.method, call.target)
+        return params, headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
@@ -80,10 +91,12 @@ class Legacy:
 
     resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
+    hears_of_roots = True
 
     def __init__(self, found: legacy.Initialized) -> None:
         self.revision = found.protocolVersion
         self.capabilities = found.capabilities
+        self.instructions = found.instructions
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", self.revision.encode()),) if self.revision >= "2025-06-18" else ()
         )
@@ -107,8 +120,10 @@ class Unknown:
 
     revision = ""
     capabilities: Mapping[str, Any] = {}
+    instructions = ""
     resource_missing = None
     closing_cancels = False
+    hears_of_roots = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         raise NotImplementedError("no call is made before the era is known")
