@@ -125,11 +125,13 @@ async def test_a_client_is_told_what_belongs_to_no_request(door: str) -> None:
     there = LegacyServer(tools=SCRIPTS)
     async with gateway(there=there) as house:
         client = await legacy_at(house, door)
+        await client.request("tools/list")
         pending = client.start("tools/call", name="there__ask_name")
         question = await client.question()
         [connection] = there.connections
+        there.lists["tools/list"][1].append({"name": "new", "inputSchema": {"type": "object"}})
         connection.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await settle()
+        await house.clock.sleep(1)
         client.answer(question, named("Ada"))
         reply = await pending.reply()
         assert [each["method"] for each in reply.before].count("notifications/tools/list_changed") == 1

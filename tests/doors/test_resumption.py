@@ -14,7 +14,7 @@ from virtualtime import settle
 from toolgate.frontends import channels
 from toolgate.frontends.http import Headers
 from toolgate.model import Principal
-from toolgate.wire import sse
+from toolgate.wire import jsonrpc, sse
 from toolgate.wire.sse import Event
 
 Json = dict[str, Any]
@@ -47,6 +47,13 @@ class Talk:
 
     async def answer(self, text: str = "done") -> None:
         self.script.answer_last(said(text))
+        await settle()
+
+    async def told(self, *methods: str) -> None:
+        """Something is said to the session that belongs to no request."""
+        [session] = self.visitor.app.sessions.all()
+        for method in methods:
+            session.tell(jsonrpc.notification(method))
         await settle()
 
     async def listen(self, last: str | None = None) -> Exchange:
@@ -272,10 +279,7 @@ CHANGED = "notifications/tools/list_changed"
 @pytest.mark.promise("spec.legacy.http.get")
 async def test_what_a_session_was_told_before_its_stream_was_there_is_not_lost() -> None:
     async with talking() as talk:
-        talk.script.tell(CHANGED)
-        talk.script.tell(CHANGED)
-        talk.script.tell("notifications/resources/list_changed")
-        await settle()
+        await talk.told(CHANGED, CHANGED, "notifications/resources/list_changed")
         listening = await talk.listen()
         assert said_on(listening) == [None, CHANGED, "notifications/resources/list_changed"]
         other = await talk.listen()
@@ -284,23 +288,30 @@ async def test_what_a_session_was_told_before_its_stream_was_there_is_not_lost()
         await other.gone()
 
 
+@pytest.mark.promise("spec.legacy.http.get")
+async def test_a_list_that_changes_right_after_the_handshake_is_told_of() -> None:
+    async with talking() as talk:
+        talk.script.change(tools("t", "u"))
+        await talk.visitor.app.clock.sleep(1)
+        listening = await talk.listen()
+        assert said_on(listening) == [None, CHANGED]
+        await listening.gone()
+
+
 @pytest.mark.promise("spec.legacy.http.resumption", "spec.legacy.http.get")
 async def test_a_sessions_own_stream_is_resumed_too() -> None:
     async with talking() as talk:
         listening = await talk.listen()
-        talk.script.tell(CHANGED)
-        await settle()
+        await talk.told(CHANGED)
         primer, changed = events(listening)
         await listening.gone()
-        talk.script.tell("notifications/prompts/list_changed")
-        await settle()
+        await talk.told("notifications/prompts/list_changed")
         resumed = await talk.listen(changed.id)
         assert said_on(resumed) == ["notifications/prompts/list_changed"]
         again = await talk.listen(primer.id)
         await resumed.response()
         assert said_on(again) == [CHANGED, "notifications/prompts/list_changed"]
-        talk.script.tell(CHANGED)
-        await settle()
+        await talk.told(CHANGED)
         assert said_on(again)[2:] == [CHANGED]
         await again.gone()
 
@@ -311,8 +322,7 @@ async def test_a_sessions_own_stream_begins_anew_where_its_events_are_forgotten(
         [primer] = events(listening)
         await listening.gone()
         anew = await talk.listen(primer.id)
-        talk.script.tell(CHANGED)
-        await settle()
+        await talk.told(CHANGED)
         assert said_on(anew) == [None, CHANGED]
         await anew.gone()
 

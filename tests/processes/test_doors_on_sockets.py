@@ -25,6 +25,7 @@ from toolgate.upstreams.links import MakeLink
 from toolgate.upstreams.links.memory import MemoryLink
 
 GREETER = Config((Server(id="greeter", name="greeter", type="registry"),))
+CHANGED = "notifications/tools/list_changed"
 HELLO: Json = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
 
 
@@ -260,9 +261,8 @@ async def test_the_sdks_own_stream_goes_on_after_a_break() -> None:
         ):
             await session.initialize()
             await session.list_tools()
-            script.tell("notifications/tools/list_changed")
-            await until(lambda: heard.count("notifications/tools/list_changed") == 1)
+            script.change(tools("u"))
+            await until(lambda: heard == [CHANGED])
             between.break_all()
-            script.tell("notifications/prompts/list_changed")
-            await until(lambda: "notifications/prompts/list_changed" in heard)
-            assert heard.count("notifications/tools/list_changed") == 1
+            script.change(tools("v"))
+            await until(lambda: heard == [CHANGED] * 2)
