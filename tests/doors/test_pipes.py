@@ -269,3 +269,23 @@ async def test_a_websocket_that_takes_no_message_for_a_minute_is_cut_off() -> No
         assert not socket.task.done()
         await app.clock.sleep(pipes.PATIENCE + 1)
         assert (await socket.ended()).code is None and not app.http._pipes._open
+
+
+@pytest.mark.parametrize("door", [websocket, sse])
+async def test_a_modern_client_listens_on_a_pipe_and_has_a_last_word_when_the_gateway_ends(
+    door: Callable[..., Any],
+) -> None:
+    script = Scripted(tools_list=tools("t"))
+    async with gateway(scripts={"docs": script}) as app, door(app) as (client, heard):
+        await Visitor(app).ask("tools/list")
+        params = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
+        client.say({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params})
+        await settle()
+        script.change(tools("u"))
+        await app.clock.sleep(1)
+        told = [json.loads(each).get("method", "") for each in heard]
+        assert told == ["notifications/subscriptions/acknowledged", "notifications/tools/list_changed"]
+        app.http.close()
+        await app.clock.sleep(1)
+        assert json.loads(heard[-1])["id"] == "s" and "result" in json.loads(heard[-1])
+        assert not app.http._pipes._open
