@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from toolgate import __version__
-from toolgate.eras import calls, headers, legacy, modern, tasks
+from toolgate.eras import calls, headers, legacy, mirrors, modern, tasks
 from toolgate.model import Accepted, Call, Client, Done, Required
 from toolgate.upstreams.links.base import Headers
 from toolgate.wire import jsonrpc, mcp
@@ -32,6 +32,11 @@ class Dialect(Protocol):
 
     @property
     def instructions(self) -> str: ...
+
+    @property
+    def mirrors_arguments(self) -> bool:
+        """Whether a request over HTTP repeats arguments in headers."""
+        ...
 
     @property
     def hears_of_roots(self) -> bool:
@@ -67,6 +72,7 @@ class Modern:
     closing_cancels = True
     hears_of_roots = False
     runs_tasks = False  # it decides itself
+    mirrors_arguments = True
 
     def __init__(self, found: modern.Discovered) -> None:
         self.capabilities = found.capabilities
@@ -79,7 +85,8 @@ class Modern:
         params = calls.write_params(call, meta)
         if call.resumption:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
-        return params, headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
+        named = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
+        return params, [*named, *mirrors.write(call.mirrors, call.arguments)]
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
@@ -98,6 +105,7 @@ class Legacy:
     resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
     hears_of_roots = True
+    mirrors_arguments = False
 
     def __init__(self, found: legacy.Initialized) -> None:
         self.revision = found.protocolVersion
@@ -132,6 +140,7 @@ class Unknown:
     closing_cancels = False
     hears_of_roots = False
     runs_tasks = False
+    mirrors_arguments = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         raise NotImplementedError("no call is made before the era is known")
