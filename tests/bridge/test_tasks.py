@@ -32,7 +32,7 @@ from task_peers import (
     LegacyTaskServer,
     ModernTaskServer,
 )
-from virtualtime import settle
+from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.desk import Registry
@@ -494,6 +494,64 @@ async def test_a_task_of_one_form_is_none_of_the_other() -> None:
         await settle()
 
 
+@pytest.mark.promise("spec.legacy.tasks.related")
+@pytest.mark.parametrize("stdio", [False, True])
+async def test_a_task_reports_by_the_token_of_the_call_that_made_it(stdio: bool) -> None:
+    gate = Gate()
+
+    async def report(scene: Scene) -> Any:
+        await gate.opened.wait()
+        scene.progress(1)
+        return "reported"
+
+    async with legacy_server(scripts={"report": report}) as (house, _, _):
+        client = await house.legacy(stdio=stdio)
+        heard = [] if stdio else client.listen()
+        id = await made(client, "there__report", meta={"progressToken": "p"})
+        result = client.start("tasks/result", taskId=id)
+        gate.opened.set()
+        reply = await result.reply()
+        told = reply.notes("notifications/progress") if stdio else [message["params"] for message in heard]
+        assert told == [{"progressToken": "p", "progress": 1, "_meta": {RELATED: {"taskId": id}}}]
+
+
+@pytest.mark.promise("spec.legacy.tasks.related")
+async def test_what_a_task_logs_goes_to_who_waits_for_it() -> None:
+    async def talk(scene: Scene) -> str:
+        await scene.task.waited_for.wait()
+        meta = {RELATED: {"taskId": scene.task.id}}
+        params = {"level": "info", "data": "half way", "_meta": meta}
+        scene.connection.say({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+        return "said"
+
+    busy = Gate()
+    async with legacy_server(scripts={"talk": talk, "busy": busy}) as (house, server, _):
+        ann, bob = await house.legacy(), await house.legacy(principal="bob")
+        other = bob.start("tools/call", name="there__busy")
+        await server.got("tools/call")
+        id = await made(ann, "there__talk")
+        reply = await ann.request("tasks/result", taskId=id)
+        meta = {RELATED: {"taskId": id}}
+        assert reply.notes("notifications/message") == [{"level": "info", "data": "half way", "_meta": meta}]
+        busy.opened.set()
+        assert not (await other.reply()).before
+
+
+@pytest.mark.promise("spec.legacy.tasks.isolation")
+async def test_whoever_waits_for_a_task_does_not_keep_others_from_being_asked() -> None:
+    async with legacy_server() as (house, server, gate):
+        ann, bob = (
+            await house.legacy(),
+            await house.legacy(principal="bob", answers={"elicitation/create": named("Bob")}),
+        )
+        waiting = ann.start("tasks/result", taskId=await made(ann))
+        await server.got("tasks/result")
+        assert (await bob.call("there__ask")).text == "accept: Bob"
+        assert not ann.asked
+        gate.opened.set()
+        await waiting.reply()
+
+
 # Tools that run as tasks only, for clients that want none.
 
 
@@ -699,10 +757,8 @@ async def test_no_list_says_that_a_tool_needs_a_task(revision: str) -> None:
 
 
 async def test_tools_in_the_process_have_no_tasks() -> None:
-    async with legacy_server() as (house, _, gate):
-        upstream = RegistryUpstream(Server(id="in", name="in", type="registry"), Registry("in"), house.clock)
-        assert await upstream.tasks(Client()) == {}
-        with pytest.raises(Fault) as caught:
-            await upstream.invoke(Call("tasks/get", "x", Client(), server="in"))
-        assert (caught.value.rpc, caught.value.message) == (-32602, "Task not found")
-        gate.opened.set()
+    upstream = RegistryUpstream(Server(id="in", name="in", type="registry"), Registry({}), FakeClock())
+    assert await upstream.tasks(Client()) == {}
+    with pytest.raises(Fault) as caught:
+        await upstream.invoke(Call("tasks/get", "x", Client(), server="in"))
+    assert (caught.value.rpc, caught.value.message) == (-32602, "Task not found")

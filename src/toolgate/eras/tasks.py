@@ -135,7 +135,7 @@ def write_wish(call: Call, params: Members) -> Members:
 
 def is_made(call: Call, body: Raw) -> bool:
     """Whether a server of 2025-11-25 has made a task of the call."""
-    return bool(call.task) and "task" in jsonrpc.members(body)
+    return bool(call.task) and "task" in _members(body)
 
 
 def read_made(body: Raw | bytes) -> Task:
@@ -169,7 +169,7 @@ def _misshapen(error: Exception) -> Fault:
 
 def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> Raw | bytes:
     """What tells of one task, under another id; `leave` has the last word on the result of a task that is over."""
-    found = jsonrpc.members(body)
+    found = _members(body)
     changed: dict[str, Raw | bytes] = {}
     if "taskId" in found:
         changed["taskId"] = jsonrpc.encode(id)
@@ -178,6 +178,13 @@ def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> 
     elif "task" in found:
         changed["task"] = jsonrpc.with_members(found["task"], {"taskId": jsonrpc.encode(id)})
     return jsonrpc.with_members(body, changed) if changed else body
+
+
+def _members(body: Raw | bytes) -> Members:
+    try:
+        return jsonrpc.members(body)
+    except jsonrpc.UNREADABLE as error:
+        raise _misshapen(error) from None
 
 
 def related(raw: Raw) -> str:

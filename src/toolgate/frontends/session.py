@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -233,14 +233,22 @@ class Session:
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params)
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
-
-        def listen(note: Note) -> None:
-            if self._is_wanted(note) if note.kind == "log" else token:
-                stream.note(face.write_note(note, token))
-
-        call = calls.read_call(message.method, params, meta, self.client, Notes(listen), self._log_level, True)
+        notes = Notes(self._reporter(stream.note, token))
+        call = calls.read_call(message.method, params, meta, self.client, notes, self._log_level, True)
+        if call.method == mcp.TASK_RESULT:
+            notes.attach(self._reporter(stream.note, token, call.target))
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
+        if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
+            notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
         return legacy.write_done(self.revision, outcome.body)
+
+    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Callable[[Note], None]:
+        def report(note: Note) -> None:
+            if self._is_wanted(note) if note.kind == "log" else token:
+                params = tasks.with_related(note.params, task) if task else note.params
+                say(face.write_note(Note(note.kind, params), token))
+
+        return report
 
     def _is_wanted(self, note: Note) -> bool:
         """A client of this era that sets no level hears what the server thinks right."""

@@ -38,8 +38,11 @@ def owner_of(origin: int | None, in_flight: Mapping[int, Request], given_up: Ite
 
 
 def askers(requests: Iterable[Request]) -> list[Request]:
-    """Those that may have made the server ask. Looking at a task makes it ask nothing."""
-    return [request for request in requests if request.call and request.call.method not in mcp.TASK_LOOKS]
+    """Those that may have made the server ask without saying for which task. Looking at a task makes it ask nothing,
+    and a task says that it asks (2025-11-25: basic/utilities/tasks), unless nobody else can have."""
+    asking = [request for request in requests if request.call and request.call.method not in mcp.TASK_LOOKS]
+    calls = [request for request in asking if request.call and request.call.method != mcp.TASK_RESULT]
+    return calls or asking
 
 
 def waiting_for(task: str, in_flight: Mapping[int, Request]) -> Request | None:

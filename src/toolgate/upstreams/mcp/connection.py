@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +21,11 @@ from toolgate.exchange import Exchange, Part, Retry, run
 from toolgate.model import Accepted, Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
 from toolgate.ports import Clock, Items
 from toolgate.upstreams.links.base import Headers, Link
-from toolgate.upstreams.mcp.attribution import owner_of
+from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
 from toolgate.upstreams.mcp.hearing import Hearing, Wanted
 from toolgate.upstreams.mcp.questions import Questions, Request
-from toolgate.upstreams.mcp.tasks import Book, Waiting
+from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
 from toolgate.upstreams.mcp.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
@@ -76,7 +76,7 @@ class Connection:
         self._ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._given_up: dict[int, Request] = {}  # that the server may still work on
-        self._made: dict[int, Request] = {}  # that have become tasks which we wait for: they still report
+        self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
         self._turns = Turns(server.name, server.concurrency, clock)
         self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,7 +129,7 @@ class Connection:
         return await run(self.asker, self._clock, None, work).next()
 
     def tell_task_is_over(self, whole: Exchange) -> None:
-        self._made = {id: made for id, made in self._made.items() if not _is_part(made.exchange, whole)}
+        self._made = {id: made for id, made in self._made.items() if not _is_part(made[0].exchange, whole)}
 
     def end_task(self, id: str) -> None:
         if tasks.offers(self.dialect.capabilities, "cancel"):
@@ -149,7 +149,7 @@ class Connection:
             return {}
         if tasks.offers(self.dialect.capabilities, "list"):
             listed = (await self._pages(mcp.TASKS_LIST, "tasks", Client())).raw
-            there = {tasks.read_id(raw): raw for raw in listed}
+            there = dict(_known_tasks(listed))
         else:
             there = {id: raw for id in mine if (raw := await self._task(id))}
         self.book.forget(id for id in mine if id not in there)
@@ -332,16 +332,26 @@ class Connection:
                 outcome = self._outcome(request.call, message.result)
                 if isinstance(outcome, Accepted):
                     self._accepted(id or 0, request, outcome)
+                elif request.call and request.call.method == mcp.TASK_RESULT:
+                    self._task_over(request.call.target)
                 request.exchange.finish(outcome)
             except Fault as fault:
                 request.exchange.fail(fault)
 
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
-        if isinstance(request.exchange, Part):
-            self._made[id] = request
-        elif request.call and request.call.task:
-            self.book.add(tasks.read_made(outcome.body), request.call.client, self._clock.now())
+        if not request.call or not request.call.task:
+            return  # of the extension, which reports nothing
+        task = tasks.read_made(outcome.body)
+        self._made[id] = request, task.taskId
+        if len(self._made) > MOST_TASKS:
+            del self._made[next(iter(self._made))]
+        if not isinstance(request.exchange, Part):
+            self.book.add(task, request.call.client, self._clock.now())
+
+    def _task_over(self, task: str) -> None:
+        self.book.over(task)
+        self._made = {id: made for id, made in self._made.items() if made[1] != task}
 
     def _error(self, call: Call | None, error: jsonrpc.RpcError) -> Fault:
         """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
@@ -383,7 +393,8 @@ class Connection:
 
     def _progress(self, params: Raw) -> None:
         token = msgspec.json.decode(params, type=_Progress).progressToken
-        request = (self._requests.get(token) or self._made.get(token)) if isinstance(token, int) else None
+        made = self._made.get(token) if isinstance(token, int) else None
+        request = made[0] if made else self._requests.get(token) if isinstance(token, int) else None
         if request and request.call and request.call.notes:
             rest = jsonrpc.members(tasks.with_related(params, ""))
             del rest[mcp.PROGRESS_KEY]
@@ -392,8 +403,9 @@ class Connection:
     def _logged(self, params: Raw) -> None:
         """A log line belongs to a call as a question does; where it is uncertain whose it is, nobody gets it. On a
         connection that is one client's own it is that client's in any case."""
-        params = tasks.with_related(params, "")
-        owner = owner_of(None, self._requests, self._given_up.values())
+        task, params = tasks.related(params), tasks.with_related(params, "")
+        given_up = self._given_up.values()
+        owner = waiting_for(task, self._requests) if task else owner_of(None, self._requests, given_up)
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not self.in_flight and params:
@@ -413,10 +425,19 @@ class Connection:
             self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=message.params))
             return
         if task.is_over:
-            self.book.over(task.taskId)
+            self._task_over(task.taskId)
         if maker := self.book.maker(task.taskId):
             told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=message.params)
             self._on_event(msgspec.structs.replace(told, whose=maker))
+
+
+def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
+    """The tasks of a list by their ids; one that is out of shape is left out."""
+    for raw in listed:
+        try:
+            yield tasks.read_id(raw), raw
+        except Fault as fault:
+            log.warning("%s: %.200r", fault.message, bytes(raw)[:200])
 
 
 def _waits(call: Call) -> bool:
