@@ -199,7 +199,7 @@ class Gateway:
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
-        if call.task and call.task_support not in _TASK_SUPPORT:
+        if call.task and not call.task_support:
             raise tasks.not_as_task(call.target)
         upstream = self.snapshot.upstreams[call.server]
         try:
@@ -256,7 +256,9 @@ def _with_task_support(call: Call, view: CatalogView) -> Call:
     if not shelf:
         return call
     if "tasks" not in shelf.memo:
-        shelf.memo["tasks"] = {name: said for name, raw in shelf.items.items() if (said := _task_support(raw))}
+        shelf.memo["tasks"] = {
+            name: said for name, raw in shelf.items.items() if (said := _task_support(raw)) in _TASK_SUPPORT
+        }
     said = shelf.memo["tasks"].get(call.target)
     return msgspec.structs.replace(call, task_support=said) if said else call
 

@@ -244,7 +244,7 @@ class Call(msgspec.Struct, frozen=True):
     log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
     resumption: Resumption | None = None
     task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
-    task_support: str = ""  # whether the tool runs as a task: what it says in `execution`
+    task_support: str = ""  # whether the tool runs as a task: `optional` or `required`, if it does
 
     @property
     def kind(self) -> str:

@@ -663,6 +663,38 @@ async def test_a_task_that_asks_while_it_is_only_looked_at_is_waited_for_again()
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
+async def test_what_is_asked_before_there_is_a_task_may_be_answered_late() -> None:
+    async with legacy_server("required", timeout=30) as (house, server, _):
+        client = await house.legacy()
+        connection = server.connections[0]
+        called, connection._called = connection._called, lambda message: None
+        pending = client.start("tools/call", name="there__ask")
+        message = await server.got("tools/call")
+        _, answer = connection.put(form())
+        question = await client.question()
+        await house.clock.advance(40)
+        assert not pending.is_answered
+        client.answer(question, named("Ann"))
+        await answer
+        called(message)
+        client.answer(await client.question(2), named("Ann"))
+        assert (await pending.reply()).text == "accept: Ann"
+
+
+@pytest.mark.promise("spec.legacy.tasks.awaited")
+async def test_waiting_for_tasks_takes_nobodys_turn() -> None:
+    async with legacy_server("required", concurrency=1) as (house, server, gate):
+        ann, bob = house.modern(), await house.legacy(principal="bob")
+        pending = [ann.start("tools/call", name="there__slow"), bob.start("tools/call", name="there__slow")]
+        await server.got("tasks/result", 2)
+        assert (await bob.call("there__plain")).text == "just so"
+        gate.opened.set()
+        for each in pending:
+            await each.reply()
+        assert house.connections[0]._turns._running == 0
+
+
+@pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_a_server_that_falls_silent_fails_the_call_after_its_timeout() -> None:
     async with legacy_server("required", timeout=30) as (house, server, _):
         pending = house.modern().start("tools/call", name="there__slow")
@@ -743,6 +775,8 @@ async def test_a_connection_of_ones_own_stays_as_long_as_its_tasks_run() -> None
         assert server.connections[0].is_open
         gate.opened.set()
         assert (await client.request("tasks/result", taskId=id)).result["content"][0]["text"] == "at last"
+        await house.clock.advance(1000)
+        assert not server.connections[0].is_open
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
