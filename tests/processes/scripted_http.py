@@ -44,6 +44,17 @@ class Request:
         result = {"resultType": "complete"} | members
         return json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode()
 
+    def open_stream(self) -> None:
+        self.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    def event(self, data: bytes = b"", *fields: str) -> None:
+        """One event; `fields` such as "id: 1"."""
+        event = "".join(f"{field}\n" for field in fields).encode() + b"data: " + data + b"\n\n"
+        self.write(b"%x\r\n%b\r\n" % (len(event), event))
+
+    def end_stream(self) -> None:
+        self.write(b"0\r\n\r\n")
+
     def whole(self, body: bytes, status: str = "200 OK", *headers: str) -> None:
         """An answer as most servers give it."""
         lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
@@ -67,20 +78,28 @@ OnCall = Callable[[Request], Awaitable[None]]
 
 
 class ScriptedServer:
-    """`on_call` writes the answer to `tools/call`. With `session`, it gives out ids and knows only the newest."""
+    """`on_call` writes the answer to `tools/call`, `on_get` that to a GET, which is refused without. With `session`, it
+    gives out ids and knows only the newest."""
 
-    def __init__(self, on_call: OnCall, session: bool = False, modern: bool = False) -> None:
+    def __init__(
+        self, on_call: OnCall, session: bool = False, modern: bool = False, on_get: OnCall | None = None
+    ) -> None:
         self.port = 0
         self.requests: list[Request] = []
         self.connections: list[Connection] = []
         self.session = "" if session else None
         self._on_call = on_call
+        self._on_get = on_get
         self._modern = modern
         self._sessions = 0
 
     @property
     def calls(self) -> list[Request]:
         return [request for request in self.requests if request.method == "tools/call"]
+
+    @property
+    def gets(self) -> list[Request]:
+        return [request for request in self.requests if request.verb == "GET"]
 
     @property
     def open_connections(self) -> int:
@@ -116,6 +135,10 @@ class ScriptedServer:
             self._initialize(request)
         elif self.session is not None and request.headers.get("mcp-session-id") != self.session:
             request.whole(b"Session not found", "404 Not Found")
+        elif request.verb == "GET" and self._on_get:
+            await self._on_get(request)
+        elif request.verb == "GET":
+            request.whole(b"Method Not Allowed", "405 Method Not Allowed")
         elif method == "tools/list":
             tools = [{"name": "act", "inputSchema": {"type": "object"}}]
             request.whole(request.result(tools=tools))
@@ -136,8 +159,10 @@ class ScriptedServer:
 
 
 @asynccontextmanager
-async def scripted(on_call: OnCall, session: bool = False, modern: bool = False) -> AsyncIterator[ScriptedServer]:
-    script = ScriptedServer(on_call, session, modern)
+async def scripted(
+    on_call: OnCall, session: bool = False, modern: bool = False, on_get: OnCall | None = None
+) -> AsyncIterator[ScriptedServer]:
+    script = ScriptedServer(on_call, session, modern, on_get)
     server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     script.port = server.sockets[0].getsockname()[1]
     try:
