@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ class Request:
 
     def __init__(self, connection: Connection, line: str, headers: dict[str, str], body: bytes) -> None:
         self.connection = connection
-        self.verb = line.split()[0]
+        self.verb, self.path, *_ = line.split()
         self.headers = headers
         self.message: Json = json.loads(body) if body else {}
 
@@ -74,6 +74,7 @@ class Connection:
         self.writer.transport.abort()
 
 
+Script = TypeVar("Script", bound="ScriptedServer")
 OnCall = Callable[[Request], Awaitable[None]]
 
 
@@ -162,8 +163,13 @@ class ScriptedServer:
 async def scripted(
     on_call: OnCall, session: bool = False, modern: bool = False, on_get: OnCall | None = None
 ) -> AsyncIterator[ScriptedServer]:
-    script = ScriptedServer(on_call, session, modern, on_get)
-    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
+    async with serving(ScriptedServer(on_call, session, modern, on_get)) as script:
+        yield script
+
+
+@asynccontextmanager
+async def serving(script: Script, port: int = 0) -> AsyncIterator[Script]:
+    server = await asyncio.start_server(script.serve, "127.0.0.1", port)
     script.port = server.sockets[0].getsockname()[1]
     try:
         yield script

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from processes.ground import STREAM, Client, Served, failure, gateway, read_events, real, settings, until
+from processes.ground import STREAM, Served, failure, gateway, read_events, real, settings, until
 from processes.scripted_http import OnCall, Request, ScriptedServer, scripted
 
 from toolgate.model import Event
@@ -101,24 +101,11 @@ async def test_a_question_on_the_servers_own_stream_reaches_the_one_call_that_ru
         events = read_events(reader)
         question = await anext(events)
         assert (question["method"], question["params"]["message"]) == ("elicitation/create", "Sure?")
-        await answer(client, question["id"], {"action": "accept", "content": {}})
+        await client.reply(question["id"], {"action": "accept", "content": {}})
         await until(lambda: any(request.message.get("id") == 7 for request in server.requests))
         held[0].whole(held[0].answer("sure"))
         assert (await anext(events))["result"]["content"][0]["text"] == "sure"
         writer.close()
-
-
-async def answer(client: Client, id: Any, result: dict[str, Any]) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
-    body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
-    assert client.session
-    head = (
-        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: {STREAM}\r\n"
-        f"Mcp-Session-Id: {client.session.decode()}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    writer.write(head.encode() + body)
-    assert b"202" in await reader.readline()
-    writer.close()
 
 
 REFUSALS = ["405 Method Not Allowed", "404 Not Found", "400 Bad Request", "401 Unauthorized", "501 Not Implemented"]
@@ -332,7 +319,7 @@ async def test_a_question_on_a_stream_that_was_taken_up_belongs_to_its_call() ->
         events = read_events(reader)
         asked = await anext(events)
         assert asked["params"]["message"] == "Sure?"
-        await answer(client, asked["id"], {"action": "accept", "content": {}})
+        await client.reply(asked["id"], {"action": "accept", "content": {}})
         await until(lambda: any(request.message.get("id") == 7 for request in server.requests))
         broken.resumed[1].event(broken.calls[1].answer("yes"))
         assert (await anext(events))["result"]["content"][0]["text"] == "yes"
