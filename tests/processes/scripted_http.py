@@ -93,6 +93,7 @@ class ScriptedServer:
         self._on_get = on_get
         self._modern = modern
         self._sessions = 0
+        self._vanished: set[Connection] = set()
 
     @property
     def calls(self) -> list[Request]:
@@ -109,6 +110,20 @@ class ScriptedServer:
     def forget_the_session(self) -> None:
         self.session = "forgotten"
 
+    async def start(self, port: int = 0) -> None:
+        self._listener = await asyncio.start_server(self.serve, "127.0.0.1", port)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._listener.close()
+        for connection in self.connections:
+            connection.writer.transport.abort()
+        await self._listener.wait_closed()
+
+    def vanish(self) -> None:
+        """As after a power cut: nothing comes any more over the connections that there are, not even their end."""
+        self._vanished |= set(self.connections)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(len(self.connections), writer)
         self.connections.append(connection)
@@ -121,7 +136,8 @@ class ScriptedServer:
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 request = Request(connection, line, headers, body)
                 self.requests.append(request)
-                await self._respond(request)
+                if connection not in self._vanished:
+                    await self._respond(request)
         connection.is_closed = True
         writer.close()
 
@@ -169,12 +185,8 @@ async def scripted(
 
 @asynccontextmanager
 async def serving(script: Script, port: int = 0) -> AsyncIterator[Script]:
-    server = await asyncio.start_server(script.serve, "127.0.0.1", port)
-    script.port = server.sockets[0].getsockname()[1]
+    await script.start(port)
     try:
         yield script
     finally:
-        server.close()
-        for connection in script.connections:
-            connection.writer.transport.abort()
-        await server.wait_closed()
+        await script.stop()
