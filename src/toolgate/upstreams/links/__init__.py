@@ -36,7 +36,7 @@ async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
 
 async def _sse(server: Server, receiver: Receiver, ground: Ground) -> Link:
     link = sse.SseLink(server, receiver, ground.clock)
-    await link.connect()
+    await link.connect(server.start_timeout)
     return link
 
 

@@ -23,6 +23,7 @@ from toolgate.wire import sse
 
 log = logging.getLogger(__name__)
 
+FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where messages go
 LONGEST_BODY = LONGEST_MESSAGE
 _LINE = b"\r\n"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
@@ -87,7 +88,7 @@ class HttpLink:
             return None
         other = SseLink(self._server, self._receiver, self._clock)
         try:
-            await other.connect()
+            await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
         except Fault as fault:
             log.debug("%s", fault.message)
             return None
@@ -227,7 +228,7 @@ class _Reply:
         self._size = 0
         self._location = ""
         self._events: sse.Reader | None = None
-        self._cursor = Cursor()
+        self._cursor: Cursor | None = None  # where there are events
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
@@ -235,19 +236,20 @@ class _Reply:
         self._link.learn_session(headers.get(b"mcp-session-id"))
         if is_stream(status, headers):
             self._events = sse.Reader(LONGEST_BODY)
+            self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:
-        if self._events:
-            self._feed(self._events, chunk)
+        if self._events and self._cursor:
+            self._feed(self._events, self._cursor, chunk)
             return
         self._size += len(chunk)
         if self._size <= LONGEST_BODY:
             self._chunks.append(chunk)
 
-    def _feed(self, events: sse.Reader, chunk: bytes) -> None:
+    def _feed(self, events: sse.Reader, cursor: Cursor, chunk: bytes) -> None:
         try:
             for event in events.feed(chunk):
-                self._cursor.note(event)
+                cursor.note(event)
                 if event.data and event.event == "message":
                     self._link.received(event.data, self._origin)
         except sse.TooLong as error:
@@ -260,7 +262,7 @@ class _Reply:
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._status >= 300:
             self._link.refused(self._origin, self._status, body, self._location)
-        elif self._events:
+        elif self._cursor:
             self._link.broke_off(self._origin, self._cursor, "ended its stream without an answer")
         elif self._size > LONGEST_BODY:
             self._link.broke(self._origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
@@ -273,7 +275,7 @@ class _Reply:
     def lost(self, reason: str) -> None:
         self._link.done(self._origin)
         what = f"broke the connection: {reason}"
-        if self._events:
+        if self._cursor:
             self._link.broke_off(self._origin, self._cursor, what)
         else:
             self._link.broke(self._origin, what)

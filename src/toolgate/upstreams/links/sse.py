@@ -50,9 +50,9 @@ class SseLink:
         self._sending: dict[int, Wire] = {}
         self._is_over = False
 
-    async def connect(self) -> None:
-        """Open the stream, and hear where messages go. Raises `Fault`."""
-        url, patience = self._server.url, self._server.start_timeout
+    async def connect(self, patience: float) -> None:
+        """Open the stream, and hear where messages go, within so many seconds. Raises `Fault`."""
+        url = self._server.url
         try:
             async with self._clock.timeout(patience):
                 wire = await self._pool.connect()
