@@ -76,8 +76,15 @@ async def test_calls_questions_and_changes(transport: str, type: str) -> None:
 async def test_a_server_that_cuts_its_streams_is_polled() -> None:
     async with behind("http") as (served, _):
         client = served.client()
-        texts = await asyncio.gather(*(client.call("one__poll", times=times) for times in (1, 2, 5)))
-        assert texts == ["polled 1 times", "polled 2 times", "polled 5 times"]
+        params = {"name": "one__poll", "arguments": {"times": 3}, "_meta": {"progressToken": "mine"}}
+        reader, writer = await client.start("tools/call", params, accept=STREAM)
+        events = read_events(reader)
+        assert (await anext(events))["params"]["progress"] == 0.5
+        assert await client.call("one__go") == "it goes"
+        told = [event async for event in events]
+        assert [event["params"]["progress"] for event in told[:-1]] == [1, 2, 3]
+        assert told[-1]["result"]["content"][0]["text"] == "polled 3 times"
+        writer.close()
 
 
 @pytest.mark.promise("b.faults.404")

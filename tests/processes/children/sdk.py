@@ -17,6 +17,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from pydantic import BaseModel
 
 server = MCPServer("sdk", version="1")
+heard = anyio.Event()
 
 
 class Sure(BaseModel):
@@ -30,12 +31,24 @@ async def add(a: int, b: int) -> str:
 
 @server.tool(structured_output=False)
 async def poll(times: int, ctx: Context) -> str:
-    """Cuts its own stream off, again and again, before it answers."""
+    """Cuts its own stream off, again and again, before it answers; not before `go`, since the SDK may cut it before
+    the first event id is out, and then nobody can take it up."""
+    await ctx.report_progress(0.5, times)
+    await heard.wait()
     for time in range(times):
-        await ctx.report_progress(time + 1, times)
+        before = store.streams
         await ctx.close_sse_stream()
-        await anyio.sleep(0.05)
+        while store.streams == before:  # the SDK loses what is said while a stream is taken up
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.1)
+        await ctx.report_progress(time + 1, times)
     return f"polled {times} times"
+
+
+@server.tool(structured_output=False)
+async def go() -> str:
+    heard.set()
+    return "it goes"
 
 
 @server.tool(structured_output=False)
@@ -61,8 +74,10 @@ class Store(EventStore):
 
     def __init__(self) -> None:
         self._events: list[tuple[str, Any]] = []
+        self.streams = 0  # how often one was begun or taken up
 
     async def store_event(self, stream_id: str, message: Any) -> str:
+        self.streams += message is None
         self._events.append((stream_id, message))
         return str(len(self._events))
 
@@ -72,6 +87,9 @@ class Store(EventStore):
             if other == stream and message is not None:
                 await send_callback(EventMessage(message, str(number)))
         return stream
+
+
+store = Store()
 
 
 def without_discovery(app: Any) -> Any:
@@ -88,7 +106,7 @@ def without_discovery(app: Any) -> Any:
 def main(transport: str, port: str = "0") -> None:
     door = socket.create_server(("127.0.0.1", int(port)))
     print(door.getsockname()[1], flush=True)
-    app = server.sse_app() if transport == "sse" else server.streamable_http_app(event_store=Store(), retry_interval=20)
+    app = server.sse_app() if transport == "sse" else server.streamable_http_app(event_store=store, retry_interval=20)
     uvicorn.Server(uvicorn.Config(without_discovery(app), log_level="warning")).run(sockets=[door])
 
 
