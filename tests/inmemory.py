@@ -66,6 +66,11 @@ class Scripted:
 
     def disconnected(self) -> None: ...
 
+    def change(self, tools: Json) -> None:
+        """Offer other tools, and say so."""
+        self.answers["tools/list"] = tools
+        self.tell("notifications/tools/list_changed")
+
     def tell(self, method: str, **params: Any) -> None:
         self.say(json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode())
 

@@ -10,8 +10,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from toolgate import snapshot as snapshots
 from toolgate.config import Config
+from toolgate.events import Events
 from toolgate.frontends.http import HttpDoor, Identify, everyone_is_local
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
@@ -38,23 +40,24 @@ class App:
     ) -> None:
         self.config = config
         self.clock = clock
-        self._listeners: list[Callable[[Event], None]] = []
+        self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        snapshot = snapshots.build(config, Ground(clock, self.supervisor), self._changed, self._tell, policies, links)
-        self.gateway = Gateway(snapshot, clock)
+        ground = Ground(clock, self.supervisor)
+        snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links)
+        self.gateway = Gateway(snapshot, self.events, clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
-        self.modern = ModernFace(self.gateway, self.parking, Seal("requestState"), clock, node=secrets.token_hex(8))
+        self.pages = Pages(Seal("cursor"), config.catalog.page_size)
+        self.modern = ModernFace(
+            self.gateway, self.parking, Seal("requestState"), self.pages, clock, node=secrets.token_hex(8)
+        )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self.http = HttpDoor(self.gateway, self.modern, self.sessions, config, clock, identify)
-        self._listeners.append(self.http.on_event)
+        self.http = HttpDoor(self.gateway, self.modern, self.pages, self.sessions, config, clock, identify)
 
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
     ) -> StdioDoor:
         route = self.gateway.snapshot.routes[path]
-        door = StdioDoor(self.gateway, self.modern, route, self.config, self.clock, write, backlog)
-        self._listeners.append(door.on_event)
-        return door
+        return StdioDoor(self.gateway, self.modern, self.pages, route, self.config, self.clock, write, backlog)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -68,6 +71,7 @@ class App:
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self.gateway.snapshot.catalog.close)
             last_first.callback(self.parking.close)
+            last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)
 
     async def _close_upstreams(self) -> None:
@@ -76,14 +80,11 @@ class App:
                 together.create_task(upstream.close())
 
     def _changed(self, event: Event) -> None:
-        """A server says that something of it is no longer what it was."""
+        """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
-            self.gateway.snapshot.catalog.changed(event.server, event.lists)
-        self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener(event)
+            self.gateway.snapshot.catalog.changed(event.server, event.scope, event.lists)
+        else:
+            self.events.tell(event)
 
 
 @asynccontextmanager

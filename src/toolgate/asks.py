@@ -50,7 +50,7 @@ _RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "r
 
 def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Of a client's capabilities those that we relay, without anything else in them. An empty `elicitation` means
-    forms. Changes of roots are not relayed: each call asks anew."""
+    forms."""
     found: dict[str, dict[str, Any]] = {}
     for name, known in _RELAYED.items():
         declared = capabilities.get(name)
@@ -59,6 +59,10 @@ def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str,
     if found.get("elicitation") == {}:
         found["elicitation"] = {"form": {}}
     return found
+
+
+def is_accepted(answer: Answer) -> bool:
+    return answer_value(answer).get("action") == "accept"
 
 
 def answer_value(answer: Answer) -> dict[str, Any]:

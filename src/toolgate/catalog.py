@@ -1,14 +1,16 @@
 """What all upstreams offer: one shelf for each list of each server, kept raw, fetched when first needed.
 
 The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
-data beside the others' items; a failed list is never kept.
+data beside the others' items; a failed list is never kept; clients hear of a change only where there is one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 
 Wanted = tuple[str, str]  # (server id, kind of list)
 Place = tuple[str, str, str]  # server id, scope, kind
+
+DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
 
@@ -45,7 +49,8 @@ class CatalogView:
 
 
 class Catalog:
-    """`ttl` in seconds is a backstop; servers say themselves when a list has changed. `tell` lets clients know."""
+    """`ttl` in seconds is a backstop for servers that give none; they say themselves when a list has changed. `tell`
+    lets clients know."""
 
     def __init__(self, upstreams: Mapping[str, Upstream], clock: Clock, ttl: float, tell: EventSink) -> None:
         self._upstreams = upstreams
@@ -55,6 +60,10 @@ class Catalog:
         self._shelves: dict[Place, Shelf] = {}
         self._fetching: dict[Place, asyncio.Task[Shelf]] = {}
         self._changed: set[Place] = set()  # while they were being fetched
+        # What changed lists were until they are looked at again, by server and scope, then by kind.
+        self._before: dict[tuple[str, str], dict[str, list[tuple[str, Raw]] | None]] = {}
+        self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
+        self._looking: set[asyncio.Task[None]] = set()
 
     def known(self, server: str, kind: str, client: Client) -> Shelf | None:
         """The shelf as it is in memory, whatever its age."""
@@ -74,7 +83,7 @@ class Catalog:
             for item, fetch in fetches.items():
                 if not fetch.done():
                     pending.append(item)
-                    fetch.add_done_callback(lambda done, item=item: self._announce(item, done))
+                    fetch.add_done_callback(functools.partial(self._announce, self._place(item, client)))
                 elif fetch.cancelled():
                     faults[item] = Fault("SESSION_ERROR", f"{item[0]} is no longer asked", reach="not_sent")
                 elif error := fetch.exception():
@@ -87,13 +96,42 @@ class Catalog:
 
         return CatalogView(servers, shelf, faults, pending)
 
-    def changed(self, server: str, kinds: Iterable[str]) -> None:
-        """A server says that these lists are no longer what they were."""
-        for place in [*self._shelves, *self._fetching]:
-            if place[0] == server and place[2] in kinds:
-                self._shelves.pop(place, None)
-                if place in self._fetching:
-                    self._changed.add(place)
+    def changed(self, server: str, scope: str, kinds: Iterable[str]) -> None:
+        """A server says that these lists are no longer what they were. Soon they are looked at again, once."""
+        before = self._before.get((server, scope))
+        if before is None:
+            before = self._before[server, scope] = {}
+            self._clock.call_later(DEBOUNCE, functools.partial(self._look_again, server, scope))
+        for kind in kinds:
+            place = (server, scope, kind)
+            shelf = self._shelves.pop(place, None)
+            if place in self._fetching:
+                self._changed.add(place)
+            before.setdefault(kind, list(shelf.items.items()) if shelf else None)
+
+    def _look_again(self, server: str, scope: str) -> None:
+        look = asyncio.get_running_loop().create_task(self._compare(server, scope), name=f"look again {server}")
+        self._looking.add(look)
+        look.add_done_callback(self._looking.discard)
+
+    async def _compare(self, server: str, scope: str) -> None:
+        """Tell of the lists that are not what they were."""
+        before = self._before.pop((server, scope))
+        changed = [kind for kind, items in before.items() if await self._is_other((server, scope, kind), items)]
+        if changed:
+            self._tell(Event(server, "list_changed", scope, tuple(changed)))
+
+    async def _is_other(self, place: Place, before: list[tuple[str, Raw]] | None) -> bool:
+        """Whether a list differs from before. One that nobody has read, or that cannot be read now, may be anything."""
+        reader = self._readers.get(place[:2])
+        if before is None or not reader:
+            return True
+        try:
+            shelf = self._shelves.get(place) or await asyncio.shield(self._fetch(place, reader))
+        except Fault as fault:
+            log.info("%s says that its %s have changed, but does not list them: %s", place[0], place[2], fault.message)
+            return True
+        return list(shelf.items.items()) != before
 
     def forget(self, server: str, scope: str) -> None:
         """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
@@ -102,12 +140,13 @@ class Catalog:
         for place, fetch in self._fetching.items():
             if place[:2] == (server, scope):
                 fetch.cancel()
+        self._readers.pop((server, scope), None)
 
     async def close(self) -> None:
-        fetches = list(self._fetching.values())
-        for fetch in fetches:
-            fetch.cancel()
-        await asyncio.gather(*fetches, return_exceptions=True)
+        under_way: list[asyncio.Task[Any]] = [*self._looking, *self._fetching.values()]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     def _place(self, wanted: Wanted, client: Client) -> Place:
         server, kind = wanted
@@ -115,11 +154,15 @@ class Catalog:
 
     def _is_fresh(self, place: Place) -> bool:
         shelf = self._shelves.get(place)
-        return shelf is not None and self._clock.now() - shelf.fetched < self._ttl
+        if shelf is None:
+            return False
+        until = shelf.fetched + self._ttl if shelf.until is None else shelf.until
+        return self._clock.now() < until
 
     def _fetch(self, place: Place, client: Client) -> asyncio.Task[Shelf]:
         running = self._fetching.get(place)
         if not running:
+            self._readers[place[:2]] = client
             running = asyncio.get_running_loop().create_task(self._read(place, client), name=f"list {place}")
             self._fetching[place] = running
             running.add_done_callback(lambda done: self._fetched(place, done))
@@ -128,7 +171,9 @@ class Catalog:
     async def _read(self, place: Place, client: Client) -> Shelf:
         server, _, kind = place
         items = await self._upstreams[server].list(kind, client)
-        shelf = Shelf(_keyed(items, kind, server), self._clock.now())
+        now = self._clock.now()
+        until = None if items.ttl is None else now + items.ttl
+        shelf = Shelf(_keyed(items.raw, kind, server), now, until, items.is_public)
         if place not in self._changed:  # else it is out of date already, and good for this one answer only
             self._shelves[place] = shelf
         self._changed.discard(place)
@@ -140,10 +185,10 @@ class Catalog:
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
 
-    def _announce(self, wanted: Wanted, done: asyncio.Task[Shelf]) -> None:
+    def _announce(self, place: Place, done: asyncio.Task[Shelf]) -> None:
         """What was pending has come: whoever saw the list without it may look again."""
         if not done.cancelled() and not done.exception():
-            self._tell(Event(wanted[0], "list_changed", (wanted[1],)))
+            self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
 
 
 async def _finish(tasks: Iterable[asyncio.Task[Shelf]], clock: Clock, patience: float | None) -> None:

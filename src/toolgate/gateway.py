@@ -8,27 +8,43 @@ them around what comes later (`Then`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from toolgate import asks
 from toolgate.catalog import CatalogView
+from toolgate.eras import mirrors
+from toolgate.events import Events
 from toolgate.exchange import Retry, Then
-from toolgate.model import Call, Client, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.model import Call, Client, Event, Fault, Listing, Mirror, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock
+from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
 from toolgate.wire import jsonrpc, mcp
 
+GREETING = 2.0  # seconds that a client's first words wait for servers to start
+
 
 class Gateway:
-    def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
+    def __init__(self, snapshot: Snapshot, events: Events, clock: Clock) -> None:
         self.snapshot = snapshot
+        self.events = events
         self._clock = clock
 
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
+        entered = await self._enter(call, route)
+        try:
+            outcome = await self._through(entered, route.policies)
+        except Fault as fault:
+            raise fault.at(entered.server, entered.target) from None
+        return _then(outcome, lambda last: route.surface.leave(entered, last))
+
+    async def _enter(self, call: Call, route: Route) -> Call:
+        """The call with its true target. What that takes of the catalog is fetched."""
         catalog = self.snapshot.catalog
         view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, call.client), {}, ())
         needs = list(route.surface.needs(call, view))
@@ -40,11 +56,17 @@ class Gateway:
             entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
-        try:
-            outcome = await self._through(entered, route.policies)
-        except Fault as fault:
-            raise fault.at(entered.server, entered.target) from None
-        return _then(outcome, lambda last: route.surface.leave(entered, last))
+        return self._with_mirrors(entered) if call.kind == "tools" else entered
+
+    def _with_mirrors(self, call: Call) -> Call:
+        """The call with those arguments known that headers repeat. Raises `Fault` where the client's do not match."""
+        shelf = self.snapshot.catalog.known(call.server, "tools", call.client)
+        mirrored = _mirrors(shelf, call.target) if shelf else ()
+        if not mirrored:
+            return call
+        if call.headers is not None:
+            mirrors.check(mirrored, call.arguments, call.headers)
+        return msgspec.structs.replace(call, mirrors=mirrored)
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
@@ -58,7 +80,65 @@ class Gateway:
         if failures and len(failures) == len(route.servers):
             raise _all_failed(kind, failures)
         pending = tuple(self.snapshot.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
-        return Listing(kind, tuple(route.surface.list(kind, view)), failures, pending)
+        shelves = [shelf for server in route.servers if (shelf := view.shelf(server, kind))]
+        is_whole = len(shelves) == len(route.servers)
+        now = self._clock.now()
+        return Listing(
+            kind,
+            tuple(route.surface.list(kind, view)),
+            failures,
+            pending,
+            ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
+            is_public=is_whole and all(shelf.is_public for shelf in shelves),
+        )
+
+    async def about(self, route: Route, client: Client) -> About:
+        """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
+        servers = [self.snapshot.upstreams[server] for server in route.servers]
+        asked = [asyncio.ensure_future(server.about(client)) for server in servers]
+        if asked:
+            try:
+                async with self._clock.timeout(GREETING):
+                    await asyncio.wait(asked)
+            except TimeoutError:
+                pass
+        return _merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+
+    async def watch(self, uri: str, route: Route, client: Client) -> Call:
+        """Have a server tell when a resource changes; the call by which it is known further on. Raises `Fault`."""
+        call = await self._enter(Call(mcp.SUBSCRIBE, uri, client), route)
+        for policy in route.policies:
+            decision = policy.before(call, False)
+            if not isinstance(decision, Call):
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
+            call = decision
+        try:
+            await self.snapshot.upstreams[call.server].watch(call.target, client)
+        except Fault as fault:
+            raise fault.at(call.server, call.target) from None
+        return call
+
+    async def unwatch(self, call: Call) -> None:
+        await self.snapshot.upstreams[call.server].unwatch(call.target, call.client)
+
+    def concerns(self, event: Event, route: Route, client: Client) -> bool:
+        """Whether an event is of a server and a connection that this client may know of."""
+        if event.server not in route.servers:
+            return False
+        if event.whose is not None and event.whose != client.identity:
+            return False
+        return self.snapshot.upstreams[event.server].scope(client) == event.scope
+
+    async def set_level(self, level: str, route: Route, client: Client) -> None:
+        await self._tell_all(route, lambda upstream: upstream.set_level(level, client))
+
+    async def roots_changed(self, route: Route, client: Client) -> None:
+        await self._tell_all(route, lambda upstream: upstream.roots_changed(client))
+
+    async def _tell_all(self, route: Route, tell: Callable[[Upstream], Coroutine[Any, Any, None]]) -> None:
+        async with asyncio.TaskGroup() as together:
+            for server in route.servers:
+                together.create_task(tell(self.snapshot.upstreams[server]))
 
     async def leave(self, client: Client) -> None:
         """A client's session is over."""
@@ -96,9 +176,19 @@ class Gateway:
         try:
             return await upstream.invoke(call)
         except Fault as fault:
-            if not self._may_be_sent_again(call, fault):
+            if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
+                call = await self._looked_up_again(call)
+            elif not self._may_be_sent_again(call, fault):
                 raise
             return await upstream.invoke(call)
+
+    async def _looked_up_again(self, call: Call) -> Call:
+        """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
+        catalog = self.snapshot.catalog
+        catalog.changed(call.server, self.snapshot.upstreams[call.server].scope(call.client), ("tools",))
+        view = await catalog.view([call.server], [(call.server, "tools")], call.client)
+        shelf = view.shelf(call.server, "tools")
+        return msgspec.structs.replace(call, mirrors=_mirrors(shelf, call.target) if shelf else ())
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
@@ -118,6 +208,18 @@ class Gateway:
         except jsonrpc.UNREADABLE:
             return False
         return hints.readOnlyHint or hints.idempotentHint
+
+
+def _mirrors(shelf: Shelf, tool: str) -> tuple[Mirror, ...]:
+    """The arguments of a tool that headers repeat; looked for once for each shelf."""
+    known: dict[str, tuple[Mirror, ...]] = shelf.memo.setdefault("mirrors", {})
+    if tool not in known:
+        raw = shelf.items.get(tool)
+        try:
+            known[tool] = mirrors.of_tool(raw) if raw else ()
+        except mirrors.Invalid:
+            known[tool] = ()
+    return known[tool]
 
 
 class _Hints(msgspec.Struct):
@@ -169,6 +271,44 @@ def _after(call: Call, outcome: Outcome, passed: Sequence[Policy]) -> Outcome:
     for policy in reversed(passed):
         outcome = policy.after(call, outcome)
     return outcome
+
+
+def _told(asked: asyncio.Future[About]) -> About | None:
+    """What a server said; None for one that is not up yet. One that failed offers nothing."""
+    if not asked.done():
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return None
+    if asked.cancelled() or asked.exception():
+        return About()
+    return asked.result()
+
+
+# All that a client may be told of; what a server that is not up yet may turn out to offer.
+_RELAYED: Mapping[str, tuple[str, ...]] = {
+    "tools": ("listChanged",),
+    "resources": ("listChanged", "subscribe"),
+    "prompts": ("listChanged",),
+    "logging": (),
+    "completions": (),
+}
+
+
+def _merged(told: Mapping[str, About | None]) -> About:
+    """The capabilities that any of them has, as far as we relay them, and their instructions under their names."""
+    offered = [about.capabilities if about else _RELAYED for about in told.values()]
+    capabilities: dict[str, Any] = {}
+    for name, parts in _RELAYED.items():
+        found = [each[name] for each in offered if name in each]
+        if found or name == "tools":
+            capabilities[name] = {part: True for part in parts if part == "listChanged" or _any_has(found, part)}
+    instructions = {name: about.instructions for name, about in told.items() if about and about.instructions}
+    if len(told) == 1:
+        return About(capabilities, "".join(instructions.values()))
+    return About(capabilities, "\n\n".join(f"# {name}\n{text}" for name, text in instructions.items()))
+
+
+def _any_has(found: Sequence[Any], part: str) -> bool:
+    return any(part in each and (isinstance(each, tuple) or each[part]) for each in found)
 
 
 def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:

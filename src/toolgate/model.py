@@ -212,6 +212,15 @@ class Resumption(msgspec.Struct, frozen=True):
     round: int = 0
 
 
+class Mirror(msgspec.Struct, frozen=True):
+    """An argument that its server wants to see in a header as well, where there are any: `path` leads to it through
+    the arguments, `header` is the name to look up by, `name` how it is written."""
+
+    header: str
+    path: tuple[str, ...]
+    name: str
+
+
 class Call(msgspec.Struct, frozen=True):
     """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
     from then on `server` is set and `target` is the server's own name.
@@ -226,10 +235,19 @@ class Call(msgspec.Struct, frozen=True):
     server: str = ""
     extra: Mapping[str, Raw] = {}
     meta: Mapping[str, Raw] = {}
+    headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
+    mirrors: tuple[Mirror, ...] = ()  # known once the target is
+    reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False
-    log_level: str | None = None
+    wants_logs: bool = False
+    log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
     resumption: Resumption | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of list that the target stands in."""
+        return mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED[self.method].kind
 
     def at(self, server: str, target: str) -> Call:
         """The same call with its true target."""
@@ -310,6 +328,9 @@ class Listing(msgspec.Struct, frozen=True):
     items: tuple[Raw, ...]
     failures: tuple[tuple[str, str], ...] = ()  # (server, why)
     pending: tuple[str, ...] = ()  # servers that are still starting
+    ttl: float = 0.0  # seconds for which all servers say that it holds
+    is_public: bool = False  # whether all servers say that it is the same for everybody
+    next_cursor: str | None = None
 
     def meta(self) -> dict[str, Any]:
         meta: dict[str, Any] = {}
@@ -322,16 +343,23 @@ class Listing(msgspec.Struct, frozen=True):
 
     def members(self) -> dict[str, Any]:
         found: dict[str, Any] = {self.kind: self.items}
+        if self.next_cursor is not None:
+            found["nextCursor"] = self.next_cursor
         meta = self.meta()
         return found | {"_meta": meta} if meta else found
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A notification that belongs to no call: something about a server changed."""
+    """A notification that belongs to no call. `scope` is whose connection to the server it concerns
+    (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
 
     server: str
-    kind: Literal["list_changed", "status"]
+    kind: Literal["list_changed", "updated", "elicited", "log", "status"]
+    scope: str = ""
     lists: tuple[str, ...] = ()
+    uri: str = ""
+    params: Raw = jsonrpc.EMPTY_OBJECT
+    whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
 
 
 EventSink: TypeAlias = Callable[[Event], None]

@@ -58,7 +58,22 @@ class SystemClock:
         return asyncio.timeout(seconds)
 
 
-Items: TypeAlias = tuple[Raw, ...]
+class Items(msgspec.Struct, frozen=True):
+    """One whole list of one server. `ttl` in seconds is the server's own word on how long it holds, None where it gave
+    none; `is_public`: it says that the list is the same for everybody (spec: server/utilities/caching)."""
+
+    raw: tuple[Raw, ...] = ()
+    ttl: float | None = None
+    is_public: bool = False
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a server says of itself when it is first talked with."""
+
+    capabilities: Mapping[str, Any] = {}
+    instructions: str = ""
+
+
 State: TypeAlias = Literal["configured", "starting", "ready", "failed", "stopped"]
 
 
@@ -93,12 +108,30 @@ class Upstream(Protocol):
         """Start before anybody asks. Failure is kept in the status, not raised."""
         ...
 
+    async def about(self, client: Client) -> About:
+        """What it says of itself; it is started for that where it must be. Raises `Fault`."""
+        ...
+
     async def list(self, kind: str, client: Client) -> Items:
         """All pages of one list, raw. A server that does not know the list has an empty one. Raises `Fault`."""
         ...
 
     async def invoke(self, call: Call) -> Outcome:
         """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
+        ...
+
+    async def watch(self, uri: str, client: Client) -> None:
+        """Have the server tell when this resource changes, until it is `unwatch`ed as often. Raises `Fault`."""
+        ...
+
+    async def unwatch(self, uri: str, client: Client) -> None: ...
+
+    async def set_level(self, level: str, client: Client) -> None:
+        """A client wants logs of this level: the server is told where it can be, and is not to be quieter."""
+        ...
+
+    async def roots_changed(self, client: Client) -> None:
+        """Pass that on to a server that is this client's own."""
         ...
 
     async def leave(self, client: Client) -> None:
@@ -109,10 +142,13 @@ class Upstream(Protocol):
 
 
 class Shelf(msgspec.Struct):
-    """One list of one server: its items by their own names (or URIs), raw. `memo` keeps what is derived of it."""
+    """One list of one server: its items by their own names (or URIs), raw. `until` is the time (of `Clock.now`) to
+    which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived of it."""
 
     items: Mapping[str, Raw]
     fetched: float = 0.0
+    until: float | None = None
+    is_public: bool = False
     memo: dict[str, Any] = {}
 
 

@@ -18,12 +18,18 @@ async def test_what_is_told_in_the_handshake_is_what_is_served(revision: str) ->
     async with gateway() as app:
         visitor = Visitor(app)
         told = (await visitor.initialize(revision)).result["capabilities"]
-        assert set(told) == {"tools", "resources", "prompts", "logging"}
+        assert set(told) == {"tools", "resources", "prompts"}
         assert "subscribe" not in told["resources"]
         for method in ("tools/list", "resources/list", "prompts/list"):
             assert "result" in (await visitor.ask(method)).last
-        for method in ("completion/complete", "resources/subscribe", "tasks/list"):
-            assert (await visitor.post(visitor.request(method))).error["code"] == -32601
+        completion = {"ref": {"type": "ref/prompt", "name": "letter"}, "argument": {"name": "name", "value": "a"}}
+        uri = "greeter+greeter://about"
+        for method, params in (
+            ("completion/complete", completion),
+            ("resources/subscribe", {"uri": uri}),
+            ("nope", {}),
+        ):
+            assert (await visitor.post(visitor.request(method, **params))).error["code"] == -32601
 
 
 @pytest.mark.promise("spec.legacy.version-header.absent")

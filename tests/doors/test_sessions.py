@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from inmemory import LATEST, Exchange, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
@@ -224,9 +226,8 @@ async def test_a_stream_is_told_that_a_list_has_changed() -> None:
         await visitor.initialize()
         await visitor.ask("tools/list")
         listening = await stream(visitor)
-        script.answers["tools/list"] = tools("u")
-        script.tell("notifications/tools/list_changed")
-        await settle()
+        script.change(tools("u"))
+        await asyncio.sleep(1)
         assert [note["method"] for note in listening.so_far.messages] == ["notifications/tools/list_changed"]
         assert [tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]] == ["docs__u"]
         await listening.gone()
@@ -241,7 +242,7 @@ async def test_a_message_goes_out_on_one_stream_only() -> None:
         await visitor.ask("tools/list")
         streams = [await stream(visitor), await stream(visitor)]
         script.tell("notifications/resources/list_changed")
-        await settle()
+        await asyncio.sleep(1)
         assert sorted(len(each.so_far.messages) for each in streams) == [0, 1]
         for each in streams:
             await each.gone()
@@ -254,11 +255,11 @@ async def test_a_stream_of_a_servers_own_path_is_not_told_of_other_servers() -> 
         visitor = Visitor(app, "/mcp/servers/docs")
         await visitor.initialize()
         listening = await stream(visitor)
-        other.tell("notifications/tools/list_changed")
-        await settle()
+        other.change(tools("u"))
+        await asyncio.sleep(1)
         assert listening.so_far.messages == []
-        docs.tell("notifications/tools/list_changed")
-        await settle()
+        docs.change(tools("u"))
+        await asyncio.sleep(1)
         assert len(listening.so_far.messages) == 1
         await listening.gone()
 

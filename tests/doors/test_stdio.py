@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -146,11 +147,15 @@ async def test_a_client_is_told_that_a_list_has_changed_once_it_has_shaken_hands
     script = Scripted(tools_list=tools("t"))
     async with connected(scripts={"docs": script}) as client:
         await client.asks("tools/list", _meta=ENVELOPE)
-        script.tell("notifications/tools/list_changed")
-        assert await client.says() == []
+        before = len(client.lines)
+        script.change(tools("u"))
+        await asyncio.sleep(1)
+        assert client.lines[before:] == []
         await client.opens()
-        script.tell("notifications/tools/list_changed")
-        assert [note["method"] for note in await client.says()] == ["notifications/tools/list_changed"]
+        before = len(client.lines)
+        script.change(tools("v"))
+        await asyncio.sleep(1)
+        assert [json.loads(line)["method"] for line in client.lines[before:]] == ["notifications/tools/list_changed"]
 
 
 @pytest.mark.promise("spec.2026.stdio.exit")

@@ -124,7 +124,7 @@ def test_a_namespaced_uri_is_the_servers_own_whether_it_is_listed_or_not() -> No
     assert entered("docs+file:///made/by/a/template", "resources/read") == ("docs", "file:///made/by/a/template")
     assert entered("docs__file:///a", "resources/read") == ("docs", "file:///a")
     assert entered("ui://docs+panel", "resources/read") == ("docs", "ui://panel")
-    assert refused("file:///c", "resources/read").code == "RESOURCE_NOT_FOUND"
+    assert refused("nope:///c", "resources/read").code == "RESOURCE_NOT_FOUND"
 
 
 def test_a_call_needs_only_the_lists_that_tell_its_target() -> None:
@@ -134,7 +134,8 @@ def test_a_call_needs_only_the_lists_that_tell_its_target() -> None:
     assert needs("tools/call", "docs__search") == [("docs", "tools")]
     assert needs("tools/call", "search") == [("brave", "tools"), ("docs", "tools")]
     assert needs("resources/read", "docs+file:///a") == []
-    assert needs("resources/read", "file:///a") == [("brave", "resources"), ("docs", "resources")]
+    kinds = ("resources", "resourceTemplates")
+    assert needs("resources/read", "file:///a") == [(server, kind) for server in ("brave", "docs") for kind in kinds]
 
 
 def test_uris_in_a_result_get_the_name_of_their_server() -> None:

@@ -36,7 +36,7 @@ class Shop:
         await self.doors.wait()
         if self.fault:
             raise self.fault
-        return tuple(Raw(b'{"name":"%b"}' % name.encode()) for name in names)
+        return Items(tuple(Raw(b'{"name":"%b"}' % name.encode()) for name in names))
 
 
 def catalog_of(*shops: Shop, clock: FakeClock | None = None, events: list[Event] | None = None) -> Catalog:
@@ -75,9 +75,9 @@ async def test_a_list_is_fetched_again_when_its_time_is_over_or_its_server_says_
     await seen(catalog)
     assert shop.asked == 2
     shop.names = ("write",)
-    catalog.changed("docs", ["tools"])
+    catalog.changed("docs", "", ["tools"])
     assert names(await seen(catalog)) == ["write"]
-    catalog.changed("docs", ["prompts"])
+    catalog.changed("docs", "", ["prompts"])
     await seen(catalog)
     assert shop.asked == 3
 
@@ -89,7 +89,7 @@ async def test_a_list_that_changes_while_it_is_fetched_is_not_kept() -> None:
     catalog = catalog_of(shop)
     first = asyncio.ensure_future(seen(catalog))
     await settle()
-    catalog.changed("docs", ["tools"])
+    catalog.changed("docs", "", ["tools"])
     shop.names = ("new",)
     shop.doors.set()
     assert names(await first) == ["old"]
@@ -128,7 +128,7 @@ async def test_what_does_not_come_in_time_is_pending_and_announced_when_it_is_th
     assert names(await view) == ["read"] and not events
     slow.doors.set()
     await settle()
-    assert events == [Event("slow", "list_changed", ("tools",))]
+    assert events == [Event("slow", "list_changed", lists=("tools",))]
     assert names(await seen(catalog, ("slow", "tools")), "slow") == ["late"]
     assert slow.asked == 1
 
@@ -150,7 +150,7 @@ async def test_an_item_out_of_shape_does_not_spoil_the_others(caplog: pytest.Log
     shop = Shop("docs", "read")
 
     async def listing(kind: str, client: Client) -> Items:
-        return tuple(Raw(raw) for raw in (b'{"name":"read"}', b'{"title":"x"}', b"7", b'{"name":7}'))
+        return Items(tuple(Raw(raw) for raw in (b'{"name":"read"}', b'{"title":"x"}', b"7", b'{"name":7}')))
 
     shop.list = listing  # type: ignore[method-assign]
     assert names(await seen(catalog_of(shop))) == ["read"]

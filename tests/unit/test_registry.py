@@ -13,6 +13,7 @@ from virtualtime import FakeClock
 from toolgate.config import Server
 from toolgate.desk import Arguments, Desk, Entry, Object, Registry, text
 from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes
+from toolgate.ports import Items
 from toolgate.upstreams.registry import RegistryUpstream
 
 FORM = {"elicitation": {"form": {}}}
@@ -58,9 +59,9 @@ def call(tool: str, arguments: bytes = b"", method: str = "tools/call", **more: 
 
 
 async def test_its_entries_are_listed_as_they_are_shown() -> None:
-    names = [json.loads(bytes(raw))["name"] for raw in await upstream().list("tools", Client())]
+    names = [json.loads(bytes(raw))["name"] for raw in (await upstream().list("tools", Client())).raw]
     assert names == ["echo", "ask", "work", "hang"]
-    assert await upstream().list("prompts", Client()) == ()
+    assert await upstream().list("prompts", Client()) == Items()
 
 
 async def test_a_function_gets_the_arguments_and_its_object_is_the_result() -> None:

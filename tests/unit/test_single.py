@@ -25,7 +25,7 @@ def test_a_list_is_the_servers_own_bytes() -> None:
 
 def test_a_call_goes_to_the_server_by_the_name_that_it_was_given() -> None:
     call = Call("tools/call", "docs__search", Client())
-    assert not list(SURFACE.needs(call, view("docs")))
+    assert list(SURFACE.needs(call, view("docs"))) == [("docs", "tools")]
     entered = SURFACE.enter(call, view("docs"))
     assert (entered.server, entered.target) == ("docs", "docs__search")
 

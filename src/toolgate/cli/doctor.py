@@ -68,7 +68,7 @@ async def _examine(gateway: App, server: Server) -> tuple[int, Fault | None]:
     if not server.enabled:
         return 0, None
     try:
-        return len(await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())), None
+        return len((await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw), None
     except Fault as fault:
         return 0, fault
 

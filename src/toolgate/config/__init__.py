@@ -100,6 +100,7 @@ class ParkingLimits(msgspec.Struct, frozen=True):
 class CatalogLimits(msgspec.Struct, frozen=True):
     ttl: float = 300.0
     list_timeout: float = 10.0
+    page_size: int = 1000
 
 
 class Config(msgspec.Struct, frozen=True):

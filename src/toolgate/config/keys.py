@@ -74,6 +74,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
     "catalog": {
         "ttl": Key(values.duration),
         "list_timeout": Key(values.duration),
+        "page_size": Key(values.whole(1)),
         "grace": Later(),
     },
     # Nothing but defaults from here on.

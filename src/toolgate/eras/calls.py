@@ -41,10 +41,19 @@ def read_meta(params: Members) -> Members:
     return read_members(meta, "_meta") if meta else {}
 
 
-def read_call(method: str, params: Members, meta: Members, client: Client, notes: Notes, log_level: str | None) -> Call:
+def read_call(
+    method: str,
+    params: Members,
+    meta: Members,
+    client: Client,
+    notes: Notes,
+    log_level: str | None,
+    wants_logs: bool = False,
+    headers: Mapping[str, str] | None = None,
+) -> Call:
     """The canonical call of a request of `mcp.CALLS`. Its `target` is still the client's name for it."""
     target_key = mcp.CALLS[method].target
-    target = read_text(params, target_key)
+    reference, target = _read_reference(params) if target_key == "ref" else ("", read_text(params, target_key))
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
@@ -56,16 +65,32 @@ def read_call(method: str, params: Members, meta: Members, client: Client, notes
         arguments=arguments,
         extra={name: member for name, member in params.items() if name not in taken},
         meta={name: member for name, member in meta.items() if name not in mcp.HOP_KEYS},
+        reference=reference,
         notes=notes,
         wants_progress=mcp.PROGRESS_KEY in meta,
+        headers=headers,
+        wants_logs=wants_logs,
         log_level=log_level,
     )
+
+
+def _read_reference(params: Members) -> tuple[str, str]:
+    """What a completion is for (spec: server/utilities/completion): the type of the reference, and what it names."""
+    reference = read_members(params.get("ref", jsonrpc.NOTHING), "ref")
+    type = read_text(reference, "type")
+    if type not in mcp.REFERENCES:
+        raise Fault("INVALID_ARGS", f"Invalid params: unknown type of ref {type!r}; one of {', '.join(mcp.REFERENCES)}")
+    return type, read_text(reference, mcp.REFERENCES[type].target)
 
 
 def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
     """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
     params: Members = dict(call.extra)
-    params[mcp.CALLS[call.method].target] = Raw(jsonrpc.encode(call.target))
+    if call.reference:
+        ref = {"type": call.reference, mcp.REFERENCES[call.reference].target: call.target}
+        params["ref"] = Raw(jsonrpc.encode(ref))
+    else:
+        params[mcp.CALLS[call.method].target] = Raw(jsonrpc.encode(call.target))
     if call.arguments:
         params["arguments"] = call.arguments
     merged = {**call.meta, **meta}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Answer, Ask, Fault
+from toolgate.eras import questions, revisions
+from toolgate.model import Answer, Ask, Fault, Listing
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
 
@@ -60,59 +61,13 @@ def write_initialized(
 
 
 def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
-    """A result for a client of this revision. Content that the revision does not know becomes text, structured content
-    that is no object is left out (ruling 13): it stands in the text as well."""
-    unknown = _UNKNOWN_CONTENT.get(revision, ())
-    whole = bytes(body)
-    if not any(b'"%b"' % word.encode() in whole for word in (*unknown, "structuredContent")):
-        return body
-    try:
-        return _known_result(body, unknown)
-    except (KeyError, *jsonrpc.UNREADABLE):
-        return body  # out of shape: that is its reader's to see
+    """A result for a client of this revision: see `revisions.write_result`."""
+    return revisions.write_result(body, revision)
 
 
-def _known_result(body: Raw | bytes, unknown: tuple[str, ...]) -> Raw | bytes:
-    result = jsonrpc.members(body)
-    structured = result.get("structuredContent")
-    if structured and memoryview(structured)[0] != 0x7B:
-        del result["structuredContent"]
-    elif not unknown:
-        return body
-    if "content" in result:
-        result["content"] = _each(result["content"], lambda block: _known_block(block, unknown))
-    if "messages" in result:
-        result["messages"] = _each(result["messages"], lambda message: _known_message(message, unknown))
-    return jsonrpc.encode(result)
-
-
-_UNKNOWN_CONTENT: dict[str, tuple[str, ...]] = {
-    "2024-11-05": ("resource_link", "audio"),
-    "2025-03-26": ("resource_link",),
-}
-
-
-class _Block(msgspec.Struct):
-    type: str
-    name: str = ""
-    uri: str = ""
-
-
-def _each(raw: Raw, change: Callable[[Raw], Raw]) -> Raw:
-    return Raw(jsonrpc.encode([change(item) for item in msgspec.json.decode(raw, type=list[Raw])]))
-
-
-def _known_message(raw: Raw, unknown: tuple[str, ...]) -> Raw:
-    message = jsonrpc.members(raw)
-    return Raw(jsonrpc.with_members(raw, {"content": _known_block(message["content"], unknown)}))
-
-
-def _known_block(raw: Raw, unknown: tuple[str, ...]) -> Raw:
-    block = msgspec.json.decode(raw, type=_Block)
-    if block.type not in unknown:
-        return raw
-    text = f"[{block.name or 'resource'}] {block.uri}" if block.type == "resource_link" else "[audio]"
-    return Raw(jsonrpc.encode({"type": "text", "text": text}))
+def write_listing(revision: str, listing: Listing) -> bytes:
+    items = tuple(revisions.write_item(listing.kind, item, revision) for item in listing.items)
+    return jsonrpc.encode(listing.members() | {listing.kind: items})
 
 
 def error_code(fault: Fault, method: str) -> int:
@@ -124,12 +79,9 @@ def error_code(fault: Fault, method: str) -> int:
 
 def write_ask(ask: Ask, revision: str) -> Members:
     """The parameters of a question to a legacy client. A URL elicitation needs an id here."""
-    params = jsonrpc.members(ask.params)
-    if ask.method == "elicitation/create":
-        if params.get("mode", jsonrpc.NOTHING) and bytes(params["mode"]) == b'"url"':
-            params.setdefault("elicitationId", Raw(jsonrpc.encode(str(uuid.uuid4()))))
-        elif revision < "2025-11-25":
-            params.pop("mode", None)
+    params = questions.write_question(ask, revision)
+    if ask.method == "elicitation/create" and bytes(params.get("mode", b"")) == b'"url"':
+        params.setdefault("elicitationId", Raw(jsonrpc.encode(str(uuid.uuid4()))))
     return params
 
 
@@ -171,6 +123,22 @@ def write_answer(id: Raw, answer: Answer) -> bytes:
     if answer.error:
         return jsonrpc.error(id, answer.error.code, answer.error.message, answer.error.data or None)
     return jsonrpc.result(id, answer.result)
+
+
+class _Pages(msgspec.Struct):
+    elicitations: list[Raw] = []
+
+
+def read_pages(fault: Fault) -> tuple[Ask, ...]:
+    """The pages that a server wants its user to visit before it takes a call (-32042), as questions. None for any
+    other fault. Spec 2025-11-25: client/elicitation, "URL Elicitation Required Error"."""
+    if not fault.upstream or fault.upstream.code != mcp.URL_ELICITATION_REQUIRED:
+        return ()
+    try:
+        pages = msgspec.json.decode(fault.upstream.data or b"{}", type=_Pages).elicitations
+    except jsonrpc.UNREADABLE:
+        return ()
+    return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(pages, 1))
 
 
 def cancelled(id: int | Raw, reason: str) -> bytes:

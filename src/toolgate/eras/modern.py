@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls
+from toolgate.eras import calls, revisions
+from toolgate.eras.questions import write_question
 from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
@@ -123,8 +124,9 @@ def read_state(params: Members) -> str | None:
 
 
 def write_done(method: str, body: Raw | bytes) -> bytes:
-    """A complete result. What this era requires and an older server left out is filled in; nothing is taken away."""
+    """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in."""
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
+    body = revisions.write_modern_result(method, body)
     try:
         there = jsonrpc.members(body)
     except jsonrpc.UNREADABLE:
@@ -144,7 +146,7 @@ _REQUIRED_MEMBERS = {
 def write_required(asks: Iterable[Ask], state: str | None) -> bytes:
     """The `input_required` result."""
     result: dict[str, Any] = {"resultType": "input_required"}
-    requests = {ask.key: {"method": ask.method, "params": _ask_params(ask)} for ask in asks}
+    requests = {ask.key: {"method": ask.method, "params": write_question(ask, mcp.MODERN)} for ask in asks}
     if requests:
         result["inputRequests"] = requests
     if state is not None:
@@ -152,16 +154,12 @@ def write_required(asks: Iterable[Ask], state: str | None) -> bytes:
     return jsonrpc.encode(result)
 
 
-def _ask_params(ask: Ask) -> Raw:
-    """This era knows no `elicitationId`; and how a question was addressed on its own hop is no one else's."""
-    found = jsonrpc.members(ask.params)
-    dropped = {"elicitationId", "task"}
-    return Raw(jsonrpc.encode({name: raw for name, raw in found.items() if name not in dropped}))
-
-
 def write_listing(listing: Listing, server_info: Mapping[str, Any]) -> bytes:
-    """Lists of ours are private and stale at once: what a client sees depends on who it is."""
-    result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} | listing.members()
+    """A list holds as long as all servers say that theirs do; it is public if all of them are."""
+    scope = "public" if listing.is_public else "private"
+    caching = {"ttlMs": int(listing.ttl * 1000), "cacheScope": scope}
+    result = {"resultType": "complete"} | caching | listing.members()
+    result[listing.kind] = [revisions.write_item(listing.kind, item, mcp.MODERN) for item in listing.items]
     result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
     return jsonrpc.encode(result)
 
@@ -178,6 +176,40 @@ def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, 
     if instructions:
         result["instructions"] = instructions
     return jsonrpc.encode(result)
+
+
+class Filter(msgspec.Struct):
+    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter")."""
+
+    toolsListChanged: bool = False
+    promptsListChanged: bool = False
+    resourcesListChanged: bool = False
+    resourceSubscriptions: tuple[str, ...] = ()
+
+
+def read_filter(params: Members) -> Filter:
+    """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
+    try:
+        return msgspec.json.decode(params.get("notifications") or b"null", type=Filter)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
+
+
+def write_told(id: bytes, method: str, params: Raw) -> bytes:
+    """A notification of the subscription that the request `id` opened."""
+    meta = jsonrpc.members(params).get("_meta", jsonrpc.EMPTY_OBJECT)
+    return jsonrpc.notification(
+        method, jsonrpc.with_members(params, {"_meta": jsonrpc.with_members(meta, {mcp.SUBSCRIPTION_KEY: id})})
+    )
+
+
+def write_acknowledged(id: bytes, honoured: Mapping[str, Any]) -> bytes:
+    return write_told(id, mcp.ACKNOWLEDGED, Raw(jsonrpc.encode({"notifications": honoured})))
+
+
+def write_unsubscribed(id: bytes) -> bytes:
+    """The result by which a subscription ends gracefully."""
+    return b'{"resultType":"complete","_meta":{"%b":%b}}' % (mcp.SUBSCRIPTION_KEY.encode(), id)
 
 
 def error_code(fault: Fault) -> int:

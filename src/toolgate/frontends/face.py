@@ -9,22 +9,14 @@ from typing import Any
 import msgspec
 
 from toolgate import __version__
-from toolgate.model import Event, Fault, Note
+from toolgate.eras import revisions
+from toolgate.model import Fault, Note
 from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members, Message
+from toolgate.wire.jsonrpc import Message
 
 log = logging.getLogger(__name__)
 
 SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
-
-# What we relay. What is not relayed is not advertised.
-LEGACY_CAPABILITIES: Mapping[str, Any] = {
-    "tools": {"listChanged": True},
-    "resources": {"listChanged": True},
-    "prompts": {"listChanged": True},
-    "logging": {},
-}
-MODERN_CAPABILITIES: Mapping[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "logging": {}}
 
 Send = Callable[[bytes], None]
 
@@ -53,28 +45,17 @@ def write_reused(message: Message) -> bytes:
     return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
 
 
-def write_changed(event: Event) -> list[bytes]:
-    """The notifications by which a client hears that lists have changed."""
-    changed = set(event.lists)
-    return [jsonrpc.notification(method) for method, kinds in mcp.LIST_CHANGED.items() if changed & set(kinds)]
-
-
-def refuse_cursor(params: Members) -> None:
-    """Our lists have one page, so no cursor is one of ours."""
-    if params.get("cursor", jsonrpc.NOTHING) and bytes(params["cursor"]) != b"null":
-        raise Fault("INVALID_ARGS", "Invalid params: unknown cursor")
-
-
 def write_malformed(error: jsonrpc.Malformed) -> bytes:
     return jsonrpc.error(error.id, error.rpc, error.message)
 
 
 def write_note(note: Note, progress_token: bytes) -> bytes:
     """A note as the notification that it is for a client. Progress is for those only who gave a token."""
+    params = revisions.write_note(note.kind, note.params)
     if note.kind == "log":
-        return jsonrpc.notification("notifications/message", note.params)
+        return jsonrpc.notification(mcp.LOGGED, params)
     return jsonrpc.notification(
-        "notifications/progress", jsonrpc.with_members(note.params, {"progressToken": progress_token})
+        "notifications/progress", jsonrpc.with_members(params, {"progressToken": progress_token})
     )
 
 

@@ -16,11 +16,12 @@ from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import face, streams
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Outbox, Receive, Response, Send
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Fault, Principal
+from toolgate.model import Fault, Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
@@ -31,6 +32,7 @@ Headers = Mapping[str, str]
 Identify = Callable[[Headers, str], Principal]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 
 
@@ -54,6 +56,7 @@ class HttpDoor:
         self,
         gateway: Gateway,
         modern_face: ModernFace,
+        pages: Pages,
         sessions: Sessions,
         config: Config,
         clock: Clock,
@@ -61,6 +64,7 @@ class HttpDoor:
     ) -> None:
         self._gateway = gateway
         self._modern = modern_face
+        self._pages = pages
         self._sessions = sessions
         self._config = config
         self._clock = clock
@@ -87,17 +91,10 @@ class HttpDoor:
         except Refused as refused:
             await response.whole(refused.status, refused.body, refused.headers)
 
-    def on_event(self, event: Event) -> None:
-        """Something about a server changed: tell the clients that keep a stream open."""
-        for session in self._sessions.all():
-            if event.server in session.route.servers:
-                for message in face.write_changed(event):
-                    session.tell(message)
-
     def close(self) -> None:
-        """End the requests of modern clients; those of legacy ones end with their sessions."""
-        for work in list(self._modern_work):
-            work.cancel()
+        """End the requests of modern clients, subscriptions by a last word; those of legacy ones end with sessions."""
+        self._modern.close()
+        self._clock.call_later(LAST_WORD, lambda: [work.cancel() for work in list(self._modern_work)])
 
     # The guards.
 
@@ -228,6 +225,7 @@ class HttpDoor:
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
         session = Session(
             self._gateway,
+            self._pages,
             request.route,
             request.principal,
             self._clock,

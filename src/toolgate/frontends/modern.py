@@ -7,17 +7,37 @@ what a lost client left behind is cancelled.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
-from toolgate.eras import calls, headers, modern
+from toolgate import asks
+from toolgate.eras import calls, headers, legacy, modern
+from toolgate.exchange import Retry
 from toolgate.frontends import face
 from toolgate.frontends.face import Send
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
-from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes, Outcome, Principal, Resumption
+from toolgate.model import (
+    Answer,
+    Call,
+    Client,
+    Done,
+    Fault,
+    NeedInput,
+    Note,
+    Notes,
+    Outcome,
+    Principal,
+    Required,
+    Resumption,
+)
 from toolgate.parking import Flow, Parking
 from toolgate.ports import Clock
 from toolgate.seal import Broken, Seal
@@ -25,7 +45,11 @@ from toolgate.snapshot import Route
 from toolgate.wire import mcp
 from toolgate.wire.jsonrpc import Members, Message
 
+EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
+
+
+log = logging.getLogger(__name__)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -50,9 +74,21 @@ class Reply(msgspec.Struct, frozen=True):
     asks: bool = False
 
 
+async def _is_watched(subscriber: Subscriber, uri: str) -> bool:
+    """Whether a resource can be watched: what a server does not tell of is left out of the acknowledgement."""
+    try:
+        await subscriber.watch(uri)
+    except Fault as fault:
+        log.debug("%s is not watched: %s", uri, fault.message)
+        return False
+    return True
+
+
 class ModernFace:
-    def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, clock: Clock, node: str) -> None:
+    def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, pages: Pages, clock: Clock, node: str) -> None:
         self._gateway = gateway
+        self._pages = pages
+        self._closing = asyncio.Event()
         self._parking = parking
         self._seal = seal
         self._clock = clock
@@ -67,18 +103,21 @@ class ModernFace:
         meta = calls.read_meta(params)
         envelope = modern.read_envelope(meta)
         if http is not None:
-            call = mcp.CALLS.get(message.method)
-            headers.check(http, message, envelope.version, calls.read_text(params, call.target) if call else None)
+            named = mcp.NAMED.get(message.method)
+            headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         modern.check_version(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.info)
         if message.method in mcp.CALLS:
-            return await self._call(message.method, params, meta, envelope, client, route, send)
+            return await self._call(message.method, params, meta, envelope, http, client, route, send)
         if message.method in mcp.LISTS:
-            face.refuse_cursor(params)
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
-            return Reply(modern.write_listing(listing, face.SERVER_INFO))
+            page = self._pages.cut(listing, params, route, client)
+            return Reply(modern.write_listing(page, face.SERVER_INFO))
         if message.method == "server/discover":
-            return Reply(modern.write_discovered(face.MODERN_CAPABILITIES, face.SERVER_INFO, ""))
+            about = await self._gateway.about(route, client)
+            return Reply(modern.write_discovered(about.capabilities, face.SERVER_INFO, about.instructions))
+        if message.method == mcp.LISTEN:
+            return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
         raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
 
     def flushed(self, reply: Reply) -> None:
@@ -92,12 +131,46 @@ class ModernFace:
         if reply.flow:
             self._parking.drop(reply.flow)
 
+    def close(self) -> None:
+        """End what clients listen to, gracefully."""
+        self._closing.set()
+
+    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: Send) -> Reply:
+        """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
+        capabilities = (await self._gateway.about(route, client)).capabilities
+        honoured: dict[str, Any] = {
+            key: True
+            for key, (capability, _) in mcp.LIST_FILTERS.items()
+            if getattr(wanted, key) and capability in capabilities
+        }
+        early: list[tuple[str, Raw]] | None = []
+
+        def say(method: str, params: Raw) -> None:
+            if early is None:
+                send(modern.write_told(id, method, params))
+            elif len(early) < EARLY_KEPT:
+                early.append((method, params))
+
+        lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
+        subscriber = Subscriber(self._gateway, route, client, say, lists)
+        try:
+            uris = [uri for uri in dict.fromkeys(wanted.resourceSubscriptions) if await _is_watched(subscriber, uri)]
+            send(modern.write_acknowledged(id, honoured | ({"resourceSubscriptions": uris} if uris else {})))
+            kept, early = early, None
+            for method, params in kept:
+                say(method, params)
+            await self._closing.wait()
+        finally:
+            await subscriber.close()
+        return Reply(modern.write_unsubscribed(id))
+
     async def _call(
         self,
         method: str,
         params: Members,
         meta: Members,
         envelope: modern.Envelope,
+        http: Mapping[str, str] | None,
         client: Client,
         route: Route,
         send: Send,
@@ -108,7 +181,7 @@ class ModernFace:
             elif note.kind == "log" and envelope.log_level and face.is_loud_enough(note, envelope.log_level):
                 send(face.write_note(note, b""))
 
-        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level)
+        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level, headers=http)
         sealed = modern.read_state(params)
         if sealed is None:
             return await self._afresh(call, route)
@@ -125,18 +198,34 @@ class ModernFace:
 
     async def _afresh(self, call: Call, route: Route) -> Reply:
         """A leg behind which nothing waits yet."""
-        return await self._reply(call, route, None, await self._gateway.handle(call, route))
+        return await self._reply(call, route, None, await self._handled(call, route))
 
     async def _leg(self, flow: Flow, call: Call, route: Route, answers: Mapping[str, Answer]) -> Reply:
         """One retry of parked work, run once however many ask for it."""
         resumption = Resumption(flow.resume.asker, answers, live=flow.resume)
         call = msgspec.structs.replace(call, notes=flow.notes, resumption=resumption)
         try:
-            return await self._reply(call, route, flow, await self._gateway.handle(call, route))
+            return await self._reply(call, route, flow, await self._handled(call, route))
         except BaseException:
             self._parking.finished(flow)
             flow.resume.cancel()
             raise
+
+    async def _handled(self, call: Call, route: Route) -> Outcome:
+        """The outcome of a leg. Where an older server refuses until its user has visited pages (-32042), they are asked
+        for as this era does it, and the call is made again."""
+        try:
+            return await self._gateway.handle(call, route)
+        except Fault as fault:
+            required = Required(legacy.read_pages(fault))
+            was_declined = call.resumption and not all(map(asks.is_accepted, call.resumption.answers.values()))
+            can = all(asks.is_answerable(ask, call.client.capabilities) for ask in required.asks)
+            if not required.asks or was_declined or not can:
+                raise
+            again = Retry(
+                f"upstream:{fault.server}", call, required, lambda next: self._handled(next, route), self._clock
+            )
+            return NeedInput(required.asks, again)
 
     async def _reply(self, call: Call, route: Route, flow: Flow | None, outcome: Outcome) -> Reply:
         while isinstance(outcome, NeedInput):
@@ -147,11 +236,11 @@ class ModernFace:
                     flow.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
                 return Reply(modern.write_required(outcome.asks, state))
-            asks = await self._gathered(outcome)
-            if asks:
+            questions = await self._gathered(outcome)
+            if questions:
                 flow = self._held(flow, outcome, call)
                 state = self._seal_state(call, route, origin.asker, flow.round, flow.id, None)
-                return Reply(modern.write_required(asks, state), flow, asks=True)
+                return Reply(modern.write_required(questions, state), flow, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         assert isinstance(outcome, Done)
         return Reply(modern.write_done(call.method, outcome.body), flow)

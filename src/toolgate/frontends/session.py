@@ -16,8 +16,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, legacy
+from toolgate.eras import calls, legacy, questions
 from toolgate.frontends import face
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
 from toolgate.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
 from toolgate.ports import Clock
@@ -47,6 +49,7 @@ class Session:
     def __init__(
         self,
         gateway: Gateway,
+        pages: Pages,
         route: Route,
         principal: Principal,
         clock: Clock,
@@ -63,7 +66,9 @@ class Session:
         self._gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
-        self._log_level = "info"  # until the client sets one
+        self._log_level: str | None = None  # until the client sets one
+        self._pages = pages
+        self._subscriber = Subscriber(gateway, route, self.client, self._say, mcp.LIST_CHANGED)
         self._listeners: list[Stream] = []
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
@@ -80,7 +85,7 @@ class Session:
     def touch(self) -> None:
         self.used = self._clock.now()
         if not self.client.session:
-            self.client = msgspec.structs.replace(self.client, session=self.id)
+            self.client = self._subscriber.client = msgspec.structs.replace(self.client, session=self.id)
 
     # What the client sends.
 
@@ -98,6 +103,8 @@ class Session:
         key = calls.read_cancelled(message)
         if key in self._in_flight:
             self._in_flight[key].cancel()
+        elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
+            self._spawn(self._gateway.roots_changed(self.route, self.client))
 
     def answered(self, message: Message) -> None:
         """The client answers a question of ours."""
@@ -131,6 +138,7 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self._listeners:
             listener.end()
+        await self._subscriber.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -148,37 +156,48 @@ class Session:
         if message.method in mcp.LISTS:
             return await self._list(message)
         if message.method == "initialize":
-            return self._initialize(message.params)
+            return await self._initialize(message.params)
         if message.method == "ping":
             return b"{}"
         if message.method == "close":
             self.is_to_end = True
             return b"{}"
         if message.method == "logging/setLevel":
-            return self._set_level(message.params)
+            return await self._set_level(message.params)
+        if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
+            return await self._subscribe(message)
         raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
 
-    def _initialize(self, params: Raw) -> bytes:
+    async def _initialize(self, params: Raw) -> bytes:
         asked = legacy.read_initialize(params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
-        self.client = Client(self.client.principal, self.id, asked.capabilities, asked.clientInfo)
-        return legacy.write_initialized(self.revision, face.LEGACY_CAPABILITIES, face.SERVER_INFO, "")
+        can = questions.known_capabilities(asked.capabilities, self.revision)
+        self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
+        self._subscriber.client = self.client
+        about = await self._gateway.about(self.route, self.client)
+        return legacy.write_initialized(self.revision, about.capabilities, face.SERVER_INFO, about.instructions)
 
-    def _set_level(self, params: Raw) -> bytes:
+    async def _subscribe(self, message: Message) -> bytes:
+        uri = calls.read_text(calls.read_members(message.params, "params"), "uri")
+        await (self._subscriber.watch if message.method == mcp.SUBSCRIBE else self._subscriber.unwatch)(uri)
+        return b"{}"
+
+    async def _set_level(self, params: Raw) -> bytes:
         level = calls.read_text(calls.read_members(params, "params"), "level")
         if level not in mcp.LOG_LEVELS:
             raise Fault(
                 "INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}"
             )
         self._log_level = level
+        await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
 
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        face.refuse_cursor(params)
         listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
-        return jsonrpc.encode(listing.members())
+        page = self._pages.cut(listing, params, self.route, self.client)
+        return legacy.write_listing(self.revision, page)
 
     async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
         params = calls.read_members(message.params, "params")
@@ -186,12 +205,21 @@ class Session:
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
 
         def listen(note: Note) -> None:
-            if face.is_loud_enough(note, self._log_level) if note.kind == "log" else token:
+            if self._is_wanted(note) if note.kind == "log" else token:
                 stream.note(face.write_note(note, token))
 
-        call = calls.read_call(message.method, params, meta, self.client, Notes(listen), self._log_level)
+        call = calls.read_call(message.method, params, meta, self.client, Notes(listen), self._log_level, True)
         outcome = await self._to_the_end(call, stream)
         return legacy.write_done(self.revision, outcome.body)
+
+    def _is_wanted(self, note: Note) -> bool:
+        """A client of this era that sets no level hears what the server thinks right."""
+        return self._log_level is None or face.is_loud_enough(note, self._log_level)
+
+    def _say(self, method: str, params: Raw) -> None:
+        """An event. One that is a log line is held against the client's level as any other is."""
+        if self.is_initialized and (method != mcp.LOGGED or self._is_wanted(Note("log", params))):
+            self.tell(jsonrpc.notification(method, params))
 
     async def _to_the_end(self, call: Call, stream: Stream) -> Done:
         """Ask the client whatever the call asks, as it asks it, and answer at once."""
@@ -230,7 +258,7 @@ class Session:
             raise
         finally:
             self._questions.pop(id, None)
-        resume.answer(ask.key, answer)
+        resume.answer(ask.key, questions.read_choices(ask, answer, self.revision))
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)

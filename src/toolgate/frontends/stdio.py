@@ -13,10 +13,11 @@ from toolgate.config import Config
 from toolgate.eras import calls, modern
 from toolgate.frontends import face
 from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
 from toolgate.frontends.streams import NOTES_KEPT
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Principal
+from toolgate.model import Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
@@ -38,6 +39,7 @@ class StdioDoor(asyncio.Protocol):
         self,
         gateway: Gateway,
         modern_face: ModernFace,
+        pages: Pages,
         route: Route,
         config: Config,
         clock: Clock,
@@ -49,7 +51,8 @@ class StdioDoor(asyncio.Protocol):
         self._route = route
         self._limit = config.http.body_limit
         self._principal = Principal("local")
-        self._session = Session(gateway, route, self._principal, clock, ask_time=config.parking.ttl)
+        self._session = Session(gateway, pages, route, self._principal, clock, ask_time=config.parking.ttl)
+        self._session.listen(self)
         self._write = write
         self._backlog = backlog
         self._lines = Lines()
@@ -84,12 +87,6 @@ class StdioDoor(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.eof_received()
-
-    def on_event(self, event: Event) -> None:
-        if not self._session.is_initialized or event.server not in self._route.servers:
-            return
-        for message in face.write_changed(event):
-            self.note(message)
 
     async def finished(self) -> None:
         """Until the client has closed its end, and what it asked before is answered or has had its time."""

@@ -16,16 +16,18 @@ from toolgate.ports import Shelf, View
 from toolgate.surfaces import uris
 from toolgate.wire import jsonrpc, mcp, names
 
+_BY_URI = frozenset({"resources", "resourceTemplates"})
+
 
 class Aggregate:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
-        kind = mcp.CALLS[call.method].kind
         split = _split(call, view)
-        if split and kind == "resources":
+        if split and call.kind in _BY_URI:
             return ()  # templates make more URIs than any list names: the server itself knows
         if split:
-            return [(split[0], kind)]
-        return [(server, kind) for server in view.servers]
+            return [(split[0], call.kind)]
+        kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
+        return [(server, kind) for server in view.servers for kind in kinds]
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         for server in view.servers:
@@ -38,16 +40,18 @@ class Aggregate:
         if not split:
             return self._bare(call, view)
         server, own = split
-        kind = mcp.CALLS[call.method].kind
-        if kind == "resources":
+        if call.kind in _BY_URI:
             return call.at(server, own)
-        shelf = _shelf(server, kind, view)
+        shelf = _shelf(server, call.kind, view)
         if own in shelf.items:
             return call.at(server, own)
-        shortened = _by_exposed_name(server, kind, shelf).get(call.target)
+        shortened = _by_exposed_name(server, call.kind, shelf).get(call.target)
         if shortened is None:
-            raise _not_found(call, _exposed(server, kind, shelf), view)
+            raise _not_found(call, _exposed(server, call.kind, shelf), view)
         return call.at(server, shortened)
+
+    def expose(self, server: str, uri: str) -> str:
+        return names.join_uri(server, uri)
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done):
@@ -56,17 +60,18 @@ class Aggregate:
 
     def _bare(self, call: Call, view: View) -> Call:
         """A server's own name, where exactly one permitted server has it."""
-        kind = mcp.CALLS[call.method].kind
+        kind = call.kind
         owners = [server for server in view.servers if _has(view.shelf(server, kind), call.target)]
+        owners = owners or [server for server in view.servers if _makes(server, call, view)]
         if len(owners) == 1:
             return call.at(owners[0], call.target)
         if owners:
             candidates = [_join(kind, server, call.target) for server in owners]
-            noun = mcp.CALLS[call.method].noun
+            noun = mcp.KINDS[kind].noun
             message = (
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
             )
-            raise Fault(mcp.CALLS[call.method].missing, message, tool=call.target, extra={"candidates": candidates})
+            raise Fault(mcp.KINDS[kind].missing, message, tool=call.target, extra={"candidates": candidates})
         for server in view.servers:  # a shortened name may lack its server's whole id
             shelf = view.shelf(server, kind)
             own = _by_exposed_name(server, kind, shelf).get(call.target) if shelf else None
@@ -82,13 +87,19 @@ class Aggregate:
 
 
 def _split(call: Call, view: View) -> tuple[str, str] | None:
-    if mcp.CALLS[call.method].kind == "resources":
+    if call.kind in _BY_URI:
         return names.split_uri(call.target, view.servers)
     return names.split_name(call.target, view.servers)
 
 
 def _has(shelf: Shelf | None, name: str) -> bool:
     return shelf is not None and name in shelf.items
+
+
+def _makes(server: str, call: Call, view: View) -> bool:
+    """Whether a server lists a template that makes this URI."""
+    templates = view.shelf(server, "resourceTemplates") if call.kind == "resources" else None
+    return templates is not None and any(uris.is_made_by(template, call.target) for template in templates.items)
 
 
 def _shelf(server: str, kind: str, view: View) -> Shelf:
@@ -131,10 +142,10 @@ def _by_exposed_name(server: str, kind: str, shelf: Shelf) -> Mapping[str, str]:
 
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
-    method = mcp.CALLS[call.method]
+    kind = mcp.KINDS[call.kind]
     close = difflib.get_close_matches(call.target, list(exposed), n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"ask {method.noun.lower()}s/list for what there is"
-    message = f"{method.noun} not found: {call.target}" + (f" ({hint})" if close else "")
-    failed = [server for server in view.servers if view.fault(server, mcp.CALLS[call.method].kind)]
+    hint = f"did you mean {' or '.join(close)}?" if close else f"ask {kind.noun.lower()}s/list for what there is"
+    message = f"{kind.noun} not found: {call.target}" + (f" ({hint})" if close else "")
+    failed = [server for server in view.servers if view.fault(server, call.kind)]
     extra = {"unavailable_servers": failed} if failed else {}
-    return Fault(method.missing, message, tool=call.target, hint=hint, extra=extra)
+    return Fault(kind.missing, message, tool=call.target, hint=hint, extra=extra)

@@ -24,6 +24,10 @@ class Surface(Protocol):
         """The call with its true target. Raises `Fault` where there is none."""
         ...
 
+    def expose(self, server: str, uri: str) -> str:
+        """A server's own URI as this surface shows it."""
+        ...
+
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         """The outcome in this surface's names. `call` has its true target."""
         ...

@@ -15,7 +15,7 @@ class Single:
         self.server = server
 
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
-        return ()
+        return [(self.server, "tools")] if call.kind == "tools" else ()  # what a tool is decides how it is called
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         shelf = view.shelf(self.server, kind)
@@ -25,6 +25,9 @@ class Single:
         if self.server not in view.servers:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {self.server}")
         return call.at(self.server, call.target)
+
+    def expose(self, server: str, uri: str) -> str:
+        return uri
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome

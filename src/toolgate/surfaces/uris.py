@@ -6,6 +6,7 @@ The rule this file keeps: only the members that the protocol defines as resource
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -19,12 +20,31 @@ Rename = Callable[[str], str]
 _PAGE_BEFORE = "ui/resourceUri"  # where drafts of MCP Apps had it, and hosts still look
 
 
+def is_made_by(template: str, uri: str) -> bool:
+    """Whether a URI is one that this template (RFC 6570) can make. Generous: each expression stands for any text."""
+    first, *others = _EXPRESSION.split(template)
+    if not others or not uri.startswith(first):
+        return template == uri
+    reached = len(first)
+    *between, last = others
+    for literal in between:
+        found = uri.find(literal, reached)
+        if found < 0:
+            return False
+        reached = found + len(literal)
+    return uri.endswith(last) and len(uri) - len(last) >= reached
+
+
+_EXPRESSION = re.compile(r"\{[^{}]*\}")
+
+
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     """The result with its resource URIs renamed. One that is out of shape is left as it is."""
     if method != "resources/read" and b'"resource' not in memoryview(body).tobytes():
         return body
     try:
-        return _REWRITERS[method](body, rename)
+        rewriter = _REWRITERS.get(method)
+        return rewriter(body, rename) if rewriter else body
     except (KeyError, TypeError, *jsonrpc.UNREADABLE):
         return body
 

@@ -11,7 +11,7 @@ from toolgate.config import Server
 from toolgate.desk import Arguments, Desk, Object, Registry, Work
 from toolgate.exchange import Exchange, run
 from toolgate.model import Call, Client, Done, Fault, Outcome
-from toolgate.ports import Clock, Items, Status
+from toolgate.ports import About, Clock, Items, Status
 from toolgate.wire import jsonrpc, mcp
 
 
@@ -32,8 +32,12 @@ class RegistryUpstream:
     async def open(self) -> None:
         """It is there already."""
 
+    async def about(self, client: Client) -> About:
+        kinds = [kind for kind, entries in self._registry.entries.items() if entries]
+        return About({mcp.LISTS[mcp.LIST_OF_KIND[kind]].capability: {} for kind in kinds})
+
     async def list(self, kind: str, client: Client) -> Items:
-        return tuple(Raw(jsonrpc.encode(entry.shown)) for entry in self._registry.entries.get(kind, {}).values())
+        return Items(tuple(Raw(jsonrpc.encode(entry.shown)) for entry in self._registry.entries.get(kind, {}).values()))
 
     async def invoke(self, call: Call) -> Outcome:
         work = self._work(call)
@@ -47,19 +51,29 @@ class RegistryUpstream:
 
         return await run(f"upstream:{self.id}", self._clock, self._timeout, done).next()
 
+    async def watch(self, uri: str, client: Client) -> None:
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} does not tell of changes of its resources", reach="not_sent")
+
+    async def unwatch(self, uri: str, client: Client) -> None: ...
+
+    async def set_level(self, level: str, client: Client) -> None: ...
+
+    async def roots_changed(self, client: Client) -> None: ...
+
     async def leave(self, client: Client) -> None: ...
 
     async def close(self) -> None: ...
 
     def _work(self, call: Call) -> Work:
-        kind = mcp.CALLS[call.method].kind
-        entry = self._registry.entries.get(kind, {}).get(call.target)
+        if call.reference:
+            raise Fault("METHOD_NOT_FOUND", f"{self.name} completes nothing", reach="not_sent")
+        entry = self._registry.entries.get(call.kind, {}).get(call.target)
         if entry and entry.work:
             return entry.work
-        made = self._registry.read(call.target) if kind == "resources" else None
+        made = self._registry.read(call.target) if call.kind == "resources" else None
         if made is None:
-            method = mcp.CALLS[call.method]
-            raise Fault(method.missing, f"{method.noun} not found: {call.target}", reach="not_sent")
+            kind = mcp.KINDS[call.kind]
+            raise Fault(kind.missing, f"{kind.noun} not found: {call.target}", reach="not_sent")
 
         async def found(_arguments: Arguments, _desk: Desk) -> Object:
             return made

@@ -35,18 +35,40 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 
 
 class CallMethod(msgspec.Struct, frozen=True):
-    """A request that goes to one server: which parameter names the target, and what cannot be found."""
+    """A request that goes to one server: which parameter names the target, and in which kind of list it stands."""
 
     target: str
-    kind: str  # of list that the target stands in
-    missing: str  # the string code of behaviour.md section 5
-    noun: str
+    kind: str
 
 
 CALLS: Final[dict[str, CallMethod]] = {
-    "tools/call": CallMethod("name", "tools", "TOOL_NOT_FOUND", "Tool"),
-    "prompts/get": CallMethod("name", "prompts", "PROMPT_NOT_FOUND", "Prompt"),
-    "resources/read": CallMethod("uri", "resources", "RESOURCE_NOT_FOUND", "Resource"),
+    "tools/call": CallMethod("name", "tools"),
+    "prompts/get": CallMethod("name", "prompts"),
+    "resources/read": CallMethod("uri", "resources"),
+    "completion/complete": CallMethod("ref", ""),  # what its `ref` names: REFERENCES
+}
+REFERENCES: Final[dict[str, CallMethod]] = {
+    "ref/prompt": CallMethod("name", "prompts"),
+    "ref/resource": CallMethod("uri", "resourceTemplates"),
+}
+
+# Whose target an HTTP request repeats in the header Mcp-Name (basic/transports/streamable-http; Tasks extension).
+NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Something that servers list: what it is called, and the string code (behaviour.md section 5) for one that cannot
+    be found."""
+
+    noun: str
+    missing: str
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "tools": Kind("Tool", "TOOL_NOT_FOUND"),
+    "prompts": Kind("Prompt", "PROMPT_NOT_FOUND"),
+    "resources": Kind("Resource", "RESOURCE_NOT_FOUND"),
+    "resourceTemplates": Kind("Resource", "RESOURCE_NOT_FOUND"),
 }
 
 
@@ -80,6 +102,23 @@ ASKS: Final[dict[str, AskMethod]] = {
     "sampling/createMessage": AskMethod("sampling", None, "Sampling is not available for this request"),
     "roots/list": AskMethod("roots", None, "Roots are not available for this request"),
 }
+
+# Subscriptions: the legacy requests, the modern one, and what it filters by (capability, lists that may change).
+SUBSCRIBE: Final = "resources/subscribe"
+UNSUBSCRIBE: Final = "resources/unsubscribe"
+LISTEN: Final = "subscriptions/listen"
+UPDATED: Final = "notifications/resources/updated"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+ROOTS_CHANGED: Final = "notifications/roots/list_changed"
+LOGGED: Final = "notifications/message"
+ELICITED: Final = "notifications/elicitation/complete"
+SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
+LIST_FILTERS: Final = {
+    "toolsListChanged": ("tools", "notifications/tools/list_changed"),
+    "promptsListChanged": ("prompts", "notifications/prompts/list_changed"),
+    "resourcesListChanged": ("resources", "notifications/resources/list_changed"),
+}
+TARGETED: Final = CALLS | {SUBSCRIBE: CallMethod("uri", "resources")}  # all that names something of one server
 
 LIST_CHANGED: Final = {
     "notifications/tools/list_changed": ("tools",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -19,10 +19,11 @@ from toolgate.config import Server
 from toolgate.eras import calls, legacy
 from toolgate.exchange import Exchange, Retry
 from toolgate.model import Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
-from toolgate.ports import Clock
+from toolgate.ports import Clock, Items
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
+from toolgate.upstreams.mcp.hearing import Hearing, Wanted
 from toolgate.upstreams.mcp.questions import Questions, Request
 from toolgate.upstreams.mcp.turns import Turns
 from toolgate.wire import jsonrpc, mcp
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 MOST_PAGES = 1000  # of one list
+LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -50,7 +52,10 @@ class Connection:
         on_event: Callable[[Event], None],
         on_closed: Callable[[Connection, Fault], None],
         sole_owner: bool,
+        scope: str = "",
     ) -> None:
+        self.hearing: Hearing | None = None
+        self.wanted = Wanted()
         self.dialect: Dialect = Unknown()
         self.link: Link | None = None
         self.fault: Fault | None = None  # why it is over
@@ -62,6 +67,8 @@ class Connection:
         self._again = again
         self._on_event = on_event
         self._on_closed = on_closed
+        self._sole_owner = sole_owner
+        self._scope = scope
         self._ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._given_up: dict[int, Request] = {}  # that the server may still work on
@@ -74,7 +81,8 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        return len(self._requests)
+        """How many calls wait for their answers."""
+        return sum(request.call is not None for request in self._requests.values())
 
     # Requests of ours.
 
@@ -82,6 +90,8 @@ class Connection:
         """One leg of a call. Raises `Fault`."""
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
+        if call.log_level and self.hearing and self.wanted.raise_level(call.log_level):
+            await self.hearing.set_level(call.log_level)
         await self._turns.take(self._server.timeout)
         self.used = self._clock.now()
         id = next(self._ids)
@@ -112,10 +122,27 @@ class Connection:
         assert isinstance(outcome, Done)
         return Raw(outcome.body)
 
-    async def list(self, method: str, client: Client) -> tuple[Raw, ...]:
+    async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
+        """A request whose answer is its end; it has no time limit. Raises `Fault`."""
+        id = next(self._ids)
+        exchange = self._expect(id, None, None, is_long=True)
+        try:
+            await self._send(id, method, params, headers)
+        except BaseException:
+            self._forget(id)
+            exchange.cancel()
+            raise
+        return id, exchange
+
+    def hear(self, hearing: Hearing, wanted: Wanted) -> None:
+        """Have the server tell what is wanted, from now until the connection ends."""
+        self.hearing, self.wanted = hearing, wanted
+        hearing.open(wanted)
+
+    async def list(self, method: str, client: Client) -> Items:
         """Every page of a list. Raises `Fault`."""
         kind = mcp.LISTS[method].kind
-        items: list[Raw] = []
+        pages: list[Page] = []
         seen: set[str | None] = set()
         cursor: str | None = None
         while cursor not in seen:
@@ -123,12 +150,16 @@ class Connection:
             if len(seen) > MOST_PAGES:
                 raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=self._server.id)
             params, headers = self.dialect.listing(method, cursor, client)
-            page = await self.ask_server(method, params, headers)
-            found, cursor = _read_page(page, kind)
-            items += found
+            page = _read_page(await self.ask_server(method, params, headers), kind)
+            pages.append(page)
+            cursor = page.cursor
             if cursor is None:
                 break
-        return tuple(items)
+        return _joined(pages)
+
+    async def roots_changed(self) -> None:
+        if self.dialect.hears_of_roots:
+            await self.tell(jsonrpc.notification(mcp.ROOTS_CHANGED))
 
     def notify(self, message: bytes) -> None:
         """Send a message that waits for nothing; what becomes of it shows in what follows."""
@@ -143,9 +174,9 @@ class Connection:
         except (Fault, TimeoutError) as error:
             log.info("%s could not be told: %s", self._server.name, error)
 
-    def _expect(self, id: int, call: Call | None, timeout: float) -> Exchange:
+    def _expect(self, id: int, call: Call | None, timeout: float | None, is_long: bool = False) -> Exchange:
         exchange = Exchange(self.asker, self._clock, timeout, lambda reason: self._cancel(id, reason))
-        self._requests[id] = Request(exchange, call)
+        self._requests[id] = Request(exchange, call, is_long)
         return exchange
 
     async def _send(self, id: int, method: str, params: Members | bytes, headers: Headers) -> None:
@@ -165,7 +196,7 @@ class Connection:
         self._given_up[id] = request
         self._clock.call_later(GIVEN_UP, lambda: self._given_up.pop(id, None))
         told = self.link.abandon(id)
-        if request.call and not (told and self.dialect.closing_cancels):
+        if (request.call or request.is_long) and not (told and self.dialect.closing_cancels):
             self.notify(legacy.cancelled(id, reason))
 
     def _forget(self, id: int) -> Request | None:
@@ -190,7 +221,7 @@ class Connection:
                 self._notified(message)
             else:
                 self._questions.asked(message, origin)
-        except (jsonrpc.Malformed, *jsonrpc.UNREADABLE) as error:
+        except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
             log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
 
     def awaits(self, origin: int) -> bool:
@@ -209,6 +240,8 @@ class Connection:
     def closed(self, fault: Fault) -> None:
         self.retired(fault)
         self._questions.close()
+        if self.hearing:
+            self.hearing.close()
         for id, request in list(self._requests.items()):
             self._forget(id)
             request.exchange.fail(fault.at(self._server.id, ""))
@@ -240,6 +273,8 @@ class Connection:
 
     def _error(self, call: Call | None, error: jsonrpc.RpcError) -> Fault:
         """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
+        if call and error.code == mcp.URL_ELICITATION_REQUIRED:
+            self._questions.required(call, error.data)
         is_missing = call and call.method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
         return Fault(code, error.message, server=self._server.id, reach="executed", upstream=error)
@@ -257,7 +292,14 @@ class Connection:
     def _notified(self, message: Message) -> None:
         changed = mcp.LIST_CHANGED.get(message.method)
         if changed:
-            self._on_event(Event(self._server.id, "list_changed", changed))
+            self._on_event(Event(self._server.id, "list_changed", self._scope, changed))
+        elif message.method == mcp.UPDATED:
+            uri = calls.read_text(jsonrpc.members(message.params), "uri")
+            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=message.params))
+        elif message.method == mcp.ACKNOWLEDGED and self.hearing:
+            self.hearing.acknowledged(message.params)
+        elif message.method == mcp.ELICITED:
+            self._elicited(message.params)
         elif message.method == "notifications/progress":
             self._progress(message.params)
         elif message.method == "notifications/message":
@@ -274,19 +316,53 @@ class Connection:
             request.call.notes.put(Note("progress", Raw(jsonrpc.encode(rest))))
 
     def _logged(self, params: Raw) -> None:
-        """A log line belongs to a call as a question does; where it is uncertain whose it is, nobody gets it."""
+        """A log line belongs to a call as a question does; where it is uncertain whose it is, nobody gets it. On a
+        connection that is one client's own it is that client's in any case."""
         owner = owner_of(None, self._requests, self._given_up.values())
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
+        elif self._sole_owner and not self.in_flight and params:
+            self._on_event(Event(self._server.id, "log", self._scope, params=params))
+
+    def _elicited(self, params: Raw) -> None:
+        """A page that a client was sent to is done with: that client is told, and nobody else."""
+        id = calls.read_text(jsonrpc.members(params), "elicitationId")
+        whose = self._questions.elicitations.pop(id, None)
+        if whose:
+            self._on_event(Event(self._server.id, "elicited", self._scope, params=params, whose=whose))
 
 
-def _read_page(page: Raw, kind: str) -> tuple[list[Raw], str | None]:
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list, and how long it may be kept."""
+
+    items: list[Raw]
+    cursor: str | None
+    ttl: float | None  # seconds
+    is_public: bool
+
+
+def _read_page(page: Raw, kind: str) -> Page:
     try:
         found = jsonrpc.members(page)
-        items = msgspec.json.decode(found.get(kind) or b"[]", type=list[Raw])
-        return items, msgspec.json.decode(found.get("nextCursor") or b"null", type=str | None)
+        ttl = msgspec.json.decode(found.get("ttlMs") or b"null", type=float | None)
+        return Page(
+            items=msgspec.json.decode(found.get(kind) or b"[]", type=list[Raw]),
+            cursor=msgspec.json.decode(found.get("nextCursor") or b"null", type=str | None),
+            ttl=None if ttl is None else min(max(ttl / 1000, 0.0), LONGEST_TTL),
+            is_public=found.get("cacheScope", jsonrpc.NOTHING) == Raw(b'"public"'),
+        )
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is out of shape: {error}") from None
+
+
+def _joined(pages: Sequence[Page]) -> Items:
+    """The whole list. It holds as long as the page that holds least, for everybody if each page does."""
+    ttls = [page.ttl for page in pages if page.ttl is not None]
+    return Items(
+        tuple(item for page in pages for item in page.items),
+        min(ttls, default=None),
+        all(page.is_public for page in pages),
+    )
 
 
 def _own_id(message: Message, origin: int | None) -> int | None:

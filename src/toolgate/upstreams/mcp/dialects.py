@@ -8,12 +8,13 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from toolgate import __version__
-from toolgate.eras import calls, headers, legacy, modern
+from toolgate.eras import calls, headers, legacy, mirrors, modern
 from toolgate.model import Accepted, Call, Client, Done, Required
 from toolgate.upstreams.links.base import Headers
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
+DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
 INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))
 
 
@@ -27,6 +28,19 @@ class Dialect(Protocol):
     @property
     def resource_missing(self) -> int | None:
         """The error code by which this era says that there is no such resource."""
+        ...
+
+    @property
+    def instructions(self) -> str: ...
+
+    @property
+    def mirrors_arguments(self) -> bool:
+        """Whether a request over HTTP repeats arguments in headers."""
+        ...
+
+    @property
+    def hears_of_roots(self) -> bool:
+        """Whether it can be told that its client's roots have changed."""
         ...
 
     @property
@@ -51,18 +65,22 @@ class Modern:
     revision = mcp.MODERN
     resource_missing = jsonrpc.INVALID_PARAMS
     closing_cancels = True
+    hears_of_roots = False
+    mirrors_arguments = True
 
     def __init__(self, found: modern.Discovered) -> None:
         self.capabilities = found.capabilities
+        self.instructions = found.instructions
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
-        meta = modern.envelope_meta(call.client, INFO, call.log_level)
+        meta = modern.envelope_meta(call.client, INFO, call.log_level or (DEFAULT_LEVEL if call.wants_logs else None))
         if call.wants_progress:
             meta[mcp.PROGRESS_KEY] = Raw(b"%d" % id)
         params = calls.write_params(call, meta)
         if call.resumption:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
-        return params, headers.for_request(call.method, call.target)
+        named = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
+        return params, [*named, *mirrors.write(call.mirrors, call.arguments)]
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
@@ -80,10 +98,13 @@ class Legacy:
 
     resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
+    hears_of_roots = True
+    mirrors_arguments = False
 
     def __init__(self, found: legacy.Initialized) -> None:
         self.revision = found.protocolVersion
         self.capabilities = found.capabilities
+        self.instructions = found.instructions
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", self.revision.encode()),) if self.revision >= "2025-06-18" else ()
         )
@@ -107,8 +128,11 @@ class Unknown:
 
     revision = ""
     capabilities: Mapping[str, Any] = {}
+    instructions = ""
     resource_missing = None
     closing_cancels = False
+    hears_of_roots = False
+    mirrors_arguments = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         raise NotImplementedError("no call is made before the era is known")

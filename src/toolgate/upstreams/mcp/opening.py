@@ -143,4 +143,7 @@ def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:
     """What a legacy server is told: one that all share, what we bridge; a client's own, that client's capabilities."""
     if server.scope == "shared":
         return legacy.shared_capabilities(bool(server.roots))
-    return asks.relayed_capabilities(client.capabilities)
+    told = asks.relayed_capabilities(client.capabilities)
+    if "roots" in told and client.capabilities["roots"].get("listChanged"):
+        told["roots"] = {"listChanged": True}
+    return told

@@ -23,6 +23,7 @@ from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Message
 
 MOST_KEPT = 16  # questions that wait for the next call
+MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -30,6 +31,15 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     exchange: Exchange
     call: Call | None
+    is_long: bool = False  # it goes on until somebody ends it
+
+
+class _Page(msgspec.Struct):
+    elicitationId: str = ""
+
+
+class _Required(msgspec.Struct):
+    elicitations: list[_Page] = []
 
 
 class Questions:
@@ -54,6 +64,7 @@ class Questions:
         self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
         self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
         self._is_over = False
+        self.elicitations: dict[str, tuple[str, str]] = {}  # whose client was sent to which page
 
     def asked(self, message: Message, origin: int | None) -> None:
         """A request of the server; `origin` is the request of ours on whose own stream it came."""
@@ -78,6 +89,21 @@ class Questions:
         for id, ask in kept:
             self._place(id, ask, None)
 
+    def required(self, call: Call, data: Raw) -> None:
+        """A call was refused until its client has visited some pages (-32042)."""
+        try:
+            found = msgspec.json.decode(data or b"{}", type=_Required).elicitations
+        except jsonrpc.UNREADABLE:
+            return
+        for page in found:
+            self._sent_to(page.elicitationId, call)
+
+    def _sent_to(self, elicitation: str, call: Call) -> None:
+        if elicitation:
+            self.elicitations[elicitation] = call.client.identity
+            if len(self.elicitations) > MOST_ELICITATIONS:
+                del self.elicitations[next(iter(self.elicitations))]
+
     def close(self) -> None:
         """The connection is over: nobody waits for answers any more."""
         self._is_over = True
@@ -101,6 +127,8 @@ class Questions:
         if not asks.is_answerable(ask, call.client.capabilities):
             self._decline(id, ask)
             return
+        if ask.method == "elicitation/create":
+            self._sent_to(msgspec.json.decode(ask.params, type=_Page).elicitationId, call)
         key = jsonrpc.id_key(id)
         future = self._open[key] = exchange.ask(ask.method, ask.params)
         for other in others:

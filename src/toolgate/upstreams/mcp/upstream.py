@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections import defaultdict
+
+import msgspec
+from msgspec import Raw
 
 from toolgate import asks
 from toolgate.config import Server
-from toolgate.model import Call, Client, EventSink, Fault, Outcome
-from toolgate.ports import Items, State, Status
+from toolgate.eras import mirrors
+from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
+from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.connection import Connection
+from toolgate.upstreams.mcp.hearing import Wanted, hearing_of
 from toolgate.upstreams.mcp.opening import open_connection
 from toolgate.wire import jsonrpc, mcp
 
@@ -34,6 +40,8 @@ class McpUpstream:
         self._closing: set[asyncio.Task[None]] = set()
         self._state: State = "configured"
         self._fault: Fault | None = None
+        self._wanted: defaultdict[str, Wanted] = defaultdict(Wanted)  # by scope
+        self._opened_before: set[str] = set()
         self._last: dict[str, object] = {}  # what was known of the newest connection when it ended
         self._newest: Connection | None = None
 
@@ -66,12 +74,16 @@ class McpUpstream:
         except Fault:
             pass  # it stands in the status, and in the log
 
+    async def about(self, client: Client) -> About:
+        dialect = (await self._connection(client)).dialect
+        return About(dialect.capabilities, dialect.instructions)
+
     async def list(self, kind: str, client: Client) -> Items:
         try:
             return await self._list(mcp.LIST_OF_KIND[kind], client)
         except Fault as fault:
             if fault.upstream and fault.upstream.code == jsonrpc.METHOD_NOT_FOUND:
-                return ()
+                return Items()
             if fault.code != "SESSION_ERROR":
                 raise
             return await self._list(mcp.LIST_OF_KIND[kind], client)  # the connection had ended; now there is another
@@ -79,12 +91,56 @@ class McpUpstream:
     async def _list(self, method: str, client: Client) -> Items:
         connection = await self._connection(client)
         if mcp.LISTS[method].capability not in connection.dialect.capabilities:
-            return ()
-        return await connection.list(method, client)
+            return Items()
+        found = await connection.list(method, client)
+        if method == "tools/list" and self._server.type == "http" and connection.dialect.mirrors_arguments:
+            return msgspec.structs.replace(found, raw=tuple(tool for tool in found.raw if self._can_be_called(tool)))
+        return found
+
+    def _can_be_called(self, tool: Raw) -> bool:
+        """Tools whose annotations break the rules are left out (streamable-http, "Schema Extension")."""
+        try:
+            mirrors.of_tool(tool)
+        except mirrors.Invalid as why:
+            log.warning("%s: a tool is left out: %s: %.200r", self.name, why, bytes(tool)[:200])
+            return False
+        return True
 
     async def invoke(self, call: Call) -> Outcome:
         connection = self._live.get(self.scope(call.client)) or await self._connection(call.client)
         return await connection.invoke(call)
+
+    async def watch(self, uri: str, client: Client) -> None:
+        connection = await self._connection(client)
+        wanted = self._wanted[self.scope(client)]
+        if not wanted.uris[uri] and connection.hearing:
+            await connection.hearing.watch(uri)
+        wanted.uris[uri] += 1
+
+    async def unwatch(self, uri: str, client: Client) -> None:
+        scope = self.scope(client)
+        wanted = self._wanted[scope]
+        wanted.uris[uri] -= 1
+        if wanted.uris[uri] > 0:
+            return
+        del wanted.uris[uri]
+        live = self._live.get(scope)
+        if live and live.hearing:
+            try:
+                await live.hearing.unwatch(uri)
+            except Fault as fault:
+                log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
+
+    async def set_level(self, level: str, client: Client) -> None:
+        scope = self.scope(client)
+        live = self._live.get(scope)
+        if self._wanted[scope].raise_level(level) and live and live.hearing:
+            await live.hearing.set_level(level)
+
+    async def roots_changed(self, client: Client) -> None:
+        live = self._live.get(self.scope(client))
+        if live and self._server.scope != "shared":
+            await live.roots_changed()
 
     async def leave(self, client: Client) -> None:
         if self._server.scope != "session" or not client.session:
@@ -131,7 +187,7 @@ class McpUpstream:
             raise self._not_started(self._fault)
         self._state = "starting"
         connection = Connection(
-            server, self._clock, self.invoke, self._on_event, self._connection_closed, server.scope != "shared"
+            server, self._clock, self.invoke, self._on_event, self._connection_closed, server.scope != "shared", scope
         )
         self._newest = connection
         try:
@@ -147,6 +203,10 @@ class McpUpstream:
             raise
         self._live[scope] = connection
         self._state, self._fault = "ready", None
+        connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
+        if scope in self._opened_before:  # it may offer something else than before
+            self._on_event(Event(self.id, "list_changed", scope, tuple(mcp.LIST_OF_KIND)))
+        self._opened_before.add(scope)
         if server.scope != "shared":
             self._watch_idle(scope, connection)
         return connection
@@ -184,7 +244,8 @@ class McpUpstream:
         def look() -> None:
             if self._live.get(scope) is not connection:
                 return
-            if not connection.in_flight and self._clock.now() - connection.used >= IDLE:
+            is_needed = connection.in_flight or self._wanted[scope].uris
+            if not is_needed and self._clock.now() - connection.used >= IDLE:
                 task = asyncio.get_running_loop().create_task(self._close_scope(scope))
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
@@ -199,6 +260,8 @@ class McpUpstream:
             opening.cancel()
             await asyncio.wait([opening])
         connection = self._live.pop(scope, None)
+        self._opened_before.discard(scope)
+        self._wanted.pop(scope, None)
         if connection:
             await connection.close()
         self._state = "ready" if self._live else "stopped"

@@ -1,0 +1,183 @@
+"""What the revisions know of questions: what a client can be asked, in which words, and how its answer is read.
+
+The rule this file keeps: a question that a client's revision has other words for is asked in those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras.mending import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    Mend,
+    each_of,
+    is_same,
+    kept,
+    object_of,
+    of_type,
+    optional,
+    options,
+    rewritten,
+    unseen,
+)
+from toolgate.eras.revisions import write_content, write_item
+from toolgate.model import Answer, Ask
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members
+
+_CAPABILITY_SINCE = {"elicitation": "2025-06-18"}
+_PARTS_SINCE = "2025-11-25"  # `elicitation` and `sampling` have members that mean something
+
+
+def known_capabilities(declared: Mapping[str, Any], revision: str) -> dict[str, Any]:
+    """Of what a client of this revision declares what it can mean. An empty `elicitation` means forms."""
+    found = {name: value for name, value in declared.items() if _CAPABILITY_SINCE.get(name, "") <= revision}
+    if revision < _PARTS_SINCE:
+        for name in found.keys() & {"elicitation", "sampling"}:
+            found[name] = {} if isinstance(found[name], Mapping) else found[name]
+    return found
+
+
+# The first and the last revision that knows a member of a question; of any other hop than its own none knows `task`.
+_SPANS = {
+    "mode": (_PARTS_SINCE, mcp.MODERN),
+    "tools": (_PARTS_SINCE, mcp.MODERN),
+    "toolChoice": (_PARTS_SINCE, mcp.MODERN),
+    "elicitationId": (_PARTS_SINCE, _PARTS_SINCE),
+    "task": (mcp.MODERN, ""),
+}
+
+
+def write_question(ask: Ask, revision: str) -> Members:
+    """The parameters of a question for a client of this revision."""
+    found = jsonrpc.members(ask.params)
+    known = {name: raw for name, raw in found.items() if name not in _SPANS or _is_within(revision, _SPANS[name])}
+    mends = _QUESTIONS.get(ask.method, {})
+    written = {name: kept(mends[name](revision))(raw) if name in mends else raw for name, raw in known.items()}
+    return {name: raw for name, raw in written.items() if raw}
+
+
+def _is_within(revision: str, span: tuple[str, str]) -> bool:
+    return span[0] <= revision <= span[1]
+
+
+def _own_meta(_revision: str) -> Mend:
+    """How a question was addressed on its own hop is no one else's."""
+    of_hop = object_of({key: lambda _raw: jsonrpc.NOTHING for key in mcp.HOP_KEYS})
+    return lambda raw: jsonrpc.NOTHING if bytes(found := of_hop(raw)) == b"{}" else found
+
+
+def _form(revision: str) -> Mend:
+    field = _field if revision >= _PARTS_SINCE else _older_field
+    return object_of({"properties": object_of({}, any_other=field), "$schema": optional(TEXT)})
+
+
+class _Field(msgspec.Struct):
+    type: str
+
+
+_DEFAULTS: Mapping[str, Mend] = {
+    "string": options(default=TEXT),
+    "number": options(default=NUMBER),
+    "integer": options(default=NUMBER),
+    "boolean": options(default=FLAG),
+    "array": options(default=of_type(list[str])),
+}
+
+
+def _field(raw: Raw) -> Raw:
+    """A field of a form. Defaults are known since 2025-11-25 for all types, and must be of them."""
+    return _DEFAULTS.get(msgspec.json.decode(raw, type=_Field).type, unseen)(raw)
+
+
+def _older_field(raw: Raw) -> Raw:
+    """A field for those who know choices by `enum` and `enumNames` only, and one at a time (see `read_choices`)."""
+    mended = _field(raw)
+    field = jsonrpc.members(mended)
+    if jsonrpc.value(field["type"]) == "array":
+        return Raw(jsonrpc.encode(_choice(field, jsonrpc.members(field["items"]), "anyOf")))
+    return Raw(jsonrpc.encode(_choice(field, field, "oneOf"))) if "oneOf" in field else mended
+
+
+class _Option(msgspec.Struct):
+    const: str
+    title: str
+
+
+def _choice(field: Members, options: Members, titled: str) -> dict[str, Any]:
+    shown: dict[str, Any] = {name: field[name] for name in ("title", "description") if name in field}
+    shown["type"] = "string"
+    if titled not in options:
+        return {**shown, "enum": options["enum"]}
+    found = msgspec.json.decode(options[titled], type=list[_Option])
+    return {**shown, "enum": [option.const for option in found], "enumNames": [option.title for option in found]}
+
+
+def _messages(revision: str) -> Mend:
+    content = each_of(write_content(revision))
+
+    def mend(raw: Raw) -> Raw:
+        old = msgspec.json.decode(raw, type=list[Raw])
+        new = [each for message in old for each in _split(message, content, revision)]
+        return rewritten(raw, new, len(old) == len(new) and is_same(old, new))
+
+    return mend
+
+
+def _split(raw: Raw, content: Mend, revision: str) -> list[Raw]:
+    """A message of a conversation. One of several blocks is several messages for those who know one block only."""
+    message = jsonrpc.members(raw)
+    told = message["content"]
+    is_many = memoryview(told)[0] == 0x5B
+    blocks = content(told if is_many else Raw(b"[%b]" % told))
+    if is_many and revision >= _PARTS_SINCE:
+        return [rewritten(raw, {**message, "content": blocks}, blocks is told)]
+    each = msgspec.json.decode(blocks, type=list[Raw])
+    if not is_many and bytes(each[0]) == bytes(told):
+        return [raw]
+    return [Raw(jsonrpc.encode({**message, "content": block})) for block in each]
+
+
+_QUESTIONS: Mapping[str, Mapping[str, Callable[[str], Mend]]] = {
+    "elicitation/create": {"_meta": _own_meta, "requestedSchema": _form},
+    "sampling/createMessage": {
+        "_meta": _own_meta,
+        "messages": _messages,
+        "tools": lambda revision: each_of(lambda raw: write_item("tools", raw, revision)),
+    },
+    "roots/list": {"_meta": _own_meta},
+}
+
+
+# Answers.
+
+
+class _Form(msgspec.Struct):
+    properties: dict[str, _Field] = {}
+
+
+class _Asked(msgspec.Struct):
+    requestedSchema: _Form
+
+
+def read_choices(ask: Ask, answer: Answer, revision: str) -> Answer:
+    """A client that could choose one only where many were asked for: its choice as the list that the server expects."""
+    if ask.method != "elicitation/create" or revision >= _PARTS_SINCE or not answer.result:
+        return answer
+    return Answer(kept(lambda raw: _with_lists(ask.params, raw))(answer.result))
+
+
+def _with_lists(asked: Raw, result: Raw) -> Raw:
+    fields = msgspec.json.decode(asked, type=_Asked).requestedSchema.properties
+    lists = {name: _one_as_list for name, field in fields.items() if field.type == "array"}
+    return object_of({"content": object_of(lists)})(result)
+
+
+def _one_as_list(raw: Raw) -> Raw:
+    return Raw(b"[%b]" % TEXT(raw))

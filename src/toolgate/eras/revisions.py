@@ -1,0 +1,293 @@
+"""What the revisions know of lists, results and notes, as tables, and what is written in place of what one does not
+know (ruling 13).
+
+The rules this file keeps: what is valid for its reader passes as the bytes that it came in; what is out of shape for
+everybody passes too; a member that a revision does not know passes, if it is what later revisions mean by that name.
+The schemas of the handshake revisions only ever grew by members, so one shape of a list item serves them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras.mending import (
+    ANY_OBJECT,
+    FLAG,
+    NUMBER,
+    TEXT,
+    Mend,
+    each_of,
+    kept,
+    object_of,
+    of_type,
+    optional,
+    options,
+)
+from toolgate.wire import jsonrpc, mcp
+
+# Items of lists.
+
+_uri = of_type(Annotated[str, msgspec.Meta(pattern=r"""^[A-Za-z][A-Za-z0-9+.-]*:[^\s"<>\\^`{|}]*$""")])
+
+
+class _Typed(msgspec.Struct):
+    type: Literal["object"]
+
+
+def _subschema(raw: Raw) -> Raw:
+    """JSON Schema has `true` and `false` for schemas, the handshake revisions have not."""
+    return Raw(_BOOLEAN_SCHEMAS.get(bytes(raw), b"")) or ANY_OBJECT(raw)
+
+
+_BOOLEAN_SCHEMAS = {b"true": b"{}", b"false": b'{"not":{}}'}
+_properties = object_of({}, any_other=optional(_subschema))
+_schema_now = options(**{"$schema": TEXT})
+_schema_before = options(**{"$schema": TEXT, "properties": _properties, "required": of_type(list[str])})
+
+
+def _arguments_schema(of_revision: Mend) -> Mend:
+    """Arguments are an object, whether their schema says so or not."""
+
+    def mend(raw: Raw) -> Raw:
+        if "type" not in jsonrpc.members(raw):
+            raw = Raw(jsonrpc.with_members(raw, {"type": b'"object"'}))
+        return of_revision(raw)
+
+    return kept(mend)
+
+
+def _object_schema(raw: Raw) -> Raw:
+    """A tool with any other schema is listed without: clients would refuse results that have no object."""
+    msgspec.json.decode(raw, type=_Typed)
+    return _schema_before(raw)
+
+
+_icon = object_of(
+    {
+        "src": _uri,
+        "mimeType": optional(TEXT),
+        "sizes": optional(of_type(list[str])),
+        "theme": optional(of_type(Literal["dark", "light"])),
+    }
+)
+_about = {"title": TEXT, "description": TEXT, "icons": each_of(optional(_icon)), "_meta": ANY_OBJECT}
+_audience = options(
+    audience=of_type(list[Literal["user", "assistant"]]),
+    priority=of_type(Annotated[float, msgspec.Meta(ge=0, le=1)]),
+    lastModified=TEXT,
+)
+_hints = options(title=TEXT, readOnlyHint=FLAG, destructiveHint=FLAG, idempotentHint=FLAG, openWorldHint=FLAG)
+_task_support = options(taskSupport=of_type(Literal["forbidden", "optional", "required"]))
+_argument = options(title=TEXT, description=TEXT, required=FLAG)
+
+
+def _tool(input_schema: Mend, output_schema: Mend) -> Mend:
+    rest = {"annotations": _hints, "execution": _task_support, "outputSchema": output_schema, **_about}
+    wanted = {"inputSchema": _arguments_schema(input_schema)}
+    return object_of({**wanted, **{name: optional(mend) for name, mend in rest.items()}})
+
+
+_resource = options(mimeType=TEXT, annotations=_audience, **_about)
+_ITEMS: Mapping[str, Mend] = {
+    "tools": _tool(_schema_before, _object_schema),
+    "resources": _resource,
+    "resourceTemplates": _resource,
+    "prompts": options(arguments=each_of(kept(_argument)), **_about),
+}
+_ITEMS_NOW: Mapping[str, Mend] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
+
+_MOST_REMEMBERED = 4096
+_remembered: dict[tuple[int, bool], tuple[Raw, Raw]] = {}  # an item is the same object as long as its list is not new
+
+
+def write_item(kind: str, raw: Raw, revision: str) -> Raw:
+    """An item of a list for a client of this revision, without what its schema does not allow."""
+    is_now = revision == mcp.MODERN
+    key = (id(raw), is_now)
+    found = _remembered.get(key)
+    if found and found[0] is raw:
+        return found[1]
+    if len(_remembered) >= _MOST_REMEMBERED:
+        _remembered.clear()
+    written = kept((_ITEMS_NOW if is_now else _ITEMS)[kind])(raw)
+    _remembered[key] = raw, written
+    return written
+
+
+# Content.
+
+_KIND_SINCE = {
+    "audio": "2025-03-26",
+    "resource_link": "2025-06-18",
+    "tool_use": "2025-11-25",
+    "tool_result": "2025-11-25",
+}
+
+
+class _Block(msgspec.Struct):
+    type: str
+    text: str = ""
+    name: str = ""
+    uri: str = ""
+    mimeType: str = ""
+    input: Raw = jsonrpc.EMPTY_OBJECT
+    content: Raw = Raw(b"[]")
+    annotations: Raw = jsonrpc.NOTHING
+
+
+_block = msgspec.json.Decoder(_Block)
+_blocks = msgspec.json.Decoder(list[_Block])
+
+_SAID: Mapping[str, Callable[[_Block], str]] = {
+    "audio": lambda block: f"[audio] {block.mimeType}".strip(),
+    "resource_link": lambda block: f"[{block.name or 'resource'}] {block.uri}",
+    "tool_use": lambda block: f"[tool_use] {block.name} {_decoded(block.input)}",
+    "tool_result": lambda block: f"[tool_result] {' '.join(part.text for part in _blocks.decode(block.content))}",
+}
+
+
+def _decoded(raw: Raw) -> str:
+    return bytes(raw).decode()
+
+
+def write_content(revision: str) -> Mend:
+    """A block of content. One of a kind that the revision does not know becomes text."""
+
+    def mend(raw: Raw) -> Raw:
+        block = _block.decode(raw)
+        if _KIND_SINCE.get(block.type, "") > revision:
+            return _said(block)
+        is_old_result = block.type == "tool_result" and revision < mcp.MODERN
+        return _object_in_result(raw) if is_old_result else raw
+
+    return mend
+
+
+_object_in_result = options(structuredContent=ANY_OBJECT)
+
+
+def _said(block: _Block) -> Raw:
+    annotations = {"annotations": block.annotations} if block.annotations else {}
+    return _text_block(_SAID[block.type](block), annotations)
+
+
+def _text_block(text: str, more: Mapping[str, Raw] = {}) -> Raw:
+    return Raw(jsonrpc.encode({"type": "text", "text": text, **more}))
+
+
+# Results.
+
+
+def _result(revision: str) -> Mend:
+    content = write_content(revision)
+    return object_of({"content": each_of(content), "messages": each_of(object_of({"content": content}))})
+
+
+_UNKNOWN = {
+    revision: tuple(b'"%b"' % kind.encode() for kind in ("resource_link", "audio") if _KIND_SINCE[kind] > revision)
+    for revision in mcp.HANDSHAKE_REVISIONS
+}
+_RESULTS = {revision: _result(revision) for revision in mcp.HANDSHAKE_REVISIONS}
+
+
+def write_result(body: Raw | bytes, revision: str) -> Raw | bytes:
+    """A result for a client of a handshake revision. Content of a kind that it does not know becomes text; structured
+    content that is no object is left out, and stands in the text."""
+    whole = bytes(body)
+    raw = written = Raw(body)
+    if any(word in whole for word in _UNKNOWN[revision]):
+        written = kept(_RESULTS[revision])(written)
+    if b'"structuredContent"' in whole:
+        written = kept(_with_object_only)(written)
+    return body if written is raw else written
+
+
+def _with_object_only(raw: Raw) -> Raw:
+    result = jsonrpc.members(raw)
+    structured = result.get("structuredContent")
+    if not structured or memoryview(structured)[0] == 0x7B:
+        return raw
+    del result["structuredContent"]
+    content = msgspec.json.decode(result.get("content", b"[]"), type=list[Raw])
+    if not any(_says(block, structured) for block in content):
+        content.append(_text_block(_decoded(structured)))
+    result["content"] = Raw(jsonrpc.encode(content))
+    return Raw(jsonrpc.encode(result))
+
+
+def _says(raw: Raw, structured: Raw) -> bool:
+    """Whether a block holds this value, as JSON or, for a text, as it is."""
+    block = _block.decode(raw)
+    value = jsonrpc.value(structured)
+    if block.type != "text" or block.text == value:
+        return block.type == "text"
+    try:
+        return jsonrpc.canonical(jsonrpc.value(block.text.encode())) == jsonrpc.canonical(value)
+    except (ValueError, RecursionError):
+        return False
+
+
+MOST_COMPLETIONS = 100  # a rule in words at first, in the schema since 2026-07-28
+
+
+class _Completion(msgspec.Struct):
+    values: list[Raw]
+
+
+def write_completion(raw: Raw) -> Raw:
+    """The `completion` of a result for a modern client."""
+    values = msgspec.json.decode(raw, type=_Completion).values
+    if len(values) <= MOST_COMPLETIONS:
+        return raw
+    shown = jsonrpc.encode(values[:MOST_COMPLETIONS])
+    return Raw(jsonrpc.with_members(raw, {"values": shown, "hasMore": b"true"}))
+
+
+_RESULTS_NOW: Mapping[str, Mend] = {
+    "resources/read": options(
+        ttlMs=of_type(Annotated[int, msgspec.Meta(ge=0)]), cacheScope=of_type(Literal["private", "public"])
+    ),
+    "completion/complete": object_of({"completion": write_completion}),
+}
+
+
+def write_modern_result(method: str, body: Raw | bytes) -> Raw | bytes:
+    """A result for a modern client, without what an older server meant otherwise."""
+    mend = _RESULTS_NOW.get(method)
+    if not mend:
+        return body
+    raw = Raw(body)
+    written = kept(mend)(raw)
+    return body if written is raw else written
+
+
+# Notes.
+
+
+class _ProgressNote(msgspec.Struct):
+    message: str = ""
+    total: float = 0.0
+
+
+class _LogNote(msgspec.Struct):
+    logger: str = ""
+
+
+_NOTES: Mapping[str, tuple[msgspec.json.Decoder[Any], Mend]] = {
+    "progress": (msgspec.json.Decoder(_ProgressNote), options(message=TEXT, total=NUMBER)),
+    "log": (msgspec.json.Decoder(_LogNote), options(logger=TEXT)),
+}
+
+
+def write_note(kind: str, params: Raw) -> Raw:
+    """The parameters of a note. The message of progress is known since 2025-03-26, and must be a text."""
+    fitting, mend = _NOTES[kind]
+    try:
+        fitting.decode(params)
+        return params
+    except jsonrpc.UNREADABLE:
+        return kept(mend)(params)

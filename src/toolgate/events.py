@@ -1,0 +1,38 @@
+"""Fan-out of events: what servers say of themselves, told to everyone who listens.
+
+A listener decides for itself what concerns its client; it must not wait, and is told nothing after it has stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from toolgate.model import Event
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Event], None]
+
+
+class Events:
+    def __init__(self) -> None:
+        self._listeners: dict[int, Listener] = {}
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell `listener` of every event from now on; call what is returned to stop that."""
+        self._number += 1
+        number = self._number
+        self._listeners[number] = listener
+        return lambda: self._listeners.pop(number, None) and None
+
+    def tell(self, event: Event) -> None:
+        for listener in list(self._listeners.values()):
+            try:
+                listener(event)
+            except Exception:  # the pump: one listener's bug is not the others'
+                log.exception("a listener failed at %r", event)

@@ -1,0 +1,67 @@
+"""Pages of our own lists, and the sealed cursors between them.
+
+A cursor says what stood last on the page before, so that a list that changed meanwhile goes on behind it. It is good
+for the principal, the path and the list that it was made for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras import calls
+from toolgate.model import Client, Fault, Listing
+from toolgate.seal import Broken, Seal
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc
+from toolgate.wire.jsonrpc import Members
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    principal: str
+    path: str
+    kind: str
+    position: int
+    last: bytes  # digest of the item before the position
+
+
+class Pages:
+    """`size` items make a page."""
+
+    def __init__(self, seal: Seal, size: int) -> None:
+        self._seal = seal
+        self._size = size
+
+    def cut(self, listing: Listing, params: Members, route: Route, client: Client) -> Listing:
+        """The page that a request asks for. Raises `Fault` for a cursor that is not one of ours."""
+        start = self._start(listing, params, route, client)
+        end = start + self._size
+        if start == 0 and end >= len(listing.items):
+            return listing
+        cursor = None
+        if end < len(listing.items):
+            last = _digest(listing.items[end - 1])
+            cursor = self._seal.seal(Cursor(client.principal.id, route.path, listing.kind, end, last))
+        return msgspec.structs.replace(listing, items=listing.items[start:end], next_cursor=cursor)
+
+    def _start(self, listing: Listing, params: Members, route: Route, client: Client) -> int:
+        given = params.get("cursor", jsonrpc.NOTHING)
+        if not given or given == Raw(b"null"):
+            return 0
+        try:
+            cursor = self._seal.unseal(calls.read_text(params, "cursor"), Cursor)
+        except Broken:
+            raise Fault("INVALID_ARGS", "Invalid params: unknown cursor") from None
+        if (cursor.principal, cursor.path, cursor.kind) != (client.principal.id, route.path, listing.kind):
+            raise Fault("INVALID_ARGS", "Invalid params: the cursor belongs to another list")
+        before = listing.items[cursor.position - 1 : cursor.position]
+        if before and _digest(before[0]) == cursor.last:
+            return cursor.position
+        moved = (index for index, item in enumerate(listing.items, 1) if _digest(item) == cursor.last)
+        return next(moved, min(cursor.position, len(listing.items)))
+
+
+def _digest(item: Raw) -> bytes:
+    return hashlib.blake2b(bytes(item), digest_size=12).digest()

@@ -1,0 +1,268 @@
+"""What a server is asked to tell on its own account: changes of lists and of resources, and how much it logs.
+
+A legacy server is asked for one thing after the other, a modern one for all at once on one stream
+(`subscriptions/listen`). What is wanted outlives connections: `Wanted` is kept by the upstream, a `Hearing` belongs to
+one connection. The rule this file keeps: only what somebody wants is asked for, once however many want it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras import headers, modern
+from toolgate.exchange import Exchange
+from toolgate.model import Client, Fault, Outcome
+from toolgate.ports import Clock
+from toolgate.upstreams.links.base import Headers
+from toolgate.upstreams.mcp.dialects import INFO, Dialect, Modern
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members
+
+log = logging.getLogger(__name__)
+
+PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream that ended is opened again
+ANSWER = 10.0  # seconds in which a server is to acknowledge
+
+
+class Wanted:
+    """What clients of one scope want: resources, counted, and the most talkative log level."""
+
+    def __init__(self) -> None:
+        self.uris: Counter[str] = Counter()
+        self.level: str | None = None
+
+    def raise_level(self, level: str) -> bool:
+        """Whether `level` is more than was wanted so far."""
+        if self.level is not None and mcp.LOG_LEVELS.index(self.level) <= mcp.LOG_LEVELS.index(level):
+            return False
+        self.level = level
+        return True
+
+
+class Speaker(Protocol):
+    """What a hearing needs of its connection."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    async def ask_server(
+        self, method: str, params: Members | bytes, headers: Headers = (), timeout: float | None = None
+    ) -> Raw: ...
+
+    async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
+        """A request whose answer is its end; it has no time limit."""
+        ...
+
+
+class Hearing(Protocol):
+    def open(self, wanted: Wanted) -> None:
+        """Begin to ask for all that is wanted; what fails is logged."""
+        ...
+
+    def close(self) -> None:
+        """The connection is over."""
+        ...
+
+    async def watch(self, uri: str) -> None: ...
+
+    async def unwatch(self, uri: str) -> None: ...
+
+    async def set_level(self, level: str) -> None: ...
+
+    def acknowledged(self, params: Raw) -> None: ...
+
+
+class LegacyHearing:
+    """One request for each resource, and one for the level. Changes of lists are told unasked."""
+
+    def __init__(self, connection: Speaker) -> None:
+        self._connection = connection
+        self._opening: asyncio.Task[None] | None = None
+
+    def open(self, wanted: Wanted) -> None:
+        if wanted.level or wanted.uris:
+            self._opening = asyncio.get_running_loop().create_task(self._open(wanted), name="hear")
+
+    def close(self) -> None:
+        if self._opening:
+            self._opening.cancel()
+
+    async def _open(self, wanted: Wanted) -> None:
+        if wanted.level:
+            await self.set_level(wanted.level)
+        for uri in list(wanted.uris):
+            try:
+                await self.watch(uri)
+            except Fault as fault:
+                log.info("%s no longer tells of changes of %s: %s", self._connection, uri, fault.message)
+
+    async def watch(self, uri: str) -> None:
+        if not _capability(self._connection, "resources", "subscribe"):
+            raise _no_subscriptions()
+        await self._ask("resources/subscribe", {"uri": uri})
+
+    async def unwatch(self, uri: str) -> None:
+        await self._ask("resources/unsubscribe", {"uri": uri})
+
+    async def set_level(self, level: str) -> None:
+        if "logging" not in self._connection.dialect.capabilities:
+            return
+        try:
+            await self._ask("logging/setLevel", {"level": level})
+        except Fault as fault:
+            log.info("%s does not take the log level %s: %s", self._connection, level, fault.message)
+
+    def acknowledged(self, params: Raw) -> None:
+        """This era acknowledges by answering."""
+
+    async def _ask(self, method: str, params: Mapping[str, str]) -> None:
+        await self._connection.ask_server(method, jsonrpc.encode(params), self._connection.dialect.other(), ANSWER)
+
+
+class _Honoured(msgspec.Struct):
+    resourceSubscriptions: tuple[str, ...] = ()
+
+
+class _Acknowledged(msgspec.Struct):
+    notifications: _Honoured = msgspec.field(default_factory=_Honoured)
+    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict[str, Any])
+
+
+class ModernHearing:
+    """One stream for everything; another set of resources is another stream, opened before the old one is closed."""
+
+    def __init__(self, connection: Speaker, client: Client, clock: Clock) -> None:
+        self._connection = connection
+        self._client = client
+        self._clock = clock
+        self._uris: set[str] = set()
+        self._current: asyncio.Task[Outcome] | None = None  # until the stream ends
+        self._waiting: dict[int, asyncio.Future[frozenset[str]]] = {}  # for the acknowledgement, by request id
+        self._turn = asyncio.Lock()
+        self._keeper: asyncio.Task[None] | None = None
+
+    def open(self, wanted: Wanted) -> None:
+        self._uris |= set(wanted.uris)
+        self._keep()
+
+    def close(self) -> None:
+        for task in (self._keeper, self._current):
+            if task:
+                task.cancel()
+
+    def _keep(self) -> None:
+        """While anything is wanted there is somebody who opens a stream again that has ended."""
+        if self._filter() and (not self._keeper or self._keeper.done()):
+            self._keeper = asyncio.get_running_loop().create_task(self._keep_open(), name="hear")
+
+    async def _keep_open(self) -> None:
+        failures = 0
+        while self._filter():
+            try:
+                if not self._current:
+                    await self._renew()
+            except Fault as fault:
+                log.info("%s does not tell of changes: %s", self._connection, fault.message)
+                if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
+                    return
+            current, began = self._current, self._clock.now()
+            if current:
+                await asyncio.wait((current,))
+            if self._current is not current:
+                continue  # another one has taken its place
+            self._current = None
+            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 0
+            await self._clock.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
+
+    async def watch(self, uri: str) -> None:
+        if not _capability(self._connection, "resources", "subscribe"):
+            raise _no_subscriptions()
+        self._uris.add(uri)
+        try:
+            honoured = await self._renew()
+        except Fault:
+            self._uris.discard(uri)
+            raise
+        if uri not in honoured:
+            self._uris.discard(uri)
+            raise Fault("RESOURCE_NOT_FOUND", f"The server does not tell of changes of {uri}", reach="executed")
+
+    async def unwatch(self, uri: str) -> None:
+        self._uris.discard(uri)
+        await self._renew()
+
+    async def set_level(self, level: str) -> None:
+        """This era says the level with each request."""
+
+    def acknowledged(self, params: Raw) -> None:
+        try:
+            found = msgspec.json.decode(params, type=_Acknowledged)
+        except jsonrpc.UNREADABLE:
+            return
+        waiting = self._waiting.get(found.meta.get(mcp.SUBSCRIPTION_KEY, 0))
+        if waiting and not waiting.done():
+            waiting.set_result(frozenset(found.notifications.resourceSubscriptions))
+
+    async def _renew(self) -> frozenset[str]:
+        """Open a stream for what is wanted now, then close the one before. The resources that the server honours."""
+        async with self._turn:
+            wanted = self._filter()
+            before, honoured = self._current, frozenset[str]()
+            self._current, honoured = await self._listen(wanted) if wanted else (None, honoured)
+            self._keep()
+            if before:
+                before.cancel()
+            return honoured
+
+    async def _listen(self, wanted: Mapping[str, Any]) -> tuple[asyncio.Task[Outcome], frozenset[str]]:
+        meta = modern.envelope_meta(self._client, INFO)
+        params = jsonrpc.encode({"_meta": meta, "notifications": wanted})
+        id, exchange = await self._connection.begin(mcp.LISTEN, params, headers.for_request(mcp.LISTEN, None))
+        waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
+        ending = asyncio.get_running_loop().create_task(exchange.next(), name=f"hear {id}")
+        ending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with self._clock.timeout(ANSWER):
+                await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                ending.result()
+                raise Fault("UPSTREAM_ERROR", "The server ended what it was to tell before it began")
+            return ending, waiting.result()
+        except TimeoutError:
+            ending.cancel()
+            raise Fault("TIMEOUT", "The server did not acknowledge what it is to tell") from None
+        except BaseException:
+            ending.cancel()
+            raise
+        finally:
+            del self._waiting[id]
+
+    def _filter(self) -> dict[str, Any]:
+        lists = {
+            key: True
+            for key, (capability, _) in mcp.LIST_FILTERS.items()
+            if _capability(self._connection, capability, "listChanged")
+        }
+        return lists | ({"resourceSubscriptions": sorted(self._uris)} if self._uris else {})
+
+
+def hearing_of(connection: Speaker, client: Client, clock: Clock) -> Hearing:
+    if isinstance(connection.dialect, Modern):
+        return ModernHearing(connection, client, clock)
+    return LegacyHearing(connection)
+
+
+def _capability(connection: Speaker, name: str, part: str) -> bool:
+    found = connection.dialect.capabilities.get(name)
+    return isinstance(found, Mapping) and bool(found.get(part))  # type: ignore[reportUnknownMemberType]
+
+
+def _no_subscriptions() -> Fault:
+    return Fault("METHOD_NOT_FOUND", "The server does not tell of changes of its resources", reach="not_sent")
