@@ -88,6 +88,7 @@ class ScriptedServer:
         self.port = 0
         self.requests: list[Request] = []
         self.connections: list[Connection] = []
+        self.tools = ["act"]
         self.session = "" if session else None
         self._on_call = on_call
         self._on_get = on_get
@@ -102,6 +103,9 @@ class ScriptedServer:
     @property
     def gets(self) -> list[Request]:
         return [request for request in self.requests if request.verb == "GET"]
+
+    def listed(self) -> list[Json]:
+        return [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
 
     @property
     def open_connections(self) -> int:
@@ -157,8 +161,7 @@ class ScriptedServer:
         elif request.verb == "GET":
             request.whole(b"Method Not Allowed", "405 Method Not Allowed")
         elif method == "tools/list":
-            tools = [{"name": "act", "inputSchema": {"type": "object"}}]
-            request.whole(request.result(tools=tools))
+            request.whole(request.result(tools=self.listed()))
         elif method == "tools/call":
             await self._on_call(request)
         else:  # a notification, or the end of a session

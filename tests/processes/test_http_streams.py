@@ -42,7 +42,7 @@ async def whole(request: Request) -> None:
 def heard(served: Served) -> list[Event]:
     """What the server's own words became."""
     events: list[Event] = []
-    served.app._listeners.append(events.append)  # type: ignore[attr-defined]
+    served.app.events.listen(events.append)
     return events
 
 
@@ -74,9 +74,10 @@ async def test_a_server_is_heard_where_no_call_runs() -> None:
         assert "last-event-id" not in headers
         order = [request.method for request in server.requests]
         assert order.index("GET") > order.index("notifications/initialized")
+        server.tools.append("more")
         listened.gets[0].event(CHANGED)
         await until(lambda: events)
-        assert events == [Event("one", "list_changed", ("tools",))]
+        assert events == [Event("one", "list_changed", lists=("tools",))]
         assert len(server.gets) == 1
 
 
@@ -151,10 +152,11 @@ async def test_nobody_listens_to_a_modern_server() -> None:
 @real
 async def test_the_servers_own_stream_is_asked_for_again_from_where_it_broke(way: str) -> None:
     listened = Listened()
-    async with behind(on_get=listened) as (served, _):
+    async with behind(on_get=listened) as (served, server):
         events = heard(served)
         await served.client().tools()
         await until(lambda: listened.gets)
+        server.tools.append("more")
         listened.gets[0].event(CHANGED, "id: 12", "retry: 20")
         if way == "ended":
             listened.gets[0].end_stream()
@@ -163,6 +165,8 @@ async def test_the_servers_own_stream_is_asked_for_again_from_where_it_broke(way
         await until(lambda: len(listened.gets) == 2)
         assert listened.gets[1].headers["last-event-id"] == "12"
         assert listened.gets[1].headers["mcp-session-id"] == "session-1"
+        await until(lambda: len(events) == 1)
+        server.tools.append("even more")
         listened.gets[1].event(CHANGED)
         await until(lambda: len(events) == 2)
 

@@ -60,7 +60,7 @@ async def test_calls_questions_and_changes(transport: str, type: str) -> None:
         await client.open(elicitation={})
         assert await client.call("one__add", a=1, b=2) == "3"
         events: list[object] = []
-        served.app._listeners.append(events.append)
+        served.app.events.listen(events.append)
         assert await client.call("one__change") == "changed"
         await until(lambda: events)
         assert "one__added" in await client.tools()

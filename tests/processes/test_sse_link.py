@@ -60,7 +60,7 @@ class OldServer(ScriptedServer):
         if request.method == "initialize":
             return request.result(protocolVersion="2024-11-05", capabilities={"tools": {}}, serverInfo=info)
         if request.method == "tools/list":
-            return request.result(tools=[{"name": "act", "inputSchema": {"type": "object"}}])
+            return request.result(tools=self.listed())
         return None
 
     def say(self, message: bytes | dict[str, Any]) -> None:
@@ -241,6 +241,7 @@ async def test_questions_and_changes_come_by_the_stream() -> None:
 
     async def ask(request: Request) -> None:
         held.append(request)
+        server.tools.append("more")
         params = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
         server.say({"jsonrpc": "2.0", "id": 7, "method": "elicitation/create", "params": params})
         server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
@@ -251,7 +252,7 @@ async def test_questions_and_changes_come_by_the_stream() -> None:
         await client.open(elicitation={})
         await client.tools()
         events: list[Any] = []
-        served.app._listeners.append(events.append)
+        served.app.events.listen(events.append)
         reader, writer = await client.start("tools/call", {"name": "one__act"}, accept=STREAM)
         question = await anext(read_events(reader))
         assert question["method"] == "elicitation/create"
