@@ -132,9 +132,8 @@ class McpUpstream:
                 log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
 
     async def set_level(self, level: str, client: Client) -> None:
-        scope = self.scope(client)
-        live = self._live.get(scope)
-        if self._wanted[scope].raise_level(level) and live and live.hearing:
+        live = self._live.get(self.scope(client))  # one that is opened later hears the level with its first call
+        if live and live.hearing and live.wanted.raise_level(level):
             await live.hearing.set_level(level)
 
     async def roots_changed(self, client: Client) -> None:
