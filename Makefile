@@ -34,7 +34,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 interop: $(INSTALLED)
 	.venv/bin/python tests/interop/install.py
-	$(RUN) pytest -m interop tests/interop
+	$(RUN) pytest -n 2 --dist loadscope -m interop tests/interop
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py
