@@ -363,7 +363,7 @@ def _merged(told: Mapping[str, About | None]) -> About:
         found = [each[name] for each in offered if name in each]
         if found or name == "tools":
             capabilities[name] = {part: True for part in parts if part == "listChanged" or _any_has(found, part)}
-    capabilities |= tasks.relayed([about.capabilities for about in told.values() if about])
+    capabilities |= tasks.relayed([about.capabilities if about else tasks.MAYBE for about in told.values()])
     instructions = {name: about.instructions for name, about in told.items() if about and about.instructions}
     if len(told) == 1:
         return About(capabilities, "".join(instructions.values()))

@@ -457,6 +457,22 @@ async def test_tasks_are_offered_to_clients_of_2025_11_25_where_a_server_has_the
         assert "tasks" not in found and "extensions" not in found
 
 
+@pytest.mark.promise("spec.legacy.tasks.capability")
+async def test_a_server_that_is_still_starting_may_have_tasks() -> None:
+    class Slow(LegacyServer):
+        async def make_link(self, *more: Any) -> Any:
+            await asyncio.sleep(10)
+            return await super().make_link(*more)
+
+    async with gateway(there=Slow({"plain": plain}), up=ModernServer({"plain": plain})) as house:
+        offered = (await (await house.legacy()).initialize()).result["capabilities"]
+        assert offered["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        found = (await house.modern().request("server/discover")).result["capabilities"]
+        assert found["extensions"] == {EXTENSION: {}}
+        await house.clock.advance(20)
+        assert "extensions" not in (await house.modern().request("server/discover")).result["capabilities"]
+
+
 @pytest.mark.promise("spec.legacy.tasks.refused")
 async def test_a_tool_that_does_not_run_as_a_task_says_so() -> None:
     servers = {
@@ -645,6 +661,21 @@ async def test_where_the_result_cannot_be_waited_for_the_task_is_looked_at_in_it
         gate.opened.set()
         await house.clock.advance(5)
         assert (await pending.reply()).result["content"][0]["text"] == "at last"
+
+
+@pytest.mark.promise("spec.legacy.tasks.awaited")
+async def test_where_the_stream_of_the_result_is_lost_the_task_is_looked_at() -> None:
+    async with legacy_server("required", poll=2000) as (house, server, gate):
+        pending = house.modern().start("tools/call", name="there__slow")
+        waiting = await server.got("tasks/result")
+        lost = Fault("SERVER_FAILED", "The stream ended", reach="sent_unknown")
+        house.connections[0].failed(waiting["id"], lost)
+        await house.clock.advance(5)
+        assert not pending.is_answered
+        gate.opened.set()
+        await house.clock.advance(2)
+        assert (await pending.reply()).result["content"][0]["text"] == "at last"
+        assert len(server.requests("tools/call")) == 1
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")

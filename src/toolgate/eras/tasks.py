@@ -17,6 +17,8 @@ from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
+# What a server that is not up yet may turn out to offer.
+MAYBE: Mapping[str, Any] = {**EXTENSION, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
 _KEY = b"related-task"  # whoever wrote it may have escaped the slash in front
 
 

@@ -239,8 +239,8 @@ class Connection:
         def cancel(reason: str) -> None:
             self._cancel(id, reason)
 
-        plain = Exchange(self.asker, self._clock, timeout, cancel) if not whole else None
-        exchange = plain or Part(whole, self._clock, timeout, cancel)  # type: ignore[arg-type]
+        clock = self._clock
+        exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
         self._requests[id] = Request(exchange, call, is_long)
         return exchange
 
