@@ -42,7 +42,7 @@ from toolgate.parking import Flow, Parking
 from toolgate.ports import Clock
 from toolgate.seal import Broken, Seal
 from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import mcp
 from toolgate.wire.jsonrpc import Members, Message
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
@@ -184,10 +184,9 @@ class ModernFace:
         call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level, headers=http)
         sealed = modern.read_state(params)
         if sealed is None:
-            volunteered = params.get("inputResponses", jsonrpc.NOTHING)
-            return await self._afresh(
-                msgspec.structs.replace(call, volunteered=volunteered) if volunteered else call, route
-            )
+            if "inputResponses" in params:
+                call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
+            return await self._afresh(call, route)
         state = self._unseal_state(sealed, call, route)
         answers = modern.read_answers(params)
         if state.flow is None:
