@@ -87,6 +87,12 @@ def _of_method(revision: str, method: str) -> str:
     raise AssertionError(f"{revision} knows no {method}")
 
 
+def knows(revision: str, name: str) -> bool:
+    """Whether a revision has this method or definition."""
+    methods = (each.get("properties", {}).get("method", {}).get("const") for each in _definitions(revision).values())
+    return name in _definitions(revision) or name in methods
+
+
 def _known(revision: str, *names: str) -> str:
     return next(name for name in names if name in _definitions(revision))
 

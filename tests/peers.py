@@ -27,7 +27,7 @@ from official import LEGACY, MODERN, Json
 from virtualtime import FakeClock, complain, settle, soon
 
 from toolgate.app import App, running
-from toolgate.config import Config, ParkingLimits, Server
+from toolgate.config import CatalogLimits, Config, ParkingLimits, Server
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
 from toolgate.upstreams.links import Ground
@@ -173,6 +173,7 @@ class _Connection:
     def __init__(self, server: _Server) -> None:
         self.server = server
         self.received_messages: list[Json] = []
+        self.raw: list[bytes] = []
         self.is_open = False
         self._ids: set[Any] = set()
         self._playing: dict[Any, asyncio.Task[None]] = {}
@@ -198,6 +199,7 @@ class _Connection:
     def received(self, data: bytes) -> None:
         message = json.loads(data)
         self.received_messages.append(message)
+        self.raw.append(data)
         self.server.heard(message)
         try:
             self.check(message)
@@ -311,7 +313,7 @@ class _Server:
     `templates` are played as resources are, for every URI that they make. `completes` makes the `completion` of a
     request's parameters. `announces`: it tells when its lists change; `tells`: it can be asked to tell of resources,
     save of those of `deaf_to`. `page` items of a list come at once. `keeps` are its hints for caches (modern).
-    `heeds_levels`: it logs only what is wanted.
+    `heeds_levels`: it logs only what is wanted. `declares` are its capabilities, whatever else it has.
     """
 
     connection: type[_Connection]
@@ -332,6 +334,7 @@ class _Server:
         page: int = 0,
         keeps: Json | None = None,
         heeds_levels: bool = False,
+        declares: Json | None = None,
         **settings: Any,
     ) -> None:
         self.scripts: dict[str, Scripts] = {
@@ -349,6 +352,7 @@ class _Server:
         self.page = page
         self.keeps = {"ttlMs": 0, "cacheScope": "private"} | (keeps or {})
         self.heeds_levels = heeds_levels
+        self.declares = declares
         self.settings = settings
         self.connections: list[Any] = []
         self.received: list[Json] = []
@@ -364,6 +368,8 @@ class _Server:
 
     @property
     def capabilities(self) -> Json:
+        if self.declares is not None:
+            return self.declares
         found: Json = {kind: {} for kind, scripts in self.scripts.items() if scripts} | {"logging": {}}
         if self.templates or self.tells:
             found.setdefault("resources", {})
@@ -1323,7 +1329,10 @@ class House:
 
 @asynccontextmanager
 async def gateway(
-    policies: Sequence[Policy] = (), parking: ParkingLimits | None = None, **servers: _Server
+    policies: Sequence[Policy] = (),
+    parking: ParkingLimits | None = None,
+    catalog: CatalogLimits | None = None,
+    **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
     clock = FakeClock()
@@ -1333,6 +1342,7 @@ async def gateway(
             for id, server in servers.items()
         ),
         parking=parking or ParkingLimits(),
+        catalog=catalog or CatalogLimits(),
     )
     links = {id.replace("_", "-"): server.make_link for id, server in servers.items()}
     alarm = _Alarm(logging.ERROR)
@@ -1344,6 +1354,7 @@ async def gateway(
                 yield house
                 await house.leave()
                 await house.is_quiet()
+                assert len(app.events) == len(app.sessions), "somebody listens who has gone"
             except BaseException:
                 await house.leave()
                 raise

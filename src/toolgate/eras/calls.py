@@ -81,6 +81,17 @@ def _read_reference(params: Members) -> tuple[str, str]:
     return type, read_text(reference, mcp.REFERENCES[type].target)
 
 
+def read_told(params: Raw) -> Raw:
+    """The parameters of a notification, without what belongs to the hop that it came over."""
+    found = jsonrpc.members(params)
+    meta = read_meta(found)
+    rest = {name: member for name, member in meta.items() if name not in mcp.HOP_KEYS}
+    if len(rest) == len(meta):
+        return params
+    del found["_meta"]
+    return Raw(jsonrpc.encode(found | ({"_meta": rest} if rest else {})))
+
+
 def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
     """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
     params: Members = dict(call.extra)

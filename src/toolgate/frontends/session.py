@@ -68,7 +68,8 @@ class Session:
         self._ask_time = ask_time
         self._log_level: str | None = None  # until the client sets one
         self._pages = pages
-        self._subscriber = Subscriber(gateway, route, self.client, self._say, mcp.LIST_CHANGED)
+        wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
+        self._subscriber = Subscriber(gateway, route, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}

@@ -37,6 +37,7 @@ class Wanted:
     def __init__(self) -> None:
         self.uris: Counter[str] = Counter()
         self.level: str | None = None
+        self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -130,9 +131,13 @@ class _Honoured(msgspec.Struct):
     resourceSubscriptions: tuple[str, ...] = ()
 
 
+class _OfSubscription(msgspec.Struct):
+    id: int = msgspec.field(name=mcp.SUBSCRIPTION_KEY, default=0)
+
+
 class _Acknowledged(msgspec.Struct):
     notifications: _Honoured = msgspec.field(default_factory=_Honoured)
-    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict[str, Any])
+    meta: _OfSubscription = msgspec.field(name="_meta", default_factory=_OfSubscription)
 
 
 class ModernHearing:
@@ -178,7 +183,7 @@ class ModernHearing:
             if self._current is not current:
                 continue  # another one has taken its place
             self._current = None
-            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 0
+            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 1
             await self._clock.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 
     async def watch(self, uri: str) -> None:
@@ -206,7 +211,7 @@ class ModernHearing:
             found = msgspec.json.decode(params, type=_Acknowledged)
         except jsonrpc.UNREADABLE:
             return
-        waiting = self._waiting.get(found.meta.get(mcp.SUBSCRIPTION_KEY, 0))
+        waiting = self._waiting.get(found.meta.id)
         if waiting and not waiting.done():
             waiting.set_result(frozenset(found.notifications.resourceSubscriptions))
 

@@ -97,23 +97,27 @@ class McpUpstream:
     async def watch(self, uri: str, client: Client) -> None:
         connection = await self._connection(client)
         wanted = self._wanted[self.scope(client)]
-        if not wanted.uris[uri] and connection.hearing:
-            await connection.hearing.watch(uri)
-        wanted.uris[uri] += 1
+        async with wanted.turn:
+            if not wanted.uris[uri] and connection.hearing:
+                await connection.hearing.watch(uri)
+            wanted.uris[uri] += 1
 
     async def unwatch(self, uri: str, client: Client) -> None:
         scope = self.scope(client)
-        wanted = self._wanted[scope]
-        wanted.uris[uri] -= 1
-        if wanted.uris[uri] > 0:
-            return
-        del wanted.uris[uri]
-        live = self._live.get(scope)
-        if live and live.hearing:
-            try:
-                await live.hearing.unwatch(uri)
-            except Fault as fault:
-                log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
+        wanted = self._wanted.get(scope)
+        if not wanted:
+            return  # all that was held for this client has ended
+        async with wanted.turn:
+            wanted.uris[uri] -= 1
+            if wanted.uris[uri] > 0:
+                return
+            del wanted.uris[uri]
+            live = self._live.get(scope)
+            if live and live.hearing:
+                try:
+                    await live.hearing.unwatch(uri)
+                except Fault as fault:
+                    log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
 
     async def set_level(self, level: str, client: Client) -> None:
         scope = self.scope(client)
