@@ -61,6 +61,10 @@ def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str,
     return found
 
 
+def is_accepted(answer: Answer) -> bool:
+    return answer_value(answer).get("action") == "accept"
+
+
 def answer_value(answer: Answer) -> dict[str, Any]:
     """An answer's result, decoded; an error answers nothing."""
     try:

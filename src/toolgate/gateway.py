@@ -16,11 +16,12 @@ import msgspec
 
 from toolgate import asks
 from toolgate.catalog import CatalogView
+from toolgate.eras import mirrors
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then
-from toolgate.model import Call, Client, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.model import Call, Client, Event, Fault, Listing, Mirror, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
-from toolgate.ports import About, Clock, Upstream
+from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
 from toolgate.wire import jsonrpc, mcp
 
@@ -52,9 +53,20 @@ class Gateway:
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await catalog.view(route.servers, needs, call.client, patience)
         try:
-            return route.surface.enter(call, view)
+            entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
+        return self._with_mirrors(entered) if call.kind == "tools" else entered
+
+    def _with_mirrors(self, call: Call) -> Call:
+        """The call with those arguments known that headers repeat. Raises `Fault` where the client's do not match."""
+        shelf = self.snapshot.catalog.known(call.server, "tools", call.client)
+        mirrored = _mirrors(shelf, call.target) if shelf else ()
+        if not mirrored:
+            return call
+        if call.headers is not None:
+            mirrors.check(mirrored, call.arguments, call.headers)
+        return msgspec.structs.replace(call, mirrors=mirrored)
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
@@ -164,9 +176,19 @@ class Gateway:
         try:
             return await upstream.invoke(call)
         except Fault as fault:
-            if not self._may_be_sent_again(call, fault):
+            if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
+                call = await self._looked_up_again(call)
+            elif not self._may_be_sent_again(call, fault):
                 raise
             return await upstream.invoke(call)
+
+    async def _looked_up_again(self, call: Call) -> Call:
+        """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
+        catalog = self.snapshot.catalog
+        catalog.changed(call.server, self.snapshot.upstreams[call.server].scope(call.client), ("tools",))
+        view = await catalog.view([call.server], [(call.server, "tools")], call.client)
+        shelf = view.shelf(call.server, "tools")
+        return msgspec.structs.replace(call, mirrors=_mirrors(shelf, call.target) if shelf else ())
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
@@ -186,6 +208,18 @@ class Gateway:
         except jsonrpc.UNREADABLE:
             return False
         return hints.readOnlyHint or hints.idempotentHint
+
+
+def _mirrors(shelf: Shelf, tool: str) -> tuple[Mirror, ...]:
+    """The arguments of a tool that headers repeat; looked for once for each shelf."""
+    known: dict[str, tuple[Mirror, ...]] = shelf.memo.setdefault("mirrors", {})
+    if tool not in known:
+        raw = shelf.items.get(tool)
+        try:
+            known[tool] = mirrors.of_tool(raw) if raw else ()
+        except mirrors.Invalid:
+            known[tool] = ()
+    return known[tool]
 
 
 class _Hints(msgspec.Struct):

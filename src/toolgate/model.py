@@ -212,6 +212,15 @@ class Resumption(msgspec.Struct, frozen=True):
     round: int = 0
 
 
+class Mirror(msgspec.Struct, frozen=True):
+    """An argument that its server wants to see in a header as well, where there are any: `path` leads to it through
+    the arguments, `header` is the name to look up by, `name` how it is written."""
+
+    header: str
+    path: tuple[str, ...]
+    name: str
+
+
 class Call(msgspec.Struct, frozen=True):
     """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
     from then on `server` is set and `target` is the server's own name.
@@ -226,6 +235,8 @@ class Call(msgspec.Struct, frozen=True):
     server: str = ""
     extra: Mapping[str, Raw] = {}
     meta: Mapping[str, Raw] = {}
+    headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
+    mirrors: tuple[Mirror, ...] = ()  # known once the target is
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False

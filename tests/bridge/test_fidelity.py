@@ -7,7 +7,20 @@ import json
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway, named
+from peers import (
+    ACCEPTED,
+    DECLINED,
+    LATEST,
+    MODERN,
+    LegacyServer,
+    ModernServer,
+    RpcError,
+    Scene,
+    form,
+    gateway,
+    named,
+    text_of,
+)
 
 REVISIONS = ["2024-11-05", "2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]
@@ -215,8 +228,32 @@ async def test_a_request_to_sign_in_first_reaches_the_clients_that_know_it() -> 
     async with gateway(old=LegacyServer({"fails": fails})) as house:
         legacy = await house.legacy(LATEST)
         assert (await legacy.call("old__fails")).error == {"code": -32042, "message": "Sign in first", "data": data}
-        modern = (await house.modern().call("old__fails")).error
-        assert (modern["code"], modern["message"], modern["data"]) == (-32603, "Sign in first", data)
+        cannot = (await house.modern(capabilities={}).call("old__fails")).error
+        assert (cannot["code"], cannot["message"], cannot["data"]) == (-32603, "Sign in first", data)
+
+
+@pytest.mark.promise("b.001.relayed-mapped")
+async def test_a_request_to_sign_in_first_becomes_a_question_to_modern_clients() -> None:
+    page = {"mode": "url", "url": "https://example.com", "elicitationId": "1", "message": "Sign in"}
+    visited = [False]
+
+    async def signed_in(scene: Scene) -> Any:
+        if not visited[0]:
+            raise RpcError(-32042, "Sign in first", {"elicitations": [page]})
+        return "welcome"
+
+    async with gateway(old=LegacyServer({"enter": signed_in})) as house:
+        client = house.modern()
+        asked = client.start("tools/call", name="old__enter")
+        reply = await asked.reply()
+        [question] = reply.asks.values()
+        assert question["params"] == {name: value for name, value in page.items() if name != "elicitationId"}
+        declined = await client.retry(asked, reply, dict.fromkeys(reply.asks, DECLINED))
+        assert declined.error["message"] == "Sign in first"
+        asked = client.start("tools/call", name="old__enter")
+        reply = await asked.reply()
+        visited[0] = True
+        assert text_of((await client.retry(asked, reply, dict.fromkeys(reply.asks, ACCEPTED))).result) == "welcome"
 
 
 @pytest.mark.parametrize("server", SERVERS)

@@ -49,6 +49,7 @@ def read_call(
     notes: Notes,
     log_level: str | None,
     wants_logs: bool = False,
+    headers: Mapping[str, str] | None = None,
 ) -> Call:
     """The canonical call of a request of `mcp.CALLS`. Its `target` is still the client's name for it."""
     target_key = mcp.CALLS[method].target
@@ -67,6 +68,7 @@ def read_call(
         reference=reference,
         notes=notes,
         wants_progress=mcp.PROGRESS_KEY in meta,
+        headers=headers,
         wants_logs=wants_logs,
         log_level=log_level,
     )

@@ -20,6 +20,7 @@ METHOD = "mcp-method"
 NAME = "mcp-name"
 SESSION = "mcp-session-id"
 _ROUTING = frozenset({VERSION, METHOD, NAME})
+_MIRRORED = "mcp-param-"
 
 _sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 _plain = re.compile(r"[\x20-\x7e]*")
@@ -51,7 +52,7 @@ def read(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | No
     twice: str | None = None
     for raw, value in pairs:
         name = raw.decode("latin-1")
-        if name in found and name in _ROUTING:
+        if name in found and (name in _ROUTING or name.startswith(_MIRRORED)):
             twice = name
         found[name] = value.decode("latin-1")
     return found, twice

@@ -125,6 +125,22 @@ def write_answer(id: Raw, answer: Answer) -> bytes:
     return jsonrpc.result(id, answer.result)
 
 
+class _Pages(msgspec.Struct):
+    elicitations: list[Raw] = []
+
+
+def read_pages(fault: Fault) -> tuple[Ask, ...]:
+    """The pages that a server wants its user to visit before it takes a call (-32042), as questions. None for any
+    other fault. Spec 2025-11-25: client/elicitation, "URL Elicitation Required Error"."""
+    if not fault.upstream or fault.upstream.code != mcp.URL_ELICITATION_REQUIRED:
+        return ()
+    try:
+        pages = msgspec.json.decode(fault.upstream.data or b"{}", type=_Pages).elicitations
+    except jsonrpc.UNREADABLE:
+        return ()
+    return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(pages, 1))
+
+
 def cancelled(id: int | Raw, reason: str) -> bytes:
     return jsonrpc.notification("notifications/cancelled", jsonrpc.encode({"requestId": id, "reason": reason}))
 

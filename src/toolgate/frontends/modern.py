@@ -16,13 +16,28 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import calls, headers, modern
+from toolgate import asks
+from toolgate.eras import calls, headers, legacy, modern
+from toolgate.exchange import Retry
 from toolgate.frontends import face
 from toolgate.frontends.face import Send
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
-from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes, Outcome, Principal, Resumption
+from toolgate.model import (
+    Answer,
+    Call,
+    Client,
+    Done,
+    Fault,
+    NeedInput,
+    Note,
+    Notes,
+    Outcome,
+    Principal,
+    Required,
+    Resumption,
+)
 from toolgate.parking import Flow, Parking
 from toolgate.ports import Clock
 from toolgate.seal import Broken, Seal
@@ -93,7 +108,7 @@ class ModernFace:
         modern.check_version(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.info)
         if message.method in mcp.CALLS:
-            return await self._call(message.method, params, meta, envelope, client, route, send)
+            return await self._call(message.method, params, meta, envelope, http, client, route, send)
         if message.method in mcp.LISTS:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
             page = self._pages.cut(listing, params, route, client)
@@ -155,6 +170,7 @@ class ModernFace:
         params: Members,
         meta: Members,
         envelope: modern.Envelope,
+        http: Mapping[str, str] | None,
         client: Client,
         route: Route,
         send: Send,
@@ -165,7 +181,7 @@ class ModernFace:
             elif note.kind == "log" and envelope.log_level and face.is_loud_enough(note, envelope.log_level):
                 send(face.write_note(note, b""))
 
-        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level)
+        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level, headers=http)
         sealed = modern.read_state(params)
         if sealed is None:
             return await self._afresh(call, route)
@@ -182,18 +198,34 @@ class ModernFace:
 
     async def _afresh(self, call: Call, route: Route) -> Reply:
         """A leg behind which nothing waits yet."""
-        return await self._reply(call, route, None, await self._gateway.handle(call, route))
+        return await self._reply(call, route, None, await self._handled(call, route))
 
     async def _leg(self, flow: Flow, call: Call, route: Route, answers: Mapping[str, Answer]) -> Reply:
         """One retry of parked work, run once however many ask for it."""
         resumption = Resumption(flow.resume.asker, answers, live=flow.resume)
         call = msgspec.structs.replace(call, notes=flow.notes, resumption=resumption)
         try:
-            return await self._reply(call, route, flow, await self._gateway.handle(call, route))
+            return await self._reply(call, route, flow, await self._handled(call, route))
         except BaseException:
             self._parking.finished(flow)
             flow.resume.cancel()
             raise
+
+    async def _handled(self, call: Call, route: Route) -> Outcome:
+        """The outcome of a leg. Where an older server refuses until its user has visited pages (-32042), they are asked
+        for as this era does it, and the call is made again."""
+        try:
+            return await self._gateway.handle(call, route)
+        except Fault as fault:
+            required = Required(legacy.read_pages(fault))
+            was_declined = call.resumption and not all(map(asks.is_accepted, call.resumption.answers.values()))
+            can = all(asks.is_answerable(ask, call.client.capabilities) for ask in required.asks)
+            if not required.asks or was_declined or not can:
+                raise
+            again = Retry(
+                f"upstream:{fault.server}", call, required, lambda next: self._handled(next, route), self._clock
+            )
+            return NeedInput(required.asks, again)
 
     async def _reply(self, call: Call, route: Route, flow: Flow | None, outcome: Outcome) -> Reply:
         while isinstance(outcome, NeedInput):
@@ -204,11 +236,11 @@ class ModernFace:
                     flow.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
                 return Reply(modern.write_required(outcome.asks, state))
-            asks = await self._gathered(outcome)
-            if asks:
+            questions = await self._gathered(outcome)
+            if questions:
                 flow = self._held(flow, outcome, call)
                 state = self._seal_state(call, route, origin.asker, flow.round, flow.id, None)
-                return Reply(modern.write_required(asks, state), flow, asks=True)
+                return Reply(modern.write_required(questions, state), flow, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         assert isinstance(outcome, Done)
         return Reply(modern.write_done(call.method, outcome.body), flow)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from toolgate import __version__
-from toolgate.eras import calls, headers, legacy, modern
+from toolgate.eras import calls, headers, legacy, mirrors, modern
 from toolgate.model import Accepted, Call, Client, Done, Required
 from toolgate.upstreams.links.base import Headers
 from toolgate.wire import jsonrpc, mcp
@@ -32,6 +32,11 @@ class Dialect(Protocol):
 
     @property
     def instructions(self) -> str: ...
+
+    @property
+    def mirrors_arguments(self) -> bool:
+        """Whether a request over HTTP repeats arguments in headers."""
+        ...
 
     @property
     def hears_of_roots(self) -> bool:
@@ -61,6 +66,7 @@ class Modern:
     resource_missing = jsonrpc.INVALID_PARAMS
     closing_cancels = True
     hears_of_roots = False
+    mirrors_arguments = True
 
     def __init__(self, found: modern.Discovered) -> None:
         self.capabilities = found.capabilities
@@ -73,7 +79,8 @@ class Modern:
         params = calls.write_params(call, meta)
         if call.resumption:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
-        return params, headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
+        named = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
+        return params, [*named, *mirrors.write(call.mirrors, call.arguments)]
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
@@ -92,6 +99,7 @@ class Legacy:
     resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
     hears_of_roots = True
+    mirrors_arguments = False
 
     def __init__(self, found: legacy.Initialized) -> None:
         self.revision = found.protocolVersion
@@ -124,6 +132,7 @@ class Unknown:
     resource_missing = None
     closing_cancels = False
     hears_of_roots = False
+    mirrors_arguments = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         raise NotImplementedError("no call is made before the era is known")

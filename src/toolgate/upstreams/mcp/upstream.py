@@ -7,8 +7,12 @@ import hashlib
 import logging
 from collections import defaultdict
 
+import msgspec
+from msgspec import Raw
+
 from toolgate import asks
 from toolgate.config import Server
+from toolgate.eras import mirrors
 from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
 from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.links import Ground, MakeLink
@@ -88,7 +92,19 @@ class McpUpstream:
         connection = await self._connection(client)
         if mcp.LISTS[method].capability not in connection.dialect.capabilities:
             return Items()
-        return await connection.list(method, client)
+        found = await connection.list(method, client)
+        if method == "tools/list" and self._server.type == "http" and connection.dialect.mirrors_arguments:
+            return msgspec.structs.replace(found, raw=tuple(tool for tool in found.raw if self._can_be_called(tool)))
+        return found
+
+    def _can_be_called(self, tool: Raw) -> bool:
+        """Tools whose annotations break the rules are left out (streamable-http, "Schema Extension")."""
+        try:
+            mirrors.of_tool(tool)
+        except mirrors.Invalid as why:
+            log.warning("%s: a tool is left out: %s: %.200r", self.name, why, bytes(tool)[:200])
+            return False
+        return True
 
     async def invoke(self, call: Call) -> Outcome:
         connection = self._live.get(self.scope(call.client)) or await self._connection(call.client)
@@ -120,9 +136,8 @@ class McpUpstream:
                     log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
 
     async def set_level(self, level: str, client: Client) -> None:
-        scope = self.scope(client)
-        live = self._live.get(scope)
-        if self._wanted[scope].raise_level(level) and live and live.hearing:
+        live = self._live.get(self.scope(client))  # one that is opened later hears the level with its first call
+        if live and live.hearing and live.wanted.raise_level(level):
             await live.hearing.set_level(level)
 
     async def roots_changed(self, client: Client) -> None:
