@@ -224,9 +224,15 @@ class _Connection:
         elif method in self.server.lists:
             self.reply(message, self.completed(method, self._page(method, message.get("params", {}).get("cursor"))))
         elif method == "completion/complete" and self.server.completes:
-            self.reply(message, self.completed(method, {"completion": self.server.completes(message["params"])}))
+            self._complete(message, self.server.completes)
         else:
             self.refuse(message, RpcError(-32601, f"Method not found: {method}"))
+
+    def _complete(self, message: Json, completes: Callable[[Json], Json]) -> None:
+        try:
+            self.reply(message, self.completed(message["method"], {"completion": completes(message["params"])}))
+        except RpcError as error:
+            self.refuse(message, error)
 
     def _page(self, method: str, cursor: str | None) -> Json:
         key, items = self.server.lists[method]
@@ -1289,10 +1295,17 @@ class House:
         stdio: bool = False,
         **more: Any,
     ) -> LegacyClient:
+        client = self.legacy_stranger(revision, principal, path=path, stdio=stdio, **more)
+        await client.initialize()
+        return client
+
+    def legacy_stranger(
+        self, revision: str = LATEST, principal: str = "ann", *, path: str = "/mcp", stdio: bool = False, **more: Any
+    ) -> LegacyClient:
+        """A client that has not shaken hands."""
         wire = _Lines(self, path) if stdio else _Http(self, principal, path)
         client = LegacyClient(wire, revision, **more)
         self._clients.append(client)
-        await client.initialize()
         return client
 
     async def client(self, revision: str, **more: Any) -> Client:

@@ -57,7 +57,7 @@ def read_call(
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
-    taken = {target_key, "arguments", "_meta", "inputResponses", "requestState"}
+    taken = {target_key, "arguments", "_meta", "inputResponses", "requestState"} - {"ref"}  # that may say more
     return Call(
         method=method,
         target=target,
@@ -98,8 +98,8 @@ def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
     """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
     params: Members = dict(call.extra)
     if call.reference:
-        ref = {"type": call.reference, mcp.REFERENCES[call.reference].target: call.target}
-        params["ref"] = Raw(jsonrpc.encode(ref))
+        target = {mcp.REFERENCES[call.reference].target: jsonrpc.encode(call.target)}
+        params["ref"] = Raw(jsonrpc.with_members(call.extra["ref"], target))
     else:
         params[mcp.CALLS[call.method].target] = Raw(jsonrpc.encode(call.target))
     if call.arguments:
