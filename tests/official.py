@@ -87,6 +87,13 @@ def _of_method(revision: str, method: str) -> str:
     raise AssertionError(f"{revision} knows no {method}")
 
 
+def requests(revision: str) -> list[str]:
+    """The methods of a client's requests."""
+    definitions = _definitions(revision)
+    names = [each["$ref"].rpartition("/")[2] for each in definitions["ClientRequest"]["anyOf"]]
+    return [definitions[name]["properties"]["method"]["const"] for name in names]
+
+
 def knows(revision: str, name: str) -> bool:
     """Whether a revision has this method or definition."""
     methods = (each.get("properties", {}).get("method", {}).get("const") for each in _definitions(revision).values())

@@ -747,6 +747,7 @@ class Reply(msgspec.Struct):
     raw: bytes
     before: list[Json]
     status: int | None = None
+    raw_before: list[bytes] = []
 
     @property
     def message(self) -> Json:
@@ -793,9 +794,11 @@ class Reply(msgspec.Struct):
 class Pending:
     """A request under way."""
 
-    def __init__(self, message: Json) -> None:
+    def __init__(self, message: Json, spelled: bytes = b"") -> None:
         self.message = message
+        self.spelled = spelled or _dump(message)
         self.messages: list[Json] = []
+        self.raw_messages: list[bytes] = []
         self.http: HttpRequest | None = None
         self.raw: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.leave: Callable[[], None] = lambda: None  # the client goes away, and takes the request with it
@@ -811,7 +814,7 @@ class Pending:
     async def reply(self) -> Reply:
         """The answer; it must come without any timeout's help."""
         raw = await soon(asyncio.shield(self.raw))
-        return Reply(raw, self.messages, self.http.status if self.http else None)
+        return Reply(raw, self.messages, self.http.status if self.http else None, self.raw_messages)
 
     async def gone(self) -> None:
         """Leave, and let the gateway see it."""
@@ -840,7 +843,7 @@ class _Wire:
 
 class _Http(_Wire):
     def open(self, pending: Pending, headers: Mapping[str, str], heard: Heard) -> None:
-        pending.http = self._post(pending.message, headers, lambda data: heard(data, pending))
+        pending.http = self._post(pending.spelled, headers, lambda data: heard(data, pending))
         pending.leave = pending.http.leave
 
     def tell(self, message: Json, headers: Mapping[str, str]) -> None:
@@ -852,7 +855,9 @@ class _Http(_Wire):
 
         request.task.add_done_callback(told)
 
-    def _post(self, message: Json, headers: Mapping[str, str], on_message: Callable[[bytes], None]) -> HttpRequest:
+    def _post(
+        self, message: Json | bytes, headers: Mapping[str, str], on_message: Callable[[bytes], None]
+    ) -> HttpRequest:
         body = message if isinstance(message, bytes) else _dump(message)
         all_headers = {"x-test-principal": self.principal, "content-type": "application/json", **headers}
         return HttpRequest(self.house.app.http, "POST", self.path, all_headers.items(), body, on_message)
@@ -920,6 +925,14 @@ class ModernClient:
         }
         id = f"m-{next(self._ids)}" if id is None else id
         pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": envelope}})
+        return self._open(pending)
+
+    async def raw(self, spelled: bytes) -> Reply:
+        """A request as these bytes."""
+        return await self._open(Pending(json.loads(spelled), spelled)).reply()
+
+    def _open(self, pending: Pending) -> Pending:
+        method, params = pending.message["method"], pending.message["params"]
         headers = {"accept": self.accept, "mcp-protocol-version": MODERN, "mcp-method": method}
         if method in TARGET:
             headers["mcp-name"] = _header(params[TARGET[method]])
@@ -1104,7 +1117,13 @@ class LegacyClient:
         """Send a request. `params` are those of the method."""
         id = next(self._ids) if id is None else id
         params = {**params, **({"_meta": meta} if meta else {})}
-        pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        return self._open(Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+
+    async def raw(self, spelled: bytes) -> Reply:
+        """A request as these bytes."""
+        return await self._open(Pending(json.loads(spelled), spelled)).reply()
+
+    def _open(self, pending: Pending) -> Pending:
         self.wire.open(pending, self._headers(), self._heard)
         return pending
 
@@ -1254,6 +1273,7 @@ def _file(data: bytes, message: Json, pending: Pending | None) -> None:
         return
     if "method" in message:
         pending.messages.append(message)
+        pending.raw_messages.append(data)
     elif pending.raw.done():
         complain(f"a second response to {pending.message['id']}: {message}")
     else:

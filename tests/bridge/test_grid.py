@@ -6,7 +6,7 @@ import official
 import pytest
 from bridge import grid
 from bridge.grid import CELLS, CONVERSATIONS, DEFINED, FEATURES, MODERN, PAGE, REVISIONS, cell, table, with_table
-from official import LEGACY
+from official import LEGACY, Json
 from peers import LegacyServer, gateway
 
 WHOSE_IS_OLDER = [
@@ -16,7 +16,6 @@ WHOSE_IS_OLDER = [
 ]
 
 
-@pytest.mark.promise("001.methods.all")
 @pytest.mark.parametrize(
     ("name", "client", "server"),
     [pytest.param(*each, id=f"{each[0]}: {each[1]} client, {each[2]} server") for each in DEFINED],
@@ -42,6 +41,43 @@ async def test_a_client_is_not_asked_what_its_revision_does_not_have(name: str, 
         asked = await house.legacy(client)
         reply = await asked.call("there__user" if name == "elicitation" else "there__visit")
         assert (reply.text, asked.asked) == ("decline", [])
+
+
+# What each method of a client needs to be answered by a result.
+PARAMS: Json = {
+    "ping": {},
+    "tools/list": {},
+    "prompts/list": {},
+    "resources/list": {},
+    "resources/templates/list": {},
+    "tools/call": {"name": "there__greet", "arguments": {"who": "Ann"}},
+    "prompts/get": {"name": "there__greet", "arguments": {"who": "Ann"}},
+    "resources/read": {"uri": "there+mem://a"},
+    "resources/subscribe": {"uri": "there+mem://a"},
+    "resources/unsubscribe": {"uri": "there+mem://a"},
+    "completion/complete": {
+        "ref": {"type": "ref/prompt", "name": "there__greet"},
+        "argument": {"name": "who", "value": "A"},
+    },
+    "logging/setLevel": {"level": "info"},
+    "server/discover": {},
+}
+
+
+@pytest.mark.promise("001.methods.all")
+@pytest.mark.parametrize("server", ["2024-11-05", LEGACY[-1], MODERN])
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_every_method_of_a_revision_is_served(revision: str, server: str) -> None:
+    """Tasks, an experiment of one revision and an extension of the next, have tests of their own."""
+    methods = [method for method in official.requests(revision) if not method.startswith("tasks/")]
+    async with gateway(there=grid.server(server)) as house:
+        client = await house.client(revision)
+        for method in methods:
+            if method == "subscriptions/listen":
+                ear = await client.listen("there+mem://a")  # type: ignore[misc]
+                assert ear.honoured == {"resourceSubscriptions": ["there+mem://a"]}  # type: ignore[union-attr]
+            elif method != "initialize":  # which the client has said already
+                assert (await client.request(method, **PARAMS[method])).result is not None
 
 
 def test_every_feature_has_its_conversation() -> None:
