@@ -4,13 +4,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop behaviour grid bench constraints clean
+.PHONY: demo test check format install interop conformance behaviour grid bench constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
 test: check
-	$(RUN) pytest -n 2 --dist worksteal -m "not interop"
+	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance"
 
 check: $(INSTALLED)
 	$(RUN) ruff check .
@@ -34,7 +34,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 interop: $(INSTALLED)
 	.venv/bin/python tests/interop/install.py
-	$(RUN) pytest -m interop tests/interop
+	$(RUN) pytest -n 2 --dist loadscope -m interop tests/interop
+
+conformance: $(INSTALLED)
+	.venv/bin/python tests/conformance/install.py
+	$(RUN) pytest -m conformance tests/conformance
 
 behaviour: $(INSTALLED)
 	.venv/bin/python tests/behaviour/table.py

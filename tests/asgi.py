@@ -26,6 +26,7 @@ class HttpRequest:
         body: bytes = b"",
         on_message: Callable[[bytes], None] = lambda _data: None,
         address: str = "192.0.2.1",
+        query: bytes = b"",
     ) -> None:
         self.status: int | None = None
         self.headers: dict[str, str] = {}
@@ -41,6 +42,7 @@ class HttpRequest:
             "type": "http",
             "method": method,
             "path": path,
+            "query_string": query,
             "headers": [(b"host", b"localhost"), *((name.encode(), value.encode()) for name, value in headers)],
             "client": (address, 50000),
         }

@@ -73,6 +73,7 @@ class App:
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)
+            last_first.callback(self.http.end)
 
     async def _close_upstreams(self) -> None:
         async with asyncio.TaskGroup() as together:

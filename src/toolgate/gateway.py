@@ -25,7 +25,7 @@ from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
 from toolgate.wire import jsonrpc, mcp
 
-GREETING = 2.0  # seconds that a client's first words wait for servers to start
+GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
 class Gateway:

@@ -72,7 +72,7 @@ async def test_the_guards_stand_before_every_method(method: str) -> None:
 # Where one may go.
 
 
-@pytest.mark.parametrize("path", ["/", "", "/mcp2", "/mcp/servers", "/mcp/servers/nope", "/sse", "/../mcp", "//mcp"])
+@pytest.mark.parametrize("path", ["/", "", "/mcp2", "/mcp/servers", "/mcp/servers/nope", "/x/sse", "/../mcp", "//mcp"])
 async def test_another_path_is_not_found(path: str) -> None:
     async with gateway() as app:
         response = await Visitor(app, path).post(PING)

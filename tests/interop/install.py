@@ -1,7 +1,8 @@
 """Install the real servers and clients of the interop suite into its cache. Run by `make interop`.
 
-What is complete is left alone, so a second run is immediate. The pins are `package.json`, `py1.txt` and
-`servers.txt`; no lock file is written, and the registries are those that npm and pip are configured with.
+What is complete is left alone, so a second run is immediate. The pins are `package.json`, `py1.txt`, `servers.txt` and
+`programs/`; no lock file is written, and the registries are those that npm and pip are configured with. Without the
+servers and the SDKs there is no suite; a program that cannot be installed is only left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import installed
@@ -18,24 +20,35 @@ SECONDS = 600
 
 def main() -> int:
     for part, install in ((installed.NPM, npm), (installed.PY1, environment), (installed.SERVERS, environment)):
-        if installed.is_complete(part):
-            print(f"interop: {part.name} is complete")
-            continue
-        print(f"interop: installing {part.name} into {part}", flush=True)
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        if problem := install(part):
+        if problem := complete(part, install):
             print(f"interop: {problem}", file=sys.stderr)
             return 1
-        installed.stamp(part).write_text(installed.wanted(part))
+    for part in installed.PROGRAMS:
+        if problem := complete(part, npm):
+            print(f"interop: {part.name} is left out: {problem}", file=sys.stderr)
+            installed.failure(part).write_text(problem)
     return 0
+
+
+def complete(part: Path, install: Callable[[Path], str | None]) -> str | None:
+    """Install one part unless it is there; the problem, if there is one."""
+    if installed.is_complete(part):
+        print(f"interop: {part.name} is complete")
+        return None
+    print(f"interop: installing {part.name} into {part}", flush=True)
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    problem = install(part)
+    if problem is None:
+        installed.stamp(part).write_text(installed.wanted(part))
+    return problem
 
 
 def npm(part: Path) -> str | None:
     program = shutil.which("npm")
     if program is None:
         return "npm was not found. Install Node 20 or newer, which brings it."
-    shutil.copy(installed.PARTS[part], part / "package.json")
+    shutil.copy((installed.PARTS | installed.PROGRAMS)[part], part / "package.json")
     flags = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
     return run([program, "install", *flags], part, "npm")
 
@@ -63,8 +76,8 @@ def run(command: list[str], folder: Path, what: str) -> str | None:
     lines = done.stdout.strip().splitlines()
     words = "\n".join(lines if len(lines) <= 16 else [*lines[:8], "…", *lines[-8:]])
     return (
-        f"{what} failed. Most often its package registry cannot be reached from here; "
-        f"the suite is skipped until this is mended and `make interop` run again. It said:\n{words}"
+        f"{what} failed. Most often its package registry cannot be reached from here; what it was to install "
+        f"is skipped until this is mended and `make interop` run again. It said:\n{words}"
     )
 
 

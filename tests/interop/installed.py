@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from pathlib import Path
@@ -19,11 +20,15 @@ PY1 = CACHE / "py1"
 SERVERS = CACHE / "servers"
 PARTS = {NPM: HERE / "package.json", PY1: HERE / "py1.txt", SERVERS: HERE / "servers.txt"}
 
+PROGRAMS = {CACHE / "programs" / pins.stem: pins for pins in sorted((HERE / "programs").glob("*.json"))}
+"""Whole programs, each in a folder of its own. What cannot be installed is left out, and its tests say why."""
+
 
 def wanted(part: Path) -> str:
     """What a complete part says of itself: its pins, and the interpreter that an environment is bound to."""
-    digest = hashlib.sha256(PARTS[part].read_bytes()).hexdigest()
-    return digest if part == NPM else f"{digest} {sys.version_info[:2]} {sys.base_prefix}"
+    pins = (PARTS | PROGRAMS)[part]
+    digest = hashlib.sha256(pins.read_bytes()).hexdigest()
+    return digest if pins.suffix == ".json" else f"{digest} {sys.version_info[:2]} {sys.base_prefix}"
 
 
 def stamp(part: Path) -> Path:
@@ -40,6 +45,30 @@ def missing() -> str | None:
     if not absent:
         return None
     return f"the interop cache lacks {', '.join(absent)} (in {CACHE}); `make interop` installs it"
+
+
+def failure(part: Path) -> Path:
+    """Where the installer leaves its last words about a program that could not be installed."""
+    return part / ".failed"
+
+
+def program(name: str) -> Path:
+    return CACHE / "programs" / name
+
+
+def missing_program(name: str) -> str | None:
+    """The reason to skip what is tried with one program, or None."""
+    part = program(name)
+    if is_complete(part):
+        return None
+    if failure(part).is_file():
+        return f"{name} could not be installed: {failure(part).read_text()}"
+    return f"{name} is not installed (in {part}); `make interop` installs it"
+
+
+def pinned_version(name: str) -> str:
+    (version,) = json.loads(PROGRAMS[program(name)].read_text())["dependencies"].values()
+    return version
 
 
 def npm_server(name: str) -> str:

@@ -290,14 +290,19 @@ class Gateway:
 
 @contextmanager
 def gateway(home: Path) -> Iterator[Gateway]:
-    """One gateway in front of the five servers; at its end it must go when asked, and must not have stumbled."""
+    """One gateway in front of the five servers."""
     files = make_files(home)
-    command = toolgate("serve", "--config", str(write_config(files)), "--port", "0")
+    with serving(toolgate("serve", "--config", str(write_config(files)), "--port", "0"), home) as url:
+        yield Gateway(url, files, home)
+
+
+@contextmanager
+def serving(command: Sequence[str], home: Path) -> Iterator[str]:
+    """A gateway's process: its URL. At its end it must go when asked, and must not have stumbled."""
     with process(command, home) as started:
         errors = Lines(started.stderr)
         Lines(started.stdout)
-        url = errors.until(r"toolgate is listening on (http://127\.0\.0\.1:\d+/mcp)").group(1)
-        yield Gateway(url, files, home)
+        yield errors.until(r"toolgate is listening on (http://127\.0\.0\.1:\d+/mcp)").group(1)
         assert started.poll() is None, f"the gateway ended by itself:\n{errors.rest()}"
         started.terminate()
         started.wait(20)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+from doors.pipes import WebSocket
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from inmemory import GREETER, Exchange, Visitor, gateway
@@ -33,7 +35,12 @@ VALUES += ["tools/call", "tools/list", "greeter__greet", "=?base64?YQ==?=", "=?b
 
 names = st.sampled_from(NAMES) | st.text(st.characters(max_codepoint=255), max_size=5)
 headers = st.dictionaries(names, st.sampled_from(VALUES) | st.text(st.characters(max_codepoint=255), max_size=8))
-paths = st.sampled_from(["/mcp", "/mcp/", "/mcp/aggregate", "/mcp/servers/greeter", "/mcp/servers/x", "/"]) | st.text()
+paths = (
+    st.sampled_from(
+        ["/mcp", "/mcp/", "/sse", "/mcp/sse", "/mcp/aggregate", "/mcp/servers/greeter", "/mcp/servers/x", "/"]
+    )
+    | st.text()
+)
 methods = st.sampled_from(["POST", "POST", "POST", "GET", "DELETE", "PUT", ""])
 http_request = st.tuples(methods, paths, headers, bodies.flatmap(cut))
 
@@ -50,8 +57,14 @@ async def answered(exchange: Exchange) -> None:
     response = await exchange.response()
     assert 200 <= response.status < 500
     assert b"The gateway failed" not in response.body
-    for message in response.messages:
+    for message in each(response.messages):
         assert message["jsonrpc"] == "2.0"
+
+
+def each(answers: list[Any]) -> Iterator[dict[str, Any]]:
+    """The messages, those too that answer a batch."""
+    for answer in answers:
+        yield from answer if isinstance(answer, list) else [answer]
 
 
 @settings(max_examples=150)
@@ -90,9 +103,35 @@ def test_any_bytes_at_the_stdio_door_are_answered(chunks: list[bytes]) -> None:
             await settle()
             door.eof_received()
             await door.close()
-        read: list[dict[str, Any]] = [json.loads(line) for line in written]
+        read = list(each([json.loads(line) for line in written]))
         assert all(message["jsonrpc"] == "2.0" for message in read)
         assert not any("The gateway failed" in line.decode() for line in written)
         assert read[-1] == {"jsonrpc": "2.0", "id": "ping", "result": {}}
 
     play(conversation())
+
+
+@settings(max_examples=100)
+@given(st.lists(bodies.map(lambda body: body.decode(errors="replace")) | st.text(), max_size=5))
+@example(["[{}]", "[]", "\ud800"])
+def test_any_text_at_the_websocket_is_answered(frames: list[str]) -> None:
+    async def conversation() -> None:
+        written: list[bytes] = []
+        async with gateway(GREETER, config=CONFIG) as app:
+            socket = WebSocket(app.http, on_message=written.append)
+            for frame in frames:
+                socket.say(frame)
+            await app.clock.sleep(3600)
+            socket.say(PING)
+            await settle()
+            if socket.code is None:
+                await socket.leave()
+        read = list(each([json.loads(message) for message in written]))
+        assert all(message["jsonrpc"] == "2.0" for message in read)
+        assert socket.code == 1009 or read[-1] == {"jsonrpc": "2.0", "id": "ping", "result": {}} or closes(frames)
+
+    play(conversation())
+
+
+def closes(frames: list[str]) -> bool:
+    return any('"close"' in frame for frame in frames)

@@ -1,54 +1,48 @@
-"""The HTTP door: Streamable HTTP in both eras on one URL (spec: basic/transports; behaviour.md 001).
+"""The HTTP door: every way in that begins with an HTTP request (spec: basic/transports; behaviour.md 001).
 
-An ASGI application. A request passes the guards (host, origin, size), is decoded once, and goes by its era: a modern
-one is answered alone and dies with its connection, a legacy one belongs to a session that outlives it.
+An ASGI application. What has passed the guards is Streamable HTTP of both eras, on one URL; or the transport of
+2024-11-05, at that URL with `/sse` behind it; or a WebSocket at that URL. A message is decoded once, and goes by its
+era: a modern one is answered alone and dies with its connection, a legacy one belongs to a session that outlives it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import face, streams
+from toolgate.frontends import batches, carrying, face, streams
+from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.guards import (
+    LOOPBACK,
+    Guards,
+    Headers,
+    Identify,
+    Refused,
+    Request,
+    Scope,
+    everyone_is_local,
+    not_allowed,
+)
 from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.pages import Pages
+from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Outbox, Receive, Response, Send
 from toolgate.gateway import Gateway
-from toolgate.model import Fault, Principal
+from toolgate.model import Fault
 from toolgate.ports import Clock
-from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
 
-Scope = MutableMapping[str, Any]
-Headers = Mapping[str, str]
-Identify = Callable[[Headers, str], Principal]
+__all__ = ["LOOPBACK", "Headers", "HttpDoor", "Identify", "everyone_is_local"]
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LAST_EVENT = "last-event-id"
+DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
-OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
-
-
-def everyone_is_local(headers: Headers, address: str) -> Principal:
-    """Who a client is where none are configured: an open gateway on loopback has one user."""
-    return Principal("local", address)
-
-
-class Refused(Exception):
-    """An answer on the level of HTTP, with a JSON-RPC error in its body."""
-
-    def __init__(self, status: int, message: str, rpc: int = jsonrpc.INVALID_REQUEST, id: bytes = b"null") -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = jsonrpc.error(id, rpc, message)
-        self.headers: list[tuple[bytes, bytes]] = []
 
 
 class HttpDoor:
@@ -62,84 +56,56 @@ class HttpDoor:
         clock: Clock,
         identify: Identify = everyone_is_local,
     ) -> None:
+        self.body_limit = config.http.body_limit
         self._gateway = gateway
         self._modern = modern_face
         self._pages = pages
         self._sessions = sessions
         self._config = config
         self._clock = clock
-        self._identify = identify
+        self._guards = Guards(gateway, config, identify)
+        self._pipes = Pipes(gateway, modern_face, pages, config, clock)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
-        self._hosts = _served_hosts(config)
+        self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
         self._modern_work: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+            return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP door has no {scope['type']}")
         response = Response(send)
         try:
-            headers, twice = era_headers.read(scope["headers"])
-            self._guard(headers)
-            route = self._gateway.snapshot.routes.get(scope["path"].rstrip("/"))
-            if not route:
-                raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
-            method = self._methods.get(scope["method"])
+            request = self._guards.admit(scope, receive)
+            methods = self._sse_methods if request.is_sse else self._methods
+            method = methods.get(scope["method"])
             if not method:
-                raise _not_allowed("POST, GET, DELETE")
-            principal = self._identify(headers, (scope.get("client") or ("",))[0])
-            await method(Request(headers, twice, receive, route, principal), response)
+                raise not_allowed(", ".join(methods))
+            await method(request, response)
         except Refused as refused:
             await response.whole(refused.status, refused.body, refused.headers)
 
     def close(self) -> None:
-        """End the requests of modern clients, subscriptions by a last word; those of legacy ones end with sessions."""
+        """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
+        else ends with its session."""
         self._modern.close()
-        self._clock.call_later(LAST_WORD, lambda: [work.cancel() for work in list(self._modern_work)])
+        self._clock.call_later(LAST_WORD, self.end)
 
-    # The guards.
-
-    def _guard(self, headers: Headers) -> None:
-        """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
-        host = headers.get("host", "").lower()
-        if self._hosts and host not in self._hosts and _hostname("//" + host) not in self._hosts:
-            raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
-        origin = headers.get("origin")
-        is_local = self._config.http.host in LOOPBACK and origin is not None and _hostname(origin) in LOOPBACK
-        if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
-            raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
-
-    async def _read(self, request: Request) -> bytes:
-        """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
-        and would find a broken connection instead of the refusal."""
-        limit = self._config.http.body_limit
-        declared = request.headers.get("content-length", "")
-        announced = int(declared[:20]) if declared.isdecimal() else 0
-        if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
-            raise _too_large(limit, is_unread=True)
-        chunks: list[bytes] = []
-        size, more = 0, True
-        while more and size <= limit + OVERFLOW_READ:
-            part = await request.receive()
-            if part["type"] == "http.disconnect":
-                raise Refused(400, "The client went away")
-            chunk, more = part.get("body", b""), part.get("more_body", False)
-            size += len(chunk)
-            if size <= limit:
-                chunks.append(chunk)
-            else:
-                chunks.clear()
-        if size > limit:
-            raise _too_large(limit, is_unread=more)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    def end(self) -> None:
+        """The same, at once."""
+        for work in list(self._modern_work):
+            work.cancel()
+        self._pipes.close()
 
     # POST.
 
     async def _post(self, request: Request, response: Response) -> None:
-        data = await self._read(request)
+        data = await self._guards.read(request)
         try:
             message = jsonrpc.decode(data)
         except Malformed as error:
-            await response.whole(400, face.write_malformed(error))
+            await self._other_post(request, response, data, error)
             return
         if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
             await self._modern_post(request, response, message)
@@ -201,17 +167,44 @@ class HttpDoor:
             (session.answered if message.is_response else session.notified)(message)
             await response.whole(202)
             return
-        outbox = Outbox(can_stream=request.accepts_events, can_ask=request.accepts_events)
-        work = session.answer(message, outbox)
-        work.add_done_callback(lambda _done: outbox.end())
-        await streams.relay(response, outbox, self._clock)
-        if work.cancelled():
-            body = jsonrpc.error(bytes(message.id), jsonrpc.INTERNAL_ERROR, "The request was cancelled")
-        else:
-            body = work.result()
-        await _finish(response, 200, body)
+        channel = Channel(can_stream=request.accepts_events, can_ask=request.accepts_events)
+        work = session.answer(message, channel)
+        work.add_done_callback(lambda done: channel.end(_response_of(done, message)))
+        await self._answer(request, response, session, channel)
+
+    async def _answer(self, request: Request, response: Response, session: Session, channel: Channel) -> None:
+        await carrying.answer(response, request.receive, channel, session, self._clock)
         if session.is_to_end:
             self._sessions.end(session)
+
+    async def _other_post(self, request: Request, response: Response, data: bytes, error: Malformed) -> None:
+        """What is no message: a batch of them, or nothing that can be read."""
+        try:
+            session = self._session_of_batch(request, error)
+            batch = batches.read(data, session, error)
+        except Malformed as refused:
+            await response.whole(400, face.write_malformed(refused))
+            return
+        if not session:
+            if not any(isinstance(each, Malformed) or each.is_request for each in batch):
+                await response.whole(202)
+                return
+            session = self._new_session(request, is_implicit=True)
+        response.headers.append((b"mcp-session-id", session.id.encode()))
+        channel = Channel(can_stream=request.accepts_events, can_ask=request.accepts_events)
+        gathered = batches.Gathered(channel.end)
+        for each in batch:
+            _take(each, session, channel, gathered)
+        gathered.is_whole()
+        await self._answer(request, response, session, channel)
+
+    def _session_of_batch(self, request: Request, error: Malformed) -> Session | None:
+        """Raises `error` where no batch is served at all."""
+        version = request.headers.get(era_headers.VERSION, mcp.REVISION_WITH_BATCHES)
+        if version != mcp.REVISION_WITH_BATCHES:
+            raise error
+        id = request.headers.get(era_headers.SESSION)
+        return self._known_session(request, id) if id is not None else None
 
     def _session(self, request: Request, message: Message) -> Session:
         """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""
@@ -221,8 +214,12 @@ class HttpDoor:
         id = request.headers.get(era_headers.SESSION)
         if id is not None and message.method != "initialize":
             return self._known_session(request, id)
-        if message.method != "initialize" and (request.route.is_strict or not self._config.sessions.implicit):
+        return self._new_session(request, is_implicit=message.method != "initialize")
+
+    def _new_session(self, request: Request, is_implicit: bool) -> Session:
+        if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
+        version = request.headers.get(era_headers.VERSION)
         session = Session(
             self._gateway,
             self._pages,
@@ -232,7 +229,7 @@ class HttpDoor:
             ask_time=self._config.parking.ttl,
             revision=version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER,
         )
-        self._sessions.add(session, implicit=message.method != "initialize")
+        self._sessions.add(session, implicit=is_implicit)
         return session
 
     def _known_session(self, request: Request, id: str) -> Session:
@@ -247,17 +244,14 @@ class HttpDoor:
         session = self._existing(request)
         if not request.accepts_events:
             raise Refused(406, "This stream is text/event-stream; accept it")
-        outbox = Outbox(can_stream=True, can_ask=False)
-        session.listen(outbox)
-        leaving = asyncio.ensure_future(streams.gone(request.receive))
-        leaving.add_done_callback(lambda _done: outbox.end())
-        try:
-            await response.comment()
-            await streams.relay(response, outbox, self._clock)
-            await response.end()
-        finally:
-            leaving.cancel()
-            session.stop_listening(outbox)
+        last = request.headers.get(LAST_EVENT, "")
+        found = session.archive.find(last)
+        if found:
+            await carrying.resume(response, request.receive, *found, session, self._clock)
+        elif not last or is_of_session(last):
+            await carrying.listen(response, request.receive, session, self._clock)
+        else:
+            raise Refused(400, f"Event {last!r} is not known, or no longer: its stream cannot be resumed")
 
     async def _delete(self, request: Request, response: Response) -> None:
         self._sessions.end(self._existing(request))
@@ -266,27 +260,30 @@ class HttpDoor:
     def _existing(self, request: Request) -> Session:
         id = request.headers.get(era_headers.SESSION)
         if request.headers.get(era_headers.VERSION, "") >= mcp.MODERN:
-            raise _not_allowed("POST")
+            raise not_allowed("POST")
         if id is None:
             raise Refused(400, "Mcp-Session-Id is missing")
         return self._known_session(request, id)
 
+    # The transport of 2024-11-05, and WebSocket.
 
-class Request:
-    """One HTTP request that has passed the guards."""
+    async def _sse_post(self, request: Request, response: Response) -> None:
+        conversation = self._pipes.find(request)
+        conversation.received(await self._guards.read(request))
+        await response.whole(202)
 
-    def __init__(
-        self, headers: Headers, twice: str | None, receive: Receive, route: Route, principal: Principal
-    ) -> None:
-        self.headers = headers
-        self.twice = twice  # a routing header that is repeated
-        self.receive = receive
-        self.route = route
-        self.principal = principal
-
-    @property
-    def accepts_events(self) -> bool:
-        return "text/event-stream" in self.headers.get("accept", "").lower()
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # that it wants to connect
+        try:
+            request = self._guards.admit(scope, receive)
+            if request.is_sse:
+                raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
+            await self._pipes.websocket(request, send)
+        except Refused as refused:
+            if DENIAL in scope.get("extensions", {}):
+                await Response(send, kind=DENIAL).whole(refused.status, refused.body, refused.headers)
+            else:
+                await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:100]})
 
 
 class Watch:
@@ -320,29 +317,17 @@ async def _finish(response: Response, status: int, body: bytes) -> None:
         await response.whole(status, body)
 
 
-def _served_hosts(config: Config) -> frozenset[str]:
-    """The values of `Host` that are served, with or without their port; none where any is."""
-    http = config.http
-    if http.host not in LOOPBACK and not http.allowed_hosts:
-        return frozenset()
-    return LOOPBACK | {http.host} | {host.lower() for host in http.allowed_hosts}
+def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
+    if done.cancelled():
+        return jsonrpc.error(bytes(message.id), jsonrpc.INTERNAL_ERROR, "The request was cancelled")
+    return done.result()
 
 
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _too_large(limit: int, is_unread: bool) -> Refused:
-    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
-    if is_unread:
-        refused.headers = [(b"connection", b"close")]
-    return refused
-
-
-def _not_allowed(methods: str) -> Refused:
-    refused = Refused(405, f"Method not allowed; use {methods}")
-    refused.headers = [(b"allow", methods.encode())]
-    return refused
+def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:
+    """Handle one message of a batch."""
+    if isinstance(each, Malformed):
+        gathered.add(face.write_malformed(each))
+    elif each.is_request:
+        gathered.follow(session.answer(each, channel), lambda done: _response_of(done, each))
+    else:
+        (session.answered if each.is_response else session.notified)(each)

@@ -1,4 +1,7 @@
-"""The HTTP door on a socket: uvicorn with uvloop and httptools, ended by an event of ours instead of its signals."""
+"""The HTTP door on a socket: uvicorn with uvloop and httptools, ended by an event of ours instead of its signals.
+
+What only a WebSocket needs is imported with the first of them, so that the start does not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import contextlib
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -56,6 +60,12 @@ class _Protocol(HttpToolsProtocol):
             self._timer = None
 
 
+def _websocket(**given: Any) -> asyncio.Protocol:
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    return WebSocketsSansIOProtocol(**given)
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -77,7 +87,9 @@ async def serving(door: HttpDoor, listener: socket.socket) -> AsyncGenerator[Non
         http=_Protocol,
         loop="none",
         lifespan="off",
-        ws="none",
+        ws=cast("type[asyncio.Protocol]", _websocket),
+        ws_max_size=door.body_limit,
+        ws_per_message_deflate=False,
         log_config=None,
         log_level="warning",
         access_log=False,

@@ -18,6 +18,7 @@ from msgspec import Raw
 from toolgate import asks
 from toolgate.eras import calls, legacy, questions
 from toolgate.frontends import face
+from toolgate.frontends.channels import Archive, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
@@ -71,6 +72,8 @@ class Session:
         wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
         self._subscriber = Subscriber(gateway, route, self.client, self._say, wants)
         self._listeners: list[Stream] = []
+        self._untold: Untold | None = None
+        self._archive: Archive | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._ids = itertools.count(1)
@@ -119,8 +122,18 @@ class Session:
 
     # What goes to the client without being asked for.
 
+    @property
+    def archive(self) -> Archive:
+        """What its streams said of late. There is none before the first of them."""
+        if not self._archive:
+            self._archive = Archive(self._clock)
+        return self._archive
+
     def listen(self, stream: Stream) -> None:
         self._listeners.append(stream)
+        if self._untold:
+            for message in self._untold.take():
+                stream.note(message)
 
     def stop_listening(self, stream: Stream) -> None:
         if stream in self._listeners:
@@ -128,9 +141,17 @@ class Session:
             self.used = self._clock.now()
 
     def tell(self, message: bytes) -> None:
-        """A message that belongs to no request, on exactly one stream."""
+        """A message that belongs to no request, on exactly one stream; kept where there is none yet."""
         if self._listeners:
             self._listeners[-1].note(message)
+        elif self.is_initialized:
+            self._untold = self._untold or Untold()
+            self._untold.add(message)
+
+    def expire(self) -> None:
+        """Let go of what was kept long enough."""
+        if self._archive:
+            self._archive.expire()
 
     async def close(self) -> None:
         tasks = list(self._tasks)

@@ -76,6 +76,7 @@ class Sessions:
     def _sweep(self) -> None:
         now = self._clock.now()
         for session in self.all():
+            session.expire()
             if session.is_idle and now - session.used >= self._idle:
                 self.end(session)
         self._sweep_later()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any
 
 from toolgate.ports import Clock
@@ -36,18 +36,18 @@ class Outbox:
     def __init__(self, can_stream: bool, can_ask: bool) -> None:
         self.can_stream = can_stream
         self.can_ask = can_ask
+        self.waiting = 0  # bytes
         self._messages: deque[bytes | None] = deque()
-        self._waiting = 0  # bytes
         self._reader: asyncio.Future[None] | None = None
 
     def send(self, message: bytes) -> None:
         if self.can_stream:
-            self._waiting += len(message)
+            self.waiting += len(message)
             self._put(message)
 
     def note(self, message: bytes) -> None:
         """Send what may be lost: a client that reads too slowly goes without."""
-        if self._waiting < NOTES_KEPT:
+        if self.waiting < NOTES_KEPT:
             self.send(message)
 
     def end(self) -> None:
@@ -63,7 +63,7 @@ class Outbox:
             finally:
                 timer.cancel()
         message = self._messages.popleft()
-        self._waiting -= len(message or b"")
+        self.waiting -= len(message or b"")
         return message
 
     def _put(self, message: bytes | None) -> None:
@@ -73,39 +73,43 @@ class Outbox:
 
 
 class Response:
-    """One ASGI response."""
+    """One ASGI response. `kind` is what its messages are called: another for what refuses a WebSocket."""
 
-    def __init__(self, send: Send, headers: HeaderList = ()) -> None:
+    def __init__(self, send: Send, headers: HeaderList = (), kind: str = "http.response") -> None:
         self.headers = list(headers)
         self.is_streaming = False
         self._send = send
+        self._start, self._body = kind + ".start", kind + ".body"
 
     async def whole(self, status: int, body: bytes = b"", headers: HeaderList = ()) -> None:
         length = (b"content-length", b"%d" % len(body))
         typed = [(b"content-type", b"application/json")] if body else []
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": [*typed, length, *self.headers, *headers]}
-        )
-        await self._send({"type": "http.response.body", "body": body})
+        await self._send({"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]})
+        await self._send({"type": self._body, "body": body})
 
-    async def event(self, message: bytes) -> None:
+    async def begin(self, chunk: bytes) -> None:
+        """Begin a stream at once, with an event or a comment."""
         await self._open()
-        await self._part(sse.event(one_line(message)))
+        if chunk:
+            await self._part(chunk)
+
+    async def event(self, message: bytes, id: str | None = None) -> None:
+        await self._open()
+        await self._part(sse.event(one_line(message), id))
 
     async def comment(self) -> None:
-        await self._open()
-        await self._part(sse.COMMENT)
+        await self.begin(sse.COMMENT)
 
     async def end(self) -> None:
-        await self._send({"type": "http.response.body", "body": b""})
+        await self._send({"type": self._body, "body": b""})
 
     async def _open(self) -> None:
         if not self.is_streaming:
             self.is_streaming = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": [*_SSE, *self.headers]})
+            await self._send({"type": self._start, "status": 200, "headers": [*_SSE, *self.headers]})
 
     async def _part(self, chunk: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await self._send({"type": self._body, "body": chunk, "more_body": True})
 
 
 async def relay(response: Response, outbox: Outbox, clock: Clock, on_slow: Callable[[], None] | None = None) -> None:
@@ -126,6 +130,19 @@ async def relay(response: Response, outbox: Outbox, clock: Clock, on_slow: Calla
             on_slow()
             on_slow = None
         await response.event(message)
+
+
+async def until_any(*work: Coroutine[Any, Any, None]) -> None:
+    """Until one of them ends; then the others are ended. Raises what it raised."""
+    tasks = [asyncio.get_running_loop().create_task(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
 
 
 async def gone(receive: Receive) -> None:

@@ -75,6 +75,7 @@ _just_id = msgspec.json.Decoder(_JustId)
 _error = msgspec.json.Decoder(RpcError)
 _members = msgspec.json.Decoder(Members)
 _value = msgspec.json.Decoder()
+_batch = msgspec.json.Decoder(list[Raw])
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 _EMPTY = re.compile(rb"\s*}")
@@ -95,6 +96,14 @@ def decode(data: bytes) -> Message:
     if fault:
         raise Malformed(INVALID_REQUEST, f"Invalid request: {fault}", _salvaged_id(data))
     return message
+
+
+def read_batch(data: bytes) -> list[bytes] | None:
+    """The members of an array, each as its own bytes; None where the bytes are none."""
+    try:
+        return [bytes(raw) for raw in _batch.decode(data)]
+    except UNREADABLE:
+        return None
 
 
 def _fault_of(message: Message) -> str:

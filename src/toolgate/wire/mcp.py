@@ -11,6 +11,8 @@ MODERN: Final = "2026-07-28"
 HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST_HANDSHAKE: Final = HANDSHAKE_REVISIONS[-1]
 REVISION_WITHOUT_HEADER: Final = "2025-03-26"  # what a legacy request without MCP-Protocol-Version speaks
+REVISION_WITH_BATCHES: Final = "2025-03-26"
+REVISION_WITH_PRIMING: Final = "2025-11-25"  # from here on a stream may begin with an event that says nothing
 
 # Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
 RESOURCE_NOT_FOUND: Final = -32002  # up to 2025-11-25; -32602 since

@@ -16,14 +16,14 @@ class Event(msgspec.Struct, frozen=True):
     retry: int | None = None  # milliseconds
 
 
-def event(data: bytes, id: str | None = None, retry: int | None = None) -> bytes:
+def event(data: bytes, id: str | None = None, retry: int | None = None, name: bytes = b"message") -> bytes:
     """One event as bytes. `data` must hold no line break (`jsonrpc.one_line`)."""
-    head = b""
+    head = b"event: " + name + b"\n"
     if id is not None:
         head += b"id: " + id.encode() + b"\n"
     if retry is not None:
         head += b"retry: %d\n" % retry
-    return b"event: message\n" + head + b"data: " + data + b"\n\n"
+    return head + (b"data: " + data if data else b"data:") + b"\n\n"
 
 
 COMMENT = b": keep-alive\n\n"

@@ -1,0 +1,83 @@
+"""Batches, which revision 2025-03-26 alone has (ruling 13): many messages in one array, their responses in another.
+
+The rule this file keeps: each message is handled as if it had come alone; only where its response goes differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from toolgate.eras import modern
+from toolgate.frontends.session import Session
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Malformed, Message
+
+MOST = 100  # messages in one batch
+
+Batch: TypeAlias = Sequence[Message | Malformed]
+
+
+def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
+    """The messages of a batch, each with what is wrong with it. Raises `Malformed`: `error` where the bytes are no
+    batch at all. Without a session it is one of a client that has not begun one yet."""
+    raws = jsonrpc.read_batch(data)
+    if raws is None:
+        raise error
+    if session and session.is_initialized and session.revision != mcp.REVISION_WITH_BATCHES:
+        raise _refused(f"revision {session.revision} has no batches")
+    if not 0 < len(raws) <= MOST:
+        raise _refused(f"a batch has 1 to {MOST} messages")
+    batch = [_read_one(raw) for raw in raws]
+    if any(isinstance(each, Message) and each.method == "initialize" for each in batch):
+        raise _refused("initialize stands alone")
+    return batch
+
+
+def _read_one(raw: bytes) -> Message | Malformed:
+    try:
+        message = jsonrpc.decode(raw)
+    except Malformed as error:
+        return error
+    if message.is_request and modern.speaks_modern(None, message.params):
+        refused = _refused(f"revision {mcp.MODERN} has no batches")
+        return Malformed(refused.rpc, refused.message, bytes(message.id))
+    return message
+
+
+def _refused(why: str) -> Malformed:
+    return Malformed(jsonrpc.INVALID_REQUEST, f"Invalid request: {why}")
+
+
+class Gathered:
+    """Responses on their way into one array. `then` gets it when the last one is there; empty where there is none."""
+
+    def __init__(self, then: Callable[[bytes], None]) -> None:
+        self._then = then
+        self._responses: list[bytes] = []
+        self._expected = 1  # the batch itself, until `is_whole`
+
+    def expect(self) -> Callable[[bytes], None]:
+        """Where the response of one more request goes; empty bytes are none."""
+        self._expected += 1
+        return self._one_less
+
+    def follow(self, work: asyncio.Task[bytes], response_of: Callable[[asyncio.Task[bytes]], bytes]) -> None:
+        """Expect the response of work under way."""
+        reply = self.expect()
+        work.add_done_callback(lambda done: reply(response_of(done)))
+
+    def add(self, response: bytes) -> None:
+        self._responses.append(response)
+
+    def is_whole(self) -> None:
+        """All messages of the batch have been taken."""
+        self._one_less(b"")
+
+    def _one_less(self, response: bytes) -> None:
+        if response:
+            self.add(response)
+        self._expected -= 1
+        if not self._expected:
+            self._then(b"[" + b",".join(self._responses) + b"]" if self._responses else b"")

@@ -1,0 +1,247 @@
+"""Streams of a session that outlast the connections that carry them (spec 2025-11-25: basic/transports).
+
+A channel that is open gives its events ids, and what it says is kept for a while, so that a client whose connection
+broke hears the rest on another. The rules this file keeps: an id names its channel; a message is on one channel only;
+what is kept is bounded in bytes, events and time, the oldest goes first; and nothing is kept before a stream begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from typing import Literal, NamedTuple, TypeAlias
+
+from toolgate.frontends.streams import NOTES_KEPT
+from toolgate.ports import Clock
+
+Kind: TypeAlias = Literal["c", "s"]  # a call's stream, or the session's own
+
+MOST_EVENTS = 1000
+MOST_BYTES = 8 * 1024 * 1024
+KEPT_FOR = 300.0  # seconds
+MOST_UNTOLD = 100
+
+
+class Item(NamedTuple):
+    """A message on its way, with its event's id, which is empty before the channel is open."""
+
+    id: str
+    message: bytes
+
+
+class Taken(Exception):
+    """The channel is carried by another connection now, or by none."""
+
+
+class Channel:
+    """Messages on their way to a client, for one reader at a time. `can_ask` as `session.Stream` has it.
+
+    The reader of the first turn need not ask for it; each later one takes it from the one before."""
+
+    last = b""  # the message that it ended with
+    has_ended = False
+    kept = 0  # events in the archive
+    name = ""
+    _archive: Archive | None = None
+    _number = 0
+    _waiting = 0  # bytes
+    _turn = 1  # of the reader; 0 while there is none
+    _turns = 1
+    _reader: asyncio.Future[None] | None = None
+
+    def __init__(self, can_stream: bool, can_ask: bool) -> None:
+        self.can_stream = can_stream
+        self.can_ask = can_ask
+        self._items: deque[Item] = deque()
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.name or 'not open'} {self._number} said, {len(self._items)} waiting>"
+
+    @property
+    def is_carried(self) -> bool:
+        return self._turn > 0
+
+    @property
+    def is_of_session(self) -> bool:
+        return is_of_session(self.name)
+
+    @property
+    def has_items(self) -> bool:
+        return bool(self._items)
+
+    # What is said on it.
+
+    def send(self, message: bytes) -> None:
+        if self.can_stream and not self.has_ended:
+            self._put(message)
+
+    def note(self, message: bytes) -> None:
+        """Send what may be lost: a client that reads too slowly goes without."""
+        if self._waiting < NOTES_KEPT:
+            self.send(message)
+
+    def end(self, last: bytes = b"") -> None:
+        """`last` is the answer, which an open channel says like all else."""
+        if self.has_ended:
+            return
+        self.last = last
+        if self._archive and last:
+            self._put(last)
+        self.has_ended = True
+        self._wake()
+        if self._archive:
+            self._archive.settle(self)
+
+    # Who carries it.
+
+    def open(self, archive: Archive, kind: Kind) -> str:
+        """From now on it gives ids and is kept. Returns the id of its beginning."""
+        self.name = archive.enter(self, kind)
+        self._archive = archive
+        waiting, self._items, self._waiting = self._items, deque(), 0
+        for item in waiting:
+            self._put(item.message)
+        if self.has_ended and self.last:
+            self._put(self.last)
+        return f"{self.name}.0"
+
+    def take(self, after: int) -> int:
+        """Carry an open channel on from the event of this number. Returns the reader's turn; the one before has lost
+        its own."""
+        assert self._archive
+        self._items = deque(self._archive.after(self.name, after))
+        self._waiting = sum(len(item.message) for item in self._items)
+        self._turns += 1
+        self._turn = self._turns
+        self._wake()
+        return self._turn
+
+    def leave(self, turn: int) -> None:
+        """The connection of this turn is gone. What is said meanwhile is kept."""
+        if self._turn == turn:
+            self._turn = 0
+            self._items.clear()
+            self._waiting = 0
+            self._wake()
+            if self._archive:
+                self._archive.settle(self)
+
+    async def ready(self, clock: Clock, patience: float) -> None:
+        """Until there is a message, or the end. Raises `TimeoutError` after `patience` seconds."""
+        if self._items or self.has_ended:
+            return
+        reader = self._reader = asyncio.get_running_loop().create_future()
+        timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
+        try:
+            await reader
+        finally:
+            timer.cancel()
+
+    async def get(self, clock: Clock, patience: float, turn: int) -> Item | None:
+        """The next message, None at the end. Raises `TimeoutError` after `patience` seconds, `Taken` where the turn is
+        over."""
+        if self._turn == turn:
+            await self.ready(clock, patience)
+        if self._turn != turn:
+            raise Taken
+        if not self._items:
+            return None
+        item = self._items.popleft()
+        self._waiting -= len(item.message)
+        return item
+
+    def _put(self, message: bytes) -> None:
+        item = Item("", message)
+        if self._archive:
+            self._number += 1
+            item = self._archive.keep(self, self._number, message)
+        if self.is_carried:
+            self._items.append(item)
+            self._waiting += len(message)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._reader and not self._reader.done():
+            self._reader.set_result(None)
+
+
+class _Kept(NamedTuple):
+    at: float
+    channel: Channel
+    number: int
+    item: Item
+
+
+class Archive:
+    """What the open channels of one session have said of late."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._names = itertools.count(1)
+        self._channels: dict[str, Channel] = {}
+        self._kept: deque[_Kept] = deque()  # the oldest first
+        self._bytes = 0
+
+    def enter(self, channel: Channel, kind: Kind) -> str:
+        name = f"{kind}{next(self._names)}"
+        self._channels[name] = channel
+        return name
+
+    def keep(self, channel: Channel, number: int, message: bytes) -> Item:
+        item = Item(f"{channel.name}.{number}", message)
+        self._kept.append(_Kept(self._clock.now(), channel, number, item))
+        self._bytes += len(message)
+        channel.kept += 1
+        self.expire()
+        return item
+
+    def find(self, id: str) -> tuple[Channel, int] | None:
+        """The channel that this event was on, and its number there."""
+        name, _, number = id.partition(".")
+        channel = self._channels.get(name)
+        return (channel, int(number)) if channel and number.isdecimal() and len(number) < 16 else None
+
+    def after(self, name: str, number: int) -> list[Item]:
+        return [kept.item for kept in self._kept if kept.channel.name == name and kept.number > number]
+
+    def expire(self) -> None:
+        """Let go of what is too much, or too old."""
+        since = self._clock.now() - KEPT_FOR
+        while self._kept and (len(self._kept) > MOST_EVENTS or self._bytes > MOST_BYTES or self._kept[0].at < since):
+            oldest = self._kept.popleft()
+            self._bytes -= len(oldest.item.message)
+            oldest.channel.kept -= 1
+            self.settle(oldest.channel)
+
+    def settle(self, channel: Channel) -> None:
+        """Forget a channel of which nothing is left, and on which nothing is to come."""
+        is_over = channel.has_ended or channel.is_of_session
+        if is_over and not channel.kept and not channel.is_carried:
+            self._channels.pop(channel.name, None)
+
+
+def is_of_session(id: str) -> bool:
+    """Whether an event's id is one of a session's own channel: such a channel can begin anew where it is forgotten."""
+    return id.startswith("s")
+
+
+class Untold:
+    """What a session could tell nobody yet. What is said twice is told once; beyond the bounds the oldest is lost."""
+
+    def __init__(self) -> None:
+        self._messages: deque[bytes] = deque()
+        self._bytes = 0
+
+    def add(self, message: bytes) -> None:
+        if message in self._messages:
+            return
+        self._messages.append(message)
+        self._bytes += len(message)
+        while len(self._messages) > MOST_UNTOLD or self._bytes > NOTES_KEPT:
+            self._bytes -= len(self._messages.popleft())
+
+    def take(self) -> list[bytes]:
+        messages, self._bytes = list(self._messages), 0
+        self._messages.clear()
+        return messages

@@ -1,0 +1,170 @@
+"""One client that speaks and is spoken to over one pipe, whatever carries it: stdio, WebSocket, HTTP with SSE.
+
+A request whose `_meta` is modern is answered alone; all others belong to the one session of this connection. The rule
+this file keeps: everything that a client has begun here ends with its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from toolgate.config import Config
+from toolgate.eras import calls, modern
+from toolgate.frontends import batches, face
+from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.session import Session
+from toolgate.frontends.streams import NOTES_KEPT
+from toolgate.gateway import Gateway
+from toolgate.model import Principal
+from toolgate.ports import Clock
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc
+from toolgate.wire.jsonrpc import Malformed, Message
+
+log = logging.getLogger(__name__)
+
+LAST_WORDS = 3.0  # seconds for answers under way when the client has closed its end
+
+
+def _nothing() -> None: ...
+
+
+class Conversation:
+    """`write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
+    is called when the client has asked for the end."""
+
+    can_ask = True
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        modern_face: ModernFace,
+        pages: Pages,
+        route: Route,
+        config: Config,
+        clock: Clock,
+        principal: Principal,
+        write: Callable[[bytes], None],
+        backlog: Callable[[], int],
+        hang_up: Callable[[], None] = _nothing,
+    ) -> None:
+        self.session = Session(gateway, pages, route, principal, clock, ask_time=config.parking.ttl)
+        self.session.touch()  # it lasts: its questions are told apart from those of others from the start
+        self.session.listen(self)
+        self._modern = modern_face
+        self._limit = config.http.body_limit
+        self._clock = clock
+        self._write = write
+        self._backlog = backlog
+        self._hang_up = hang_up
+        self._in_flight: dict[str | int | float, asyncio.Task[None]] = {}
+        self._answers: set[asyncio.Task[bytes]] = set()  # the session's
+
+    # What goes out.
+
+    def send(self, message: bytes) -> None:
+        self._write(jsonrpc.one_line(message))
+
+    def note(self, message: bytes) -> None:
+        if self._backlog() < NOTES_KEPT:
+            self.send(message)
+
+    def end(self) -> None:
+        """A request's end is its answer; the pipe ends with the connection."""
+
+    # What comes in.
+
+    def received(self, data: bytes) -> None:
+        """One message, or a batch of them."""
+        if len(data) > self._limit:
+            self.refuse_as_too_large()
+            return
+        try:
+            self._take(jsonrpc.decode(data), self._reply)
+        except Malformed as error:
+            self._received_other(data, error)
+
+    def refuse_as_too_large(self) -> None:
+        message = f"Message too large: the limit is {self._limit} bytes (http.body_limit)"
+        self.send(jsonrpc.error(b"null", jsonrpc.INVALID_REQUEST, message))
+
+    async def finished(self) -> None:
+        """Until what the client asked before is answered, or has had its time."""
+        under_way = [*self._in_flight.values(), *self._answers]
+        if not under_way:
+            return
+        try:
+            async with self._clock.timeout(LAST_WORDS):
+                await asyncio.wait(under_way)
+        except TimeoutError:
+            log.info("%d requests are given up: the client is gone", len(under_way))
+
+    async def close(self) -> None:
+        for task in list(self._in_flight.values()):
+            task.cancel()
+        await asyncio.gather(*self._in_flight.values(), return_exceptions=True)
+        await self.session.close()
+
+    def _received_other(self, data: bytes, error: Malformed) -> None:
+        try:
+            batch = batches.read(data, self.session, error)
+        except Malformed as refused:
+            self.send(face.write_malformed(refused))
+            return
+        gathered = batches.Gathered(self._reply)
+        for each in batch:
+            if isinstance(each, Malformed):
+                gathered.add(face.write_malformed(each))
+            else:
+                self._take(each, gathered.expect() if each.is_request else self._reply)
+        gathered.is_whole()
+
+    def _take(self, message: Message, reply: Callable[[bytes], None]) -> None:
+        if message.is_response:
+            self.session.answered(message)
+        elif message.is_notification:
+            self._notified(message)
+        elif modern.speaks_modern(None, message.params):
+            self._start(message)
+        else:
+            work = self.session.answer(message, self)
+            self._answers.add(work)
+            work.add_done_callback(lambda done: self._answered(done, reply))
+
+    def _reply(self, answer: bytes) -> None:
+        if answer:
+            self.send(answer)
+
+    def _answered(self, done: asyncio.Task[bytes], reply: Callable[[bytes], None]) -> None:
+        self._answers.discard(done)
+        reply(b"" if done.cancelled() else done.result())
+        if self.session.is_to_end:
+            self._hang_up()
+
+    def _notified(self, message: Message) -> None:
+        self.session.notified(message)
+        key = calls.read_cancelled(message)
+        if key in self._in_flight:
+            self._in_flight[key].cancel()
+
+    def _start(self, message: Message) -> None:
+        key = jsonrpc.id_key(message.id)
+        if key in self._in_flight:
+            self.send(face.write_reused(message))
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(message))
+        self._in_flight[key] = task
+        task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
+
+    async def _answer(self, message: Message) -> None:
+        principal, route = self.session.client.principal, self.session.route
+        try:
+            reply = await self._modern.answer(message, None, principal, route, self.note)
+        except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
+            self.send(face.write_failed(bytes(message.id), error, modern.error_code))
+            return
+        self.send(jsonrpc.result(bytes(message.id), reply.body))
+        self._modern.flushed(reply)

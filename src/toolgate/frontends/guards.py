@@ -1,0 +1,151 @@
+"""What every request passes before it is heard, whatever it wants: its host, origin, path, size and client.
+
+The rule this file keeps: what is refused is refused on the level of HTTP, with a JSON-RPC error in its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from toolgate.config import Config
+from toolgate.eras import headers as era_headers
+from toolgate.frontends.streams import Receive
+from toolgate.gateway import Gateway
+from toolgate.model import Principal
+from toolgate.snapshot import Route
+from toolgate.wire import jsonrpc
+
+Scope = MutableMapping[str, Any]
+Headers = Mapping[str, str]
+Identify = Callable[[Headers, str], Principal]
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
+SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of SSE_ALONE
+SSE_ALONE = "/mcp"
+
+
+def everyone_is_local(headers: Headers, address: str) -> Principal:
+    """Who a client is where none are configured: an open gateway on loopback has one user."""
+    return Principal("local", address)
+
+
+class Refused(Exception):
+    """An answer on the level of HTTP, with a JSON-RPC error in its body."""
+
+    def __init__(self, status: int, message: str, rpc: int = jsonrpc.INVALID_REQUEST, id: bytes = b"null") -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = jsonrpc.error(id, rpc, message)
+        self.headers: list[tuple[bytes, bytes]] = []
+
+
+class Request:
+    """One HTTP request, or opening of a WebSocket, that has passed the guards."""
+
+    def __init__(self, scope: Scope, receive: Receive, route: Route, principal: Principal, headers: Headers) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.route = route
+        self.principal = principal
+        self.headers = headers
+        self.twice: str | None = None  # a routing header that is repeated
+        self.is_sse = False  # of the transport of 2024-11-05
+
+    @property
+    def accepts_events(self) -> bool:
+        return "text/event-stream" in self.headers.get("accept", "").lower()
+
+    def asks_for(self, name: str) -> str:
+        """A parameter of the query; empty where it is not there."""
+        query: str = self.scope.get("query_string", b"").decode("latin-1")
+        return parse_qs(query).get(name, [""])[0]
+
+
+class Guards:
+    def __init__(self, gateway: Gateway, config: Config, identify: Identify) -> None:
+        self._gateway = gateway
+        self._config = config
+        self._identify = identify
+        self._hosts = _served_hosts(config)
+
+    def admit(self, scope: Scope, receive: Receive) -> Request:
+        """Raises `Refused`."""
+        headers, twice = era_headers.read(scope["headers"])
+        self._check(headers)
+        path: str = scope["path"].rstrip("/")
+        routes = self._gateway.snapshot.routes
+        route = routes.get(path)
+        is_sse = not route and path.endswith(SSE)
+        if is_sse:
+            route = routes.get(path.removesuffix(SSE) or SSE_ALONE)
+        if not route:
+            raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
+        principal = self._identify(headers, (scope.get("client") or ("",))[0])
+        request = Request(scope, receive, route, principal, headers)
+        request.twice, request.is_sse = twice, is_sse
+        return request
+
+    def _check(self, headers: Headers) -> None:
+        """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
+        host = headers.get("host", "").lower()
+        if self._hosts and host not in self._hosts and _hostname("//" + host) not in self._hosts:
+            raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
+        origin = headers.get("origin")
+        is_local = self._config.http.host in LOOPBACK and origin is not None and _hostname(origin) in LOOPBACK
+        if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
+            raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
+
+    async def read(self, request: Request) -> bytes:
+        """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
+        and would find a broken connection instead of the refusal."""
+        limit = self._config.http.body_limit
+        declared = request.headers.get("content-length", "")
+        announced = int(declared[:20]) if declared.isdecimal() else 0
+        if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
+            raise _too_large(limit, is_unread=True)
+        chunks: list[bytes] = []
+        size, more = 0, True
+        while more and size <= limit + OVERFLOW_READ:
+            part = await request.receive()
+            if part["type"] == "http.disconnect":
+                raise Refused(400, "The client went away")
+            chunk, more = part.get("body", b""), part.get("more_body", False)
+            size += len(chunk)
+            if size <= limit:
+                chunks.append(chunk)
+            else:
+                chunks.clear()
+        if size > limit:
+            raise _too_large(limit, is_unread=more)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _served_hosts(config: Config) -> frozenset[str]:
+    """The values of `Host` that are served, with or without their port; none where any is."""
+    http = config.http
+    if http.host not in LOOPBACK and not http.allowed_hosts:
+        return frozenset()
+    return LOOPBACK | {http.host} | {host.lower() for host in http.allowed_hosts}
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _too_large(limit: int, is_unread: bool) -> Refused:
+    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
+    if is_unread:
+        refused.headers = [(b"connection", b"close")]
+    return refused
+
+
+def not_allowed(methods: str) -> Refused:
+    refused = Refused(405, f"Method not allowed; use {methods}")
+    refused.headers = [(b"allow", methods.encode())]
+    return refused

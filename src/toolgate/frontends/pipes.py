@@ -1,0 +1,179 @@
+"""Connections that go both ways over the network: WebSocket, and the transport of 2024-11-05 (HTTP with SSE).
+
+Both are thin carriers of a `Conversation`. The rules this file keeps: a connection ends what was begun on it; its id,
+where it has one, cannot be guessed and is its principal's alone; and a client that does not read is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from toolgate.config import Config
+from toolgate.frontends.duplex import Conversation
+from toolgate.frontends.guards import Refused, Request
+from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
+from toolgate.gateway import Gateway
+from toolgate.model import Principal
+from toolgate.ports import Clock
+from toolgate.snapshot import Route
+from toolgate.wire import sse
+
+SUBPROTOCOL = "mcp"
+SESSION = "session_id"  # the parameter that names the connection which a POST belongs to
+MOST_WAITING = 64 * 1024 * 1024  # bytes that may wait for a client before it is cut off
+PATIENCE = 60.0  # seconds that a client of a WebSocket may take to read one message
+
+# Why a WebSocket was closed (RFC 6455, section 7.4.1).
+GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
+
+
+class Pipe:
+    """One connection: a conversation, and what waits to go out."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        modern_face: ModernFace,
+        pages: Pages,
+        config: Config,
+        clock: Clock,
+        principal: Principal,
+        route: Route,
+    ) -> None:
+        self.id = secrets.token_urlsafe(24)
+        self.principal = principal
+        self.route = route
+        self.outbox = Outbox(can_stream=True, can_ask=True)
+        self.is_cut_off = asyncio.Event()
+        self.conversation = Conversation(
+            gateway, modern_face, pages, route, config, clock, principal, self._write, self._backlog, self.outbox.end
+        )
+
+    def _write(self, message: bytes) -> None:
+        self.outbox.send(message)
+        if self.outbox.waiting > MOST_WAITING:
+            self.is_cut_off.set()
+
+    def _backlog(self) -> int:
+        return self.outbox.waiting
+
+    async def cut_off(self) -> None:
+        """Until the client has left too much unread."""
+        await self.is_cut_off.wait()
+
+
+class Pipes:
+    """All such connections."""
+
+    def __init__(self, gateway: Gateway, modern_face: ModernFace, pages: Pages, config: Config, clock: Clock) -> None:
+        self._gateway = gateway
+        self._modern = modern_face
+        self._pages = pages
+        self._config = config
+        self._clock = clock
+        self._open: dict[str, Pipe] = {}
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for pipe in self._open.values():
+            pipe.outbox.end()
+
+    def find(self, request: Request) -> Conversation:
+        """The conversation that a POST belongs to. Raises `Refused`."""
+        id = request.asks_for(SESSION)
+        if not id:
+            raise Refused(400, f"This is the transport of 2024-11-05: GET opens its stream, which names the {SESSION}")
+        pipe = self._open.get(id)
+        if not pipe or pipe.principal.id != request.principal.id or pipe.route.path != request.route.path:
+            raise Refused(404, "Session not found: open the stream anew")
+        return pipe.conversation
+
+    async def stream(self, request: Request, response: Response) -> None:
+        """HTTP with SSE: the stream, which first names the place to post to."""
+        with self._opened(request) as pipe:
+            try:
+                place = f"{request.scope['path']}?{SESSION}={pipe.id}"
+                await response.begin(sse.event(place.encode(), name=b"endpoint"))
+                await until_any(relay(response, pipe.outbox, self._clock), gone(request.receive), pipe.cut_off())
+                await response.end()
+            finally:
+                await pipe.conversation.close()
+
+    async def websocket(self, request: Request, send: Send) -> None:
+        with self._opened(request) as pipe:
+            offered = request.scope.get("subprotocols", ())
+            chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
+            socket = _Socket(request, send, pipe, self._config.http.body_limit, self._clock)
+            try:
+                await send({"type": "websocket.accept", "subprotocol": chosen})
+                await until_any(socket.hear(), socket.speak(), pipe.cut_off())
+            finally:
+                await pipe.conversation.close()
+        if not socket.is_gone and not pipe.is_cut_off.is_set():
+            await send({"type": "websocket.close", "code": socket.code})
+
+    @contextmanager
+    def _opened(self, request: Request) -> Generator[Pipe]:
+        if self._is_closed or len(self._open) >= self._config.sessions.max:
+            raise Refused(503, "No more connections are taken")
+        pipe = Pipe(
+            self._gateway, self._modern, self._pages, self._config, self._clock, request.principal, request.route
+        )
+        self._open[pipe.id] = pipe
+        try:
+            yield pipe
+        finally:
+            del self._open[pipe.id]
+
+
+class _Socket:
+    """Both directions of one WebSocket: a message is a text frame."""
+
+    def __init__(self, request: Request, send: Send, pipe: Pipe, limit: int, clock: Clock) -> None:
+        self.code = GOING_AWAY
+        self.is_gone = False
+        self._receive = request.receive
+        self._send = send
+        self._pipe = pipe
+        self._limit = limit
+        self._clock = clock
+
+    async def hear(self) -> None:
+        while True:
+            frame = await self._receive()
+            if frame["type"] == "websocket.disconnect":
+                self.is_gone = True
+                return
+            text: str | None = frame.get("text")
+            if text is None:
+                self.code = NO_BINARY
+                return
+            data = text.encode("utf-8", "surrogatepass")
+            if len(data) > self._limit:
+                self.code = TOO_BIG
+                return
+            self._pipe.conversation.received(data)
+
+    async def speak(self) -> None:
+        while True:
+            try:
+                message = await self._pipe.outbox.get(self._clock, QUIET)
+            except TimeoutError:
+                continue  # the server below looks whether the client lives
+            if message is None:
+                return
+            try:
+                async with self._clock.timeout(PATIENCE):
+                    await self._send({"type": "websocket.send", "text": message.decode()})
+            except TimeoutError:
+                self._pipe.is_cut_off.set()
+                return

@@ -1,0 +1,143 @@
+#!/usr/bin/env python
+"""The command that the suite's client scenarios run: a gateway in front of the suite's server, and a client in front.
+
+    client_through_gateway.py gateway modern URL    # the suite appends the URL of its server
+    client_through_gateway.py gateway legacy URL    # the same with a client of the handshake era in front
+    client_through_gateway.py direct modern URL     # the official SDK's client alone, without a gateway
+
+The scenario comes in `MCP_CONFORMANCE_SCENARIO`, what it wants called, if anything, in `MCP_CONFORMANCE_CONTEXT`. The
+client does what the scenario is about and no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import mcp.types as types
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+from suite import gateway
+
+SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+ACCEPTED = {"confirmed": True, "ok": True}
+
+
+async def elicit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """Accept with the defaults of the form; a field without one is answered if we have a word for it."""
+    fields = params.requested_schema.get("properties", {}) if isinstance(params, types.ElicitRequestFormParams) else {}
+    defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
+    known = {name: ACCEPTED[name] for name in fields if name in ACCEPTED}
+    return types.ElicitResult(action="accept", content=known | defaults)
+
+
+async def sample(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    said = types.TextContent(type="text", text="A sampled answer")
+    return types.CreateMessageResult(role="assistant", content=said, model="none")
+
+
+async def roots(context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[])
+
+
+def connected(url: str, era: str) -> Client:
+    able = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
+    return Client(url, mode="legacy" if era == "legacy" else "auto", read_timeout_seconds=20, **able)
+
+
+async def call(client: Client, name: str, arguments: dict[str, Any]) -> None:
+    """A call that may be refused: what counts is what the suite's server saw."""
+    try:
+        await client.call_tool(name, arguments)
+    except MCPError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+
+
+# -- what each scenario wants done, after the tools were listed -------------------------------------------------------
+
+
+def calls(*names: str, **arguments: Any) -> Callable[[Client, list[types.Tool]], Awaitable[None]]:
+    async def act(client: Client, tools: list[types.Tool]) -> None:
+        for name in names:
+            await client.call_tool(name, arguments)
+
+    return act
+
+
+async def call_what_is_listed(client: Client, tools: list[types.Tool]) -> None:
+    samples: dict[str, Any] = {"integer": 1, "number": 1, "boolean": True, "object": {}, "array": [], "null": None}
+    for tool in tools:
+        fields = tool.input_schema.get("properties", {})
+        needed = {name: fields.get(name, {}).get("type") for name in tool.input_schema.get("required", [])}
+        await call(client, tool.name, {name: samples.get(kind, "x") for name, kind in needed.items()})
+
+
+async def call_what_is_wanted(client: Client, tools: list[types.Tool]) -> None:
+    for wanted in CONTEXT.get("toolCalls", []):
+        await call(client, wanted["name"], wanted.get("arguments") or {})
+
+
+async def echo_the_schema(client: Client, tools: list[types.Tool]) -> None:
+    schema = next(tool.input_schema for tool in tools if tool.name == "json_schema_2020_12_tool")
+    await client.call_tool("json_schema_echo", {"schema": schema})
+
+
+async def use_every_method(client: Client, tools: list[types.Tool]) -> None:
+    await ADD(client, tools)
+    for resource in (await client.list_resources()).resources:
+        await client.read_resource(resource.uri)
+    for prompt in (await client.list_prompts()).prompts:
+        await client.get_prompt(prompt.name, {argument.name: "x" for argument in prompt.arguments or []})
+
+
+ADD = calls("add_numbers", a=5, b=3)
+ACTS: dict[str, Callable[[Client, list[types.Tool]], Awaitable[None]]] = {
+    "initialize": calls(),
+    "tools_call": ADD,
+    "elicitation-sep1034-client-defaults": calls("test_client_elicitation_defaults"),
+    "sse-retry": calls("test_reconnection"),
+    "request-metadata": ADD,
+    "http-standard-headers": use_every_method,
+    "http-custom-headers": call_what_is_wanted,
+    "http-invalid-tool-headers": call_what_is_listed,
+    "json-schema-ref-no-deref": calls(),
+    "json-schema-2020-12-preservation": echo_the_schema,
+    "sep-2322-client-request-state": calls(
+        "test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"
+    ),
+}
+
+
+async def act(url: str, era: str) -> None:
+    async with connected(url, era) as client:
+        tools = (await client.list_tools()).tools
+        await ACTS[SCENARIO](client, tools)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("how", choices=("gateway", "direct"))
+    parser.add_argument("era", choices=("modern", "legacy"))
+    parser.add_argument("url")
+    given = parser.parse_args()
+    if SCENARIO not in ACTS:
+        print(f"nothing is known of the scenario {SCENARIO!r}", file=sys.stderr)
+        return 2
+    if given.how == "direct":
+        asyncio.run(act(given.url, given.era))
+        return 0
+    with tempfile.TemporaryDirectory() as home, gateway({"suite": {"url": given.url}}, Path(home)) as url:
+        asyncio.run(act(f"{url}/servers/suite", given.era))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
