@@ -42,8 +42,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
-    "stdio": lambda server, link, ground, sink: McpUpstream(server, link or LINKS["stdio"], ground, sink),
-    "http": lambda server, link, ground, sink: McpUpstream(server, link or LINKS["http"], ground, sink),
+    **dict.fromkeys(
+        LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
+    ),
     "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
 }
 

@@ -277,6 +277,21 @@ class Client:
             raise Failed(message["error"])
         return message["result"]
 
+    async def reply(self, id: Any, result: Json) -> None:
+        """The answer to a question of the gateway."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
+        head = (
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            f"Accept: {STREAM}\r\nMcp-Session-Id: {(self.session or b'').decode()}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        async with asyncio.timeout(WAIT):
+            status, _, _ = await read_response(reader)
+        await shut(writer)
+        assert status == 202
+
     async def end(self) -> None:
         """End the session."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)

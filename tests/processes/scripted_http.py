@@ -11,7 +11,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 Json = dict[str, Any]
 
@@ -21,7 +21,7 @@ class Request:
 
     def __init__(self, connection: Connection, line: str, headers: dict[str, str], body: bytes) -> None:
         self.connection = connection
-        self.verb = line.split()[0]
+        self.verb, self.path, *_ = line.split()
         self.headers = headers
         self.message: Json = json.loads(body) if body else {}
 
@@ -44,6 +44,17 @@ class Request:
         result = {"resultType": "complete"} | members
         return json.dumps({"jsonrpc": "2.0", "id": self.id, "result": result}).encode()
 
+    def open_stream(self) -> None:
+        self.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    def event(self, data: bytes = b"", *fields: str) -> None:
+        """One event; `fields` such as "id: 1"."""
+        event = "".join(f"{field}\n" for field in fields).encode() + b"data: " + data + b"\n\n"
+        self.write(b"%x\r\n%b\r\n" % (len(event), event))
+
+    def end_stream(self) -> None:
+        self.write(b"0\r\n\r\n")
+
     def whole(self, body: bytes, status: str = "200 OK", *headers: str) -> None:
         """An answer as most servers give it."""
         lines = [f"HTTP/1.1 {status}", "Content-Type: application/json", f"Content-Length: {len(body)}", *headers]
@@ -63,24 +74,38 @@ class Connection:
         self.writer.transport.abort()
 
 
+Script = TypeVar("Script", bound="ScriptedServer")
 OnCall = Callable[[Request], Awaitable[None]]
 
 
 class ScriptedServer:
-    """`on_call` writes the answer to `tools/call`. With `session`, it gives out ids and knows only the newest."""
+    """`on_call` writes the answer to `tools/call`, `on_get` that to a GET, which is refused without. With `session`, it
+    gives out ids and knows only the newest."""
 
-    def __init__(self, on_call: OnCall, session: bool = False, modern: bool = False) -> None:
+    def __init__(
+        self, on_call: OnCall, session: bool = False, modern: bool = False, on_get: OnCall | None = None
+    ) -> None:
         self.port = 0
         self.requests: list[Request] = []
         self.connections: list[Connection] = []
+        self.tools = ["act"]
         self.session = "" if session else None
         self._on_call = on_call
+        self._on_get = on_get
         self._modern = modern
         self._sessions = 0
+        self._vanished: set[Connection] = set()
 
     @property
     def calls(self) -> list[Request]:
         return [request for request in self.requests if request.method == "tools/call"]
+
+    @property
+    def gets(self) -> list[Request]:
+        return [request for request in self.requests if request.verb == "GET"]
+
+    def listed(self) -> list[Json]:
+        return [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
 
     @property
     def open_connections(self) -> int:
@@ -88,6 +113,20 @@ class ScriptedServer:
 
     def forget_the_session(self) -> None:
         self.session = "forgotten"
+
+    async def start(self, port: int = 0) -> None:
+        self._listener = await asyncio.start_server(self.serve, "127.0.0.1", port)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._listener.close()
+        for connection in self.connections:
+            connection.writer.transport.abort()
+        await self._listener.wait_closed()
+
+    def vanish(self) -> None:
+        """As after a power cut: nothing comes any more over the connections that there are, not even their end."""
+        self._vanished |= set(self.connections)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(len(self.connections), writer)
@@ -101,7 +140,8 @@ class ScriptedServer:
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 request = Request(connection, line, headers, body)
                 self.requests.append(request)
-                await self._respond(request)
+                if connection not in self._vanished:
+                    await self._respond(request)
         connection.is_closed = True
         writer.close()
 
@@ -116,9 +156,12 @@ class ScriptedServer:
             self._initialize(request)
         elif self.session is not None and request.headers.get("mcp-session-id") != self.session:
             request.whole(b"Session not found", "404 Not Found")
+        elif request.verb == "GET" and self._on_get:
+            await self._on_get(request)
+        elif request.verb == "GET":
+            request.whole(b"Method Not Allowed", "405 Method Not Allowed")
         elif method == "tools/list":
-            tools = [{"name": "act", "inputSchema": {"type": "object"}}]
-            request.whole(request.result(tools=tools))
+            request.whole(request.result(tools=self.listed()))
         elif method == "tools/call":
             await self._on_call(request)
         else:  # a notification, or the end of a session
@@ -136,14 +179,17 @@ class ScriptedServer:
 
 
 @asynccontextmanager
-async def scripted(on_call: OnCall, session: bool = False, modern: bool = False) -> AsyncIterator[ScriptedServer]:
-    script = ScriptedServer(on_call, session, modern)
-    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
-    script.port = server.sockets[0].getsockname()[1]
+async def scripted(
+    on_call: OnCall, session: bool = False, modern: bool = False, on_get: OnCall | None = None
+) -> AsyncIterator[ScriptedServer]:
+    async with serving(ScriptedServer(on_call, session, modern, on_get)) as script:
+        yield script
+
+
+@asynccontextmanager
+async def serving(script: Script, port: int = 0) -> AsyncIterator[Script]:
+    await script.start(port)
     try:
         yield script
     finally:
-        server.close()
-        for connection in script.connections:
-            connection.writer.transport.abort()
-        await server.wait_closed()
+        await script.stop()

@@ -503,6 +503,7 @@ async def test_the_session_id_is_sent_with_everything_and_ended_at_the_close() -
             "server/discover": None,
             "initialize": None,
             "notifications/initialized": "session-1",
+            "GET": "session-1",
             "tools/list": "session-1",
             "tools/call": "session-1",
         }

@@ -248,8 +248,8 @@ async def test_each_session_has_a_child_of_its_own_that_ends_with_it() -> None:
 async def test_a_session_that_ends_while_its_child_starts_leaves_none(tmp_path: Path) -> None:
     async with gateway(settings(one=child("family", str(tmp_path / "pids"), scope="session"))) as served:
         client = served.client(LEGACY)
-        await client.open()
         before = set(offspring())
+        await client.open()
         _, writer = await client.start("tools/list")
         await until(lambda: set(offspring()) - before)
         await client.end()

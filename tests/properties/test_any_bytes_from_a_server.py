@@ -174,7 +174,7 @@ pieces = st.lists(answers, max_size=2).flatmap(lambda found: cut(b"".join(found)
 
 
 class OneConnection(Pool):
-    async def _connect(self) -> Wire:
+    async def connect(self) -> Wire:
         raise ConnectionRefusedError
 
 

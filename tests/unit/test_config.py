@@ -77,6 +77,9 @@ def test_the_three_formats_say_the_same() -> None:
 def test_the_type_of_a_server_follows_from_its_keys() -> None:
     assert server('command = "npx"').type == "stdio"
     assert server('url = "https://example.com/mcp"').type == "http"
+    assert server('url = "wss://example.com/mcp"').type == server('url = "${U}"', U="WS://h").type == "ws"
+    assert server('url = "https://example.com/sse"\ntype = "sse"\nheaders = {A = "b"}').type == "sse"
+    assert server('url = "wss://example.com/"\ntype = "ws"\nheaders = {A = "b"}').type == "ws"
 
 
 @pytest.mark.promise("b.names.slug")
@@ -169,7 +172,7 @@ def test_a_pattern_that_is_no_variable_is_never_sent(text: str) -> None:
 def test_a_variable_that_makes_no_url_fails_its_server_and_a_written_one_the_file() -> None:
     assert "`url` must be a URL" in server('url = "${U}"', U="not one").problem
     assert refused('[mcpServers.one]\nurl = "not one"') == [
-        "mcpServers.one.url: must be a URL that begins with http:// or https://"
+        "mcpServers.one.url: must be a URL that begins with http://, https://, ws:// or wss://"
     ]
 
 
@@ -252,13 +255,17 @@ def test_a_slip_of_the_pen_is_told_with_its_mend(text: str, mend: str) -> None:
         ("type = 'http'\ncommand = 'x'", "mcpServers.a: is of type http and needs `url`"),
         ("command = ' '", "mcpServers.a.command: must not be empty"),
         ("command = 'x'\nconcurrency = 0", "mcpServers.a.concurrency: must be at least 1"),
-        ("command = 'x'\nheaders = {A = 'b'}", "mcpServers.a.headers: is for http servers, and this one is stdio: "),
+        ("command = 'x'\nheaders = {A = 'b'}", "mcpServers.a.headers: is for http/sse/ws servers, and this"),
         ("command = 'x'\ntimeout = 1\ntimeoutMs = 1", "mcpServers.a.timeoutMs: stands beside `timeout`: "),
         ("command = 'x'\nroots = ['relative']", "mcpServers.a.roots[0]: must be an absolute path or a file:/// URI"),
         ("command = 'x'\nargs = 'y'", "mcpServers.a.args: must be a list, not text: put it in [ ]"),
         ("command = 'x'\nurl = 'http://h'", "mcpServers.a: has both `command` and `url`: "),
-        ("url = 'ws://h'", "mcpServers.a.url: must be a URL that begins with http:// or https://"),
-        ("command = 'x'\ntype = 'registry'", 'mcpServers.a.type: must be "stdio" or "http"'),
+        ("url = 'ftp://h'", "mcpServers.a.url: must be a URL that begins with http://, https://, ws:// or wss://"),
+        ("type = 'http'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL that begins with http:// or https://"),
+        ("type = 'sse'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL that begins with http:// or https://"),
+        ("type = 'ws'\nurl = 'http://h'", "mcpServers.a.url: must be a URL that begins with ws:// or wss://"),
+        ("type = 'ws'\ncommand = 'x'", "mcpServers.a: is of type ws and needs `url`"),
+        ("command = 'x'\ntype = 'registry'", 'mcpServers.a.type: must be "stdio" or "http" or "sse" or "ws"'),
     ],
 )
 def test_a_server_is_started_or_reached_and_nothing_in_between(body: str, line: str) -> None:
@@ -382,8 +389,8 @@ def test_a_default_may_be_written_in_another_way_but_not_in_another_type() -> No
 
 
 def test_types_of_a_later_version_are_told_as_such() -> None:
-    [line] = refused("[mcpServers.a]\ntype = 'sse'\nurl = 'http://h'")
-    assert line.startswith('mcpServers.a.type: `type = "sse"` is not available in this version of toolgate: ')
+    [line] = refused("[mcpServers.a]\ntype = 'component'\nurl = 'http://h'")
+    assert line.startswith('mcpServers.a.type: `type = "component"` is not available in this version of toolgate: ')
 
 
 # Other tools' files.
@@ -400,20 +407,22 @@ def test_unknown_keys_of_another_tool_are_warnings() -> None:
 
 
 def test_words_of_other_tools_are_understood_in_their_files() -> None:
-    a, b, c, d = plain(
+    a, b, c, d, e, f = plain(
         {"type": "streamable-http", "url": "http://h"},
         {"transportType": "streamableHttp", "serverUrl": "http://h"},
         {"command": "x", "disabled": True, "headers": {}},
         {"transport": "stdio", "command": "x", "timeoutMs": 500},
+        {"transport": "sse", "url": "http://h", "headers": {"A": "b"}},
+        {"type": "websocket", "url": "ws://h"},
     ).servers
     assert (a.type, a.url, b.type, b.url) == ("http", "http://h", "http", "http://h")
     assert (c.enabled, d.type, d.timeout) == (False, "stdio", 0.5)
+    assert (e.type, e.headers, f.type) == ("sse", {"A": "b"}, "ws")
 
 
 def test_what_another_tool_can_and_we_cannot_fails_one_server() -> None:
     config = plain(
-        {"type": "sse", "url": "http://h"},
-        {"type": "ws", "url": "ws://h"},
+        {"type": "component", "url": "http://h"},
         {"url": "http://h", "oauth": {"clientId": "x"}},
         {"url": "http://h", "auth": "bearer"},
         {"command": "x", "lifecycle": "keep-alive"},

@@ -99,6 +99,6 @@ def mend(server: Server, fault: Fault, status: Status) -> str:
             return cure
     if fault.hint and not fault.hint.startswith("see the end"):
         return fault.hint
-    if server.type == "http":
+    if server.url:
         return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is up"
     return "its last words are below" if status.stderr.strip() else f"it said nothing: run it by hand: {server.command}"

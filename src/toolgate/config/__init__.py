@@ -39,7 +39,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     name: str
-    type: Literal["stdio", "http", "registry"]
+    type: Literal["stdio", "http", "sse", "ws", "registry"]
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
@@ -68,7 +68,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             yield "command", self.command
             yield "args", len(self.args)
             yield "env", dict.fromkeys(self.env, "***")
-        if self.type == "http":
+        if self.url:
             yield "host", re.sub(r".*[/@]", "", re.split(r"[/?#]", self.url.partition("://")[2])[0])
             yield "headers", dict.fromkeys(self.headers, "***")
         if self.problem:

@@ -16,12 +16,12 @@ from toolgate.config.values import Kind
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key that works. `field` is the struct's field where it has another name; `only` the type of server that it
-    is for; `sound` says that `${VAR}` is put in, and raises `Wrong` for what must not come out of that."""
+    """A key that works. `field` is the struct's field where it has another name; `only` the types of server that
+    it is for; `sound` says that `${VAR}` is put in, and raises `Wrong` for what must not come out of that."""
 
     kind: Kind
     field: str = ""
-    only: str = ""
+    only: tuple[str, ...] = ()
     sound: Callable[[Any], None] | None = None
 
 
@@ -122,14 +122,22 @@ ROOT: Mapping[str, Later] = {
 
 _in_headers = 'a fixed token can stand in `headers`, such as Authorization = "Bearer ${TOKEN}"'
 
+# What `type` may say, and the key that it then needs.
+TYPES = {"stdio": "command", "http": "url", "sse": "url", "ws": "url"}
+LATER_TYPES = frozenset({"component"})
+LATER_TYPE = Later(mend="give the server's stdio or http form", grave=True)
+STARTED = tuple(type for type, key in TYPES.items() if key == "command")
+REACHED = tuple(type for type, key in TYPES.items() if key == "url")
+SOUND_URLS = {"http": variables.sound_http_url, "sse": variables.sound_http_url, "ws": variables.sound_ws_url}
+
 SERVER: Mapping[str, Row] = {
     "type": Key(values.filled),  # judged by TYPES
-    "command": Key(values.filled, only="stdio", sound=variables.sound_command),
-    "args": Key(values.many(values.text), only="stdio", sound=variables.sound_texts),
-    "env": Key(values.environment, only="stdio", sound=variables.sound_environment),
-    "cwd": Key(values.optional(values.filled), only="stdio", sound=variables.sound_command),
-    "url": Key(values.filled, only="http", sound=variables.sound_url),
-    "headers": Key(values.headers, only="http", sound=variables.sound_headers),
+    "command": Key(values.filled, only=STARTED, sound=variables.sound_command),
+    "args": Key(values.many(values.text), only=STARTED, sound=variables.sound_texts),
+    "env": Key(values.environment, only=STARTED, sound=variables.sound_environment),
+    "cwd": Key(values.optional(values.filled), only=STARTED, sound=variables.sound_command),
+    "url": Key(values.filled, only=REACHED, sound=variables.sound_url),
+    "headers": Key(values.headers, only=REACHED, sound=variables.sound_headers),
     "roots": Key(values.many(values.root), sound=variables.sound_roots),
     "enabled": Key(values.flag),
     "timeout": Key(values.duration),
@@ -147,18 +155,18 @@ SERVER: Mapping[str, Row] = {
     "forward_headers": Later(says="headers of clients stay here", grave=True),
 }
 
-# What `type` may say, and the key that it then needs.
-TYPES = {"stdio": "command", "http": "url"}
-LATER_TYPES = frozenset({"sse", "ws", "component"})
-LATER_TYPE = Later(mend="give the server's stdio or http form", grave=True)
-
 # Other tools' words, understood in their files and mended in ours.
-FOREIGN_TYPES = {"streamable-http": "http", "streamableHttp": "http", "streamable_http": "http"}
+FOREIGN_TYPES = {
+    "streamable-http": "http",
+    "streamableHttp": "http",
+    "streamable_http": "http",
+    "websocket": "ws",
+}
 FOREIGN: Mapping[str, Row] = {
     "transport": Key(values.filled, field="type"),
     "transportType": Key(values.filled, field="type"),
-    "httpUrl": Key(values.filled, field="url", only="http", sound=variables.sound_url),
-    "serverUrl": Key(values.filled, field="url", only="http", sound=variables.sound_url),
+    "httpUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url),
+    "serverUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url),
     "disabled": Key(values.unless, field="enabled"),
     "oauth": Later(says=_in_headers, grave=True),
 }

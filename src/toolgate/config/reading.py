@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from toolgate.config import keys, values
+from toolgate.config import keys, values, variables
 from toolgate.config.keys import Key, Later, Row
 from toolgate.config.values import Finding, Kind, Wrong, did_you_mean
 from toolgate.config.variables import Expansion
@@ -162,6 +162,7 @@ class _ServerReading:
         self.path: KeyPath = ("mcpServers", name)
         self.rows = keys.SERVER if reading.native else {**keys.SERVER, **keys.FOREIGN}
         self.faults: list[str] = []
+        self.sound_url: Callable[[str], None] | None = None  # of the type that is written
 
     def server(self, value: object) -> Fields | None:
         """None where something is wrong that the reading was told of."""
@@ -171,10 +172,13 @@ class _ServerReading:
         found = self.reading.fields(self.rows, table, self.path, self.faults)
         type = self._type({self._field(key) for key in table}, found)
         self._check_pairs(table, found, type)
+        self.sound_url = keys.SOUND_URLS.get(type or "") if "type" in map(self._field, found) else None
         missing = self._put_in_variables(found)
         if len(self.reading.problems) > before or type is None:
             return None
         fields = {self._field(key): value for key, value in found.items()}
+        if type == "http" and "type" not in fields and variables.is_websocket(fields["url"]):
+            type = "ws"
         told = {"problem": "; ".join(self.faults), "missing": missing}
         return {**fields, **told, "id": slug(self.name), "name": self.name, "type": type}
 
@@ -202,7 +206,7 @@ class _ServerReading:
             return "stdio" if "command" in present else "http"
         if word not in keys.TYPES:
             mend = f'write "{foreign}"' if foreign else did_you_mean(word, keys.TYPES)
-            return self._wrong('must be "stdio" or "http"', mend, "type")
+            return self._wrong(f"must be {values.any_of(keys.TYPES)}", mend, "type")
         if keys.TYPES[word] not in present:
             return self._wrong(f"is of type {word} and needs `{keys.TYPES[word]}`")
         return word
@@ -216,11 +220,11 @@ class _ServerReading:
             self._wrong("stands beside `timeout`", "remove one of the two", "timeoutMs")
         for key in list(found) if type else ():
             row = self.rows[key]
-            if not isinstance(row, Key) or row.only in ("", type):
+            if not isinstance(row, Key) or not row.only or type in row.only:
                 continue
             if found.pop(key):  # empty ones are what other tools write
                 tell = self.reading.wrong if self.reading.native else self.reading.warn
-                tell((*self.path, key), f"is for {row.only} servers, and this one is {type}", "remove it")
+                tell((*self.path, key), f"is for {'/'.join(row.only)} servers, and this one is {type}", "remove it")
 
     def _put_in_variables(self, found: dict[str, Any]) -> tuple[str, ...]:
         """Expand what can be expanded, in place; the names of variables that are not set."""
@@ -238,10 +242,11 @@ class _ServerReading:
         """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
         or the file is another tool's, it fails this server only, and nothing of it is kept."""
         already, expanded = len(expansion.missing), value
+        sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
         try:
             expanded = expansion.expand(value)
-            if row.sound and len(expansion.missing) == already:
-                row.sound(expanded)
+            if sound and len(expansion.missing) == already:
+                sound(expanded)
         except Wrong as error:
             if self.reading.native and expanded == value:
                 self.reading.tell((*self.path, key), error)

@@ -116,8 +116,12 @@ def whole(least: int, most: int = 1 << 53) -> Kind:
     return read
 
 
+def any_of(words: Iterable[str]) -> str:
+    return " or ".join(f'"{word}"' for word in words)
+
+
 def choice(*words: str) -> Kind:
-    shown = " or ".join(f'"{word}"' for word in words)
+    shown = any_of(words)
 
     def read(value: object) -> str:
         if text(value) not in words:

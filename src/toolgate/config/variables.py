@@ -17,7 +17,8 @@ _variable = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\
 _not_understood = re.compile(r"\$\0*\{")  # \0 stands where a variable was; no text of a file holds one
 _control = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _url = re.compile(
-    r"https?://(?:[^/?#@\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(?::[0-9]{1,5})?(?:[/?#]\S*)?", re.IGNORECASE
+    r"(?:http|ws)s?://(?:[^/?#@\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(?::[0-9]{1,5})?(?:[/?#]\S*)?",
+    re.IGNORECASE,
 )
 
 
@@ -73,9 +74,26 @@ def sound_command(value: str) -> None:
 
 
 def sound_url(value: str) -> None:
+    _sound_url(value, "http", "ws")
+
+
+def sound_http_url(value: str) -> None:
+    _sound_url(value, "http")
+
+
+def sound_ws_url(value: str) -> None:
+    _sound_url(value, "ws")
+
+
+def is_websocket(url: str) -> bool:
+    return url.lower().startswith(("ws://", "wss://"))
+
+
+def _sound_url(value: str, *schemes: str) -> None:
     sound_text(value)
-    if not _url.fullmatch(value):
-        raise wrong("must be a URL that begins with http:// or https://")
+    if not _url.fullmatch(value) or not value.lower().startswith(schemes):
+        *others, last = (each for scheme in schemes for each in (f"{scheme}://", f"{scheme}s://"))
+        raise wrong(f"must be a URL that begins with {', '.join(others)} or {last}")
 
 
 def sound_texts(value: tuple[str, ...]) -> None:

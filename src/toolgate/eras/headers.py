@@ -54,7 +54,7 @@ def read(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | No
         name = raw.decode("latin-1")
         if name in found and (name in _ROUTING or name.startswith(_MIRRORED)):
             twice = name
-        found[name] = value.decode("latin-1")
+        found[name] = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
     return found, twice
 
 

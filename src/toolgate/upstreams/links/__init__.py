@@ -9,7 +9,7 @@ import msgspec
 
 from toolgate.config import Server
 from toolgate.ports import Clock
-from toolgate.upstreams.links import http, stdio
+from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.supervisor import Supervisor
 
@@ -34,4 +34,16 @@ async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
     return http.HttpLink(server, receiver, ground.clock)
 
 
-LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http}
+async def _sse(server: Server, receiver: Receiver, ground: Ground) -> Link:
+    link = sse.SseLink(server, receiver, ground.clock)
+    await link.connect(server.start_timeout)
+    return link
+
+
+async def _ws(server: Server, receiver: Receiver, ground: Ground) -> Link:
+    link = ws.WsLink(server, receiver)
+    await link.connect()
+    return link
+
+
+LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http, "sse": _sse, "ws": _ws}

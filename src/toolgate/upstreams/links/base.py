@@ -1,7 +1,7 @@
 """A link: the duplex pipe of messages to one MCP server, whatever carries it.
 
 A link knows bytes and requests, not what they mean. `origin` is the id of the request on whose own stream
-something happened; None where the carrier cannot tell (stdio).
+something happened; None where the carrier cannot tell (stdio), or where it belongs to no request.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Protocol, TypeAlias
 
 from toolgate.model import Fault
 
+LONGEST_MESSAGE = 256 * 1024 * 1024  # bytes; what is longer is not read
+
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
@@ -18,6 +20,10 @@ class Receiver(Protocol):
     """Who reads from a link. None of these may raise."""
 
     def received(self, data: bytes, origin: int | None) -> None: ...
+
+    def awaits(self, origin: int) -> bool:
+        """Whether an answer to this request is still waited for."""
+        ...
 
     def failed(self, origin: int, fault: Fault) -> None:
         """No answer to this request will come; the link itself lives on."""
@@ -35,6 +41,20 @@ class Receiver(Protocol):
 class Link(Protocol):
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         """Send one message; `origin` is its id where it is a request. Raises `Fault` with the reach `not_sent`."""
+        ...
+
+    def listen(self, headers: Headers) -> None:
+        """The handshake is done: hear what the server says on its own account, where that has to be asked for, with
+        these headers. What breaks from here on may be taken up again."""
+        ...
+
+    async def fall_back(self) -> Link | None:
+        """Another link to the same server, where it refused all that came over this one as no request of its kind."""
+        ...
+
+    @property
+    def discovers(self) -> bool:
+        """False where what is reached this way is of the handshake era, and need not be asked."""
         ...
 
     @property

@@ -1,30 +1,37 @@
 """A link over Streamable HTTP: every message is a POST, and what comes back on it belongs to that request.
 
 Spec: basic/transports of 2025-03-26 to 2026-07-28. The session id, where a server gives one, is the link's business;
-revision and routing headers are the era's, and come with each message.
+revision and routing headers are the era's, and come with each message. Once somebody listens, streams are followed
+(`streams`): the one of what the server says by itself, and those of requests that broke before their answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 from urllib.parse import urljoin
 
-from toolgate import __version__
 from toolgate.config import Server
 from toolgate.model import Fault
 from toolgate.ports import Clock
-from toolgate.upstreams.links.base import Headers, Receiver
-from toolgate.upstreams.links.http1 import Pool, Target, Wire
-from toolgate.wire import jsonrpc, sse
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
+from toolgate.upstreams.links.sse import SseLink, credentials_hint, is_rpc_error, shown
+from toolgate.upstreams.links.streams import Cursor, Following, is_stream
+from toolgate.wire import sse
 
 log = logging.getLogger(__name__)
 
-LONGEST_BODY = 256 * 1024 * 1024
+FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where messages go
+LONGEST_BODY = LONGEST_MESSAGE
 _LINE = b"\r\n"
+_NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
 
 
 class HttpLink:
     signs_of_life: int | None = None
+    discovers = True
 
     def __init__(self, server: Server, receiver: Receiver, clock: Clock) -> None:
         self._server = server
@@ -33,8 +40,16 @@ class HttpLink:
         self._pool = Pool(Target(server.url), clock)
         self._session: bytes | None = None
         self._is_forgotten = False  # by the server: our session
-        self._prefix = _prefix(self._pool.target, server)
-        self._streams: dict[int, Wire] = {}
+        target, told = self._pool.target, server.headers
+        self._prefix = target.prefix(
+            "application/json, text/event-stream", {"Content-Type": "application/json", **told}
+        )
+        self._get_prefix = target.prefix("text/event-stream", told)
+        self._streams: dict[int, Wire | Following] = {}
+        self._listening: Following | None = None
+        self._listener: Headers | None = None  # the headers of its GETs; None where nobody listens
+        self._was_understood = False
+        self._refusals: set[int] = set()
         self._closed = False
 
     def describe(self) -> dict[str, object]:
@@ -51,20 +66,53 @@ class HttpLink:
             self._streams[origin] = wire
         wire.send(self._head(b"POST", headers, len(data)), data, _Reply(self, origin))
 
-    def abandon(self, origin: int | None) -> bool:
-        wire = self._streams.pop(origin, None) if origin is not None else None
-        if wire:
-            wire.close()
+    def listen(self, headers: Headers) -> None:
+        self._listener = headers
+
+        def over(status: int) -> None:
+            log.debug("%s says nothing by itself: HTTP %d", self._server.name, status)
+            if status == 404 and listening.was_accepted and self._session:
+                self._forgotten()
+
+        listening = self._listening = self._follow(None, lambda: not self._is_forgotten, over, Cursor())
+
+    def _follow(
+        self, origin: int | None, is_wanted: Callable[[], bool], over: Callable[[int], None], cursor: Cursor
+    ) -> Following:
+        return Following(self._clock, self._get, lambda data: self.received(data, origin), is_wanted, over, cursor)
+
+    async def fall_back(self) -> Link | None:
+        """The transport of 2024-11-05 at the same URL, as its revisions say (basic/transports, "Backwards
+        Compatibility")."""
+        if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
+            return None
+        other = SseLink(self._server, self._receiver, self._clock)
+        try:
+            await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
+        except Fault as fault:
+            log.debug("%s", fault.message)
+            return None
+        self._closed = True
+        self._pool.close()
+        return other
+
+    def abandon(self, origin: int) -> bool:
+        stream = self._streams.pop(origin, None)
+        if isinstance(stream, Wire):
+            self._pool.abandon(stream)
+        elif stream:
+            stream.close()
         return True
 
     async def close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        await asyncio.gather(*(stream.closed() for stream in self._followed()))
         if self._session and not self._is_forgotten:
             await self._end_session()
         self._pool.close()
-        self._receiver.closed(Fault("SERVER_FAILED", f"{self._server.name} was closed", server=self._server.id))
+        self._receiver.closed(self._fault("SERVER_FAILED", f"{self._server.name} was closed", "sent_unknown"))
 
     async def _end_session(self) -> None:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
@@ -74,6 +122,10 @@ class HttpLink:
         except (OSError, TimeoutError):
             log.debug("%s could not be told that its session is over", self._server.name)
 
+    def _followed(self) -> list[Following]:
+        streams = [stream for stream in self._streams.values() if isinstance(stream, Following)]
+        return [*streams, self._listening] if self._listening else streams
+
     def _head(self, method: bytes, headers: Headers, length: int) -> bytes:
         lines = [method + self._prefix]
         lines += [name + b": " + value for name, value in headers]
@@ -81,6 +133,16 @@ class HttpLink:
             lines.append(b"Mcp-Session-Id: " + self._session)
         lines.append(b"Content-Length: %d" % length)
         return _LINE.join(lines) + _LINE + _LINE
+
+    async def _get(self, headers: Headers, reply: Reply) -> Wire:
+        """Ask for a stream, on a connection of its own."""
+        wire = await self._pool.connect()
+        lines = [b"GET" + self._get_prefix]
+        lines += [name + b": " + value for name, value in (*(self._listener or ()), *headers)]
+        if self._session:
+            lines.append(b"Mcp-Session-Id: " + self._session)
+        wire.send(_LINE.join(lines) + _LINE + _LINE, b"", reply)
+        return wire
 
     # What replies call.
 
@@ -93,28 +155,41 @@ class HttpLink:
             self._streams.pop(origin, None)
 
     def received(self, data: bytes, origin: int | None) -> None:
+        self._was_understood = True
         self._receiver.received(data, origin)
+
+    def broke_off(self, origin: int | None, cursor: Cursor, what: str) -> None:
+        """A request's stream ended, maybe before its answer came."""
+        may_go_on = self._listener is not None and cursor.last is not None and not self._closed
+        if origin is None or not may_go_on or not self._receiver.awaits(origin):
+            self.broke(origin, what)
+            return
+
+        def over(status: int) -> None:
+            self.done(origin)
+            if status == 404 and self._session:
+                self._forgotten()
+            self.broke(origin, f"{what}, and does not go on with it: HTTP {status}")
+
+        self._streams[origin] = self._follow(origin, lambda: self._receiver.awaits(origin), over, cursor)
 
     def refused(self, origin: int | None, status: int, body: bytes, location: str = "") -> None:
         """An HTTP error. A JSON-RPC error in its body is the server's own answer."""
         if status == 404 and self._session:
-            message = f"{self._server.name} no longer knows our session"
-            if not self._is_forgotten:
-                self._is_forgotten = True
-                self._pool.drain()
-                self._receiver.retired(self._fault("SERVER_FAILED", message, "sent_unknown"))
+            message = self._forgotten()
             if origin is not None:
                 self._receiver.failed(origin, self._fault("SESSION_ERROR", message, "not_sent"))
-        elif origin is not None and _is_rpc_error(body):
-            self._receiver.received(body, origin)
+        elif origin is not None and is_rpc_error(body):
+            self.received(body, origin)
         else:
+            self._refusals.add(status)
             reach = "sent_unknown" if status >= 500 else "not_sent"
-            hint = "check the credentials in its headers" if status in (401, 403) else ""
+            hint = credentials_hint(status)
             if status < 400 and location:
                 hint = f"it has moved: write {urljoin(self._server.url, location)} into its configuration"
             self.broke(
                 origin,
-                f"answered HTTP {status}: {_shown(body)}",
+                f"answered HTTP {status}: {shown(body)}",
                 reach,
                 hint,
             )
@@ -127,31 +202,19 @@ class HttpLink:
         else:
             log.info("%s", message)
 
+    def _forgotten(self) -> str:
+        """The server does not know our session any more: nothing can be sent in it, and there is nothing to hear."""
+        message = f"{self._server.name} no longer knows our session"
+        if not self._is_forgotten:
+            self._is_forgotten = True
+            self._pool.drain()
+            if self._listening:
+                self._listening.close()
+            self._receiver.retired(self._fault("SERVER_FAILED", message, "sent_unknown"))
+        return message
+
     def _fault(self, code: str, message: str, reach: str, hint: str = "") -> Fault:
         return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
-
-
-def _prefix(target: Target, server: Server) -> bytes:
-    lines = [
-        f" {target.path} HTTP/1.1",
-        f"Host: {target.authority}",
-        f"User-Agent: toolgate/{__version__}",
-        "Content-Type: application/json",
-        "Accept: application/json, text/event-stream",
-        *(f"{name}: {value}" for name, value in server.headers.items()),
-    ]
-    return "\r\n".join(lines).encode("latin-1", "replace")
-
-
-def _shown(body: bytes) -> str:
-    return body[:200].decode(errors="replace")
-
-
-def _is_rpc_error(body: bytes) -> bool:
-    try:
-        return bool(jsonrpc.decode(body).error)
-    except jsonrpc.Malformed:
-        return False
 
 
 class _Reply:
@@ -165,46 +228,54 @@ class _Reply:
         self._size = 0
         self._location = ""
         self._events: sse.Reader | None = None
+        self._cursor: Cursor | None = None  # where there are events
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         self._location = headers.get(b"location", b"").decode("latin-1")
         self._link.learn_session(headers.get(b"mcp-session-id"))
-        if status < 300 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
+        if is_stream(status, headers):
             self._events = sse.Reader(LONGEST_BODY)
+            self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:
-        if self._events:
-            self._feed(self._events, chunk)
+        if self._events and self._cursor:
+            self._feed(self._events, self._cursor, chunk)
             return
         self._size += len(chunk)
         if self._size <= LONGEST_BODY:
             self._chunks.append(chunk)
 
-    def _feed(self, events: sse.Reader, chunk: bytes) -> None:
+    def _feed(self, events: sse.Reader, cursor: Cursor, chunk: bytes) -> None:
         try:
             for event in events.feed(chunk):
+                cursor.note(event)
                 if event.data and event.event == "message":
                     self._link.received(event.data, self._origin)
         except sse.TooLong as error:
             self._link.broke(self._origin, f"sent {error}", "executed")
-            self._link.abandon(self._origin)
+            if self._origin is not None:
+                self._link.abandon(self._origin)
 
     def complete(self) -> None:
         self._link.done(self._origin)
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._status >= 300:
             self._link.refused(self._origin, self._status, body, self._location)
-        elif self._events:
-            self._link.broke(self._origin, "ended its stream without an answer")
+        elif self._cursor:
+            self._link.broke_off(self._origin, self._cursor, "ended its stream without an answer")
         elif self._size > LONGEST_BODY:
             self._link.broke(self._origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
         else:
             if body:
                 self._link.received(body, self._origin)
             if self._origin is not None:
-                self._link.broke(self._origin, f"sent HTTP {self._status} with no answer in it: {_shown(body)}")
+                self._link.broke(self._origin, f"sent HTTP {self._status} with no answer in it: {shown(body)}")
 
     def lost(self, reason: str) -> None:
         self._link.done(self._origin)
-        self._link.broke(self._origin, f"broke the connection: {reason}")
+        what = f"broke the connection: {reason}"
+        if self._cursor:
+            self._link.broke_off(self._origin, self._cursor, what)
+        else:
+            self._link.broke(self._origin, what)

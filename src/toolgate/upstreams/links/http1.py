@@ -1,23 +1,30 @@
 """A minimal HTTP/1.1 client with kept connections: just what calling one server needs, at a few microseconds a request.
 
 The rules this file keeps: one request at a time on a connection; a connection that has been idle longer than its
-server may keep it is not used again, since a request lost on it could not be told from one that ran.
+server may keep it is not used again, since a request lost on it could not be told from one that ran; nor is one that
+may have vanished with another that did not answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import urlsplit
 
 import httptools  # pyright: ignore[reportMissingTypeStubs]
 
+from toolgate import __version__
 from toolgate.ports import Clock, Timer
 
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
+
+# A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Reply(Protocol):
@@ -47,6 +54,21 @@ class Target:
         self.path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.authority = parts.netloc.rpartition("@")[2]
 
+    @property
+    def origin(self) -> tuple[bool, str, int]:
+        return self.tls, self.host, self.port
+
+    def prefix(self, accept: str, headers: Mapping[str, str]) -> bytes:
+        """The head of every request to it, without its first word and its own headers."""
+        lines = [
+            f" {self.path} HTTP/1.1",
+            f"Host: {self.authority}",
+            f"User-Agent: toolgate/{__version__}",
+            f"Accept: {accept}",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
+        return "\r\n".join(lines).encode("latin-1", "replace")
+
 
 class Wire(asyncio.Protocol):
     """One connection."""
@@ -58,6 +80,7 @@ class Wire(asyncio.Protocol):
         self._reply: Reply | None = None
         self._headers: dict[bytes, bytes] = {}
         self._until_close = False
+        self.sent = 0.0
         self.idle_since = 0.0
         self.keep = IDLE
 
@@ -78,6 +101,12 @@ class Wire(asyncio.Protocol):
         self._reply = None
         if self._transport:
             self._transport.close()
+
+    def abort(self) -> None:
+        """Close it, and wait for nobody to read what was written."""
+        self._reply = None
+        if self._transport:
+            self._transport.abort()
 
     # What the event loop and the parser call.
 
@@ -138,6 +167,14 @@ class Wire(asyncio.Protocol):
         reply.complete()
 
 
+def _notice_its_end(connection: socket.socket | None) -> None:
+    if connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _ALIVE.items():
+            if hasattr(socket, name):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def _kept(headers: dict[bytes, bytes]) -> float:
     """How long the server keeps an idle connection, with a second's margin; `Keep-Alive: timeout=N` says."""
     for part in headers.get(b"keep-alive", b"").split(b","):
@@ -168,20 +205,24 @@ class Pool:
         while self._idle:
             wire = self._idle.pop()
             if wire.usable and now - wire.idle_since < wire.keep:
+                wire.sent = now
                 return wire
             wire.close()
-        return await self._connect()
+        return await self.connect()
 
-    async def _connect(self) -> Wire:
+    async def connect(self) -> Wire:
+        """A connection of its own, for what may take long. Raises `OSError` or `TimeoutError`."""
         target = self.target
         if target.tls and not self._tls:
             self._tls = ssl.create_default_context()
         loop = asyncio.get_running_loop()
         async with self._clock.timeout(CONNECT_TIMEOUT):
-            _, wire = await loop.create_connection(
+            transport, wire = await loop.create_connection(
                 lambda: Wire(self), target.host, target.port, ssl=self._tls if target.tls else None
             )
+        _notice_its_end(transport.get_extra_info("socket"))
         self._all.add(wire)
+        wire.sent = self._clock.now()
         return wire
 
     def give_back(self, wire: Wire) -> None:
@@ -197,6 +238,14 @@ class Pool:
         self._all.discard(wire)
         if wire in self._idle:
             self._idle.remove(wire)
+
+    def abandon(self, wire: Wire) -> None:
+        """Nobody waits any more for the answer on this one. If that is because the server vanished, then so have
+        those that were idle when the request was sent."""
+        wire.abort()
+        for idle in self._idle:
+            if idle.idle_since < wire.sent:
+                idle.close()
 
     def drain(self) -> None:
         """Close what is idle now, and all else when it is."""

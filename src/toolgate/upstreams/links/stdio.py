@@ -9,17 +9,19 @@ import logging
 
 from toolgate.config import Server
 from toolgate.model import Fault
-from toolgate.upstreams.links.base import Headers, Receiver
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.supervisor import Child, Supervisor
 from toolgate.wire import jsonrpc
 from toolgate.wire.lines import Lines
 
 log = logging.getLogger(__name__)
 
-LONGEST_LINE = 256 * 1024 * 1024
+LONGEST_LINE = LONGEST_MESSAGE
 
 
 class StdioLink:
+    discovers = True
+
     def __init__(self, server: Server, receiver: Receiver) -> None:
         self._signs = 0
         self._server = server
@@ -45,6 +47,12 @@ class StdioLink:
             if fault.code == "SESSION_ERROR":
                 await self._child.ended()  # whoever sends it again must find the next child, not this one
             raise
+
+    def listen(self, headers: Headers) -> None:
+        """All that it says comes as it is."""
+
+    async def fall_back(self) -> Link | None:
+        return None
 
     def abandon(self, origin: int) -> bool:
         return False

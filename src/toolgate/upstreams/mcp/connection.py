@@ -224,6 +224,9 @@ class Connection:
         except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
             log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
 
+    def awaits(self, origin: int) -> bool:
+        return origin in self._requests
+
     def failed(self, origin: int, fault: Fault) -> None:
         request = self._forget(origin)
         if request:

@@ -46,8 +46,9 @@ async def _open(connection: Connection, server: Server, client: Client, clock: C
     asked = Client() if server.scope == "shared" else client
     was_silent = False
     try:
-        connection.dialect = Modern(await _discover(connection, server, asked, clock))
-        return
+        if connection.link and connection.link.discovers:
+            connection.dialect = Modern(await _discover(connection, server, asked, clock))
+            return
     except Silent:
         was_silent = True
     except Fault as fault:
@@ -58,9 +59,19 @@ async def _open(connection: Connection, server: Server, client: Client, clock: C
     try:
         await _initialize(connection, server, asked)
     except Fault as fault:
-        if connection.fault or not (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
+        if not connection.fault and (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
+            connection.dialect = Modern(await _discover(connection, server, asked, clock, patient=True))
+        elif not connection.fault and await _falls_back(connection):
+            await _initialize(connection, server, asked)
+        else:
             raise
-        connection.dialect = Modern(await _discover(connection, server, asked, clock, patient=True))
+
+
+async def _falls_back(connection: Connection) -> bool:
+    """Whether there is another link to the server, which the connection then goes over."""
+    other = await connection.link.fall_back() if connection.link else None
+    connection.link = other or connection.link
+    return other is not None
 
 
 def _raise_if_modern_only(fault: Fault) -> None:
@@ -124,6 +135,8 @@ async def _initialize(connection: Connection, server: Server, client: Client) ->
     answer = await connection.ask_server("initialize", params, (), server.start_timeout)
     connection.dialect = Legacy(legacy.read_initialized(answer))
     await connection.tell(jsonrpc.notification("notifications/initialized"))
+    if connection.link:
+        connection.link.listen(connection.dialect.other())
 
 
 def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:

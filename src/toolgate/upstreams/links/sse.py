@@ -1,0 +1,228 @@
+"""A link over HTTP+SSE, the transport of 2024-11-05: one stream of events brings everything, messages go out as POSTs.
+
+The rules this file keeps: the stream is the connection, and with it the link is over; messages go nowhere but to the
+origin of the URL that was configured. Spec: 2024-11-05 basic/transports, "HTTP with SSE".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from urllib.parse import urljoin
+
+from toolgate.config import Server
+from toolgate.model import Fault
+from toolgate.ports import Clock
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.upstreams.links.http1 import Pool, Target, Wire
+from toolgate.upstreams.links.streams import is_stream
+from toolgate.wire import jsonrpc, sse
+
+log = logging.getLogger(__name__)
+
+_visible = re.compile(r"[\x21-\x7e]+")
+_LONGEST_REFUSAL = 64 * 1024  # bytes that are read of it
+
+
+def is_rpc_error(body: bytes) -> bool:
+    try:
+        return bool(jsonrpc.decode(body).error)
+    except jsonrpc.Malformed:
+        return False
+
+
+def shown(body: bytes) -> str:
+    return body[:200].decode(errors="replace")
+
+
+class SseLink:
+    signs_of_life: int | None = None
+    discovers = False
+
+    def __init__(self, server: Server, receiver: Receiver, clock: Clock) -> None:
+        self._server = server
+        self._receiver = receiver
+        self._clock = clock
+        self._pool = Pool(Target(server.url), clock)
+        self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
+        self._prefix = b""
+        self._sending: dict[int, Wire] = {}
+        self._is_over = False
+
+    async def connect(self, patience: float) -> None:
+        """Open the stream, and hear where messages go, within so many seconds. Raises `Fault`."""
+        url = self._server.url
+        try:
+            async with self._clock.timeout(patience):
+                wire = await self._pool.connect()
+                head = self._pool.target.prefix("text/event-stream", {"Cache-Control": "no-store"} | self._told)
+                wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self))
+                endpoint = await self._endpoint
+        except TimeoutError:
+            self._end()
+            raise self._fault(f"{url} did not say within {patience:g} s where messages go", "not_sent") from None
+        except OSError as error:
+            self._end()
+            raise self._fault(f"Cannot reach {url}: {error}", "not_sent") from None
+        except BaseException:
+            self._end()
+            raise
+        self._prefix = b"POST" + endpoint.prefix("*/*", {"Content-Type": "application/json"} | self._told)
+
+    @property
+    def _told(self) -> dict[str, str]:
+        return dict(self._server.headers)
+
+    async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
+        if self._is_over:
+            raise self._fault(f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
+        try:
+            wire = await self._pool.take()
+        except (OSError, TimeoutError) as error:
+            what = f"Cannot reach {self._server.url}: {error or 'no answer'}"
+            raise self._fault(what, "not_sent") from None
+        if origin is not None:
+            self._sending[origin] = wire
+        lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
+        wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, _Taken(self, origin))
+
+    def listen(self, headers: Headers) -> None:
+        """All that it says comes as it is."""
+
+    async def fall_back(self) -> Link | None:
+        return None
+
+    def abandon(self, origin: int) -> bool:
+        wire = self._sending.pop(origin, None)
+        if wire:
+            self._pool.abandon(wire)
+        return False
+
+    def describe(self) -> dict[str, object]:
+        return {"url": self._server.url}
+
+    async def close(self) -> None:
+        self.over("was closed")
+
+    def _fault(self, message: str, reach: str, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
+        return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._pool.close()
+
+    # What the stream and the answers to POSTs call.
+
+    def event(self, event: sse.Event) -> None:
+        if event.event == "endpoint" and not self._endpoint.done():
+            self._find(event.data.decode(errors="replace"))
+        elif event.event == "message" and event.data:
+            self._receiver.received(event.data, None)
+
+    def _find(self, written: str) -> None:
+        """A stream that names another origin would have our headers sent there."""
+        url = self._server.url
+        try:
+            endpoint = Target(urljoin(url, written))
+        except ValueError:
+            endpoint = None
+        if endpoint and endpoint.origin == self._pool.target.origin and _visible.fullmatch(endpoint.path):
+            self._endpoint.set_result(endpoint)
+        else:
+            self.refused(f"wants its messages sent to {written[:200]!r}, which is not of the origin of {url}")
+
+    def refused(self, what: str, hint: str = "") -> None:
+        """There is no stream."""
+        if not self._endpoint.done():
+            self._endpoint.set_exception(self._fault(f"{self._server.name} {what}", "not_sent", hint=hint))
+
+    def over(self, what: str) -> None:
+        """The stream is, and with it everything."""
+        was_open = self._endpoint.done() and not self._endpoint.cancelled() and not self._endpoint.exception()
+        self.refused(what)
+        if was_open and not self._is_over:
+            self._end()
+            self._receiver.closed(self._fault(f"{self._server.name} {what}", "sent_unknown"))
+
+    def taken(self, origin: int | None) -> None:
+        if origin is not None:
+            self._sending.pop(origin, None)
+
+    def not_taken(self, origin: int | None, status: int, body: bytes) -> None:
+        """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer."""
+        if origin is not None and is_rpc_error(body):
+            self._receiver.received(body, origin)
+            return
+        message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
+        if origin is None:
+            log.info("%s", message)
+        elif status == 404:  # the stream that we still hold is of a session that it no longer knows
+            self._receiver.failed(origin, self._fault(message, "not_sent", "SESSION_ERROR"))
+        else:
+            reach = "sent_unknown" if status >= 500 else "not_sent"
+            self._receiver.failed(origin, self._fault(message, reach, hint=credentials_hint(status)))
+        if status == 404:
+            self.over("no longer knows our session")
+
+    def lost(self, origin: int | None, reason: str) -> None:
+        if origin is not None:
+            fault = self._fault(f"{self._server.name} broke the connection: {reason}", "sent_unknown")
+            self._receiver.failed(origin, fault)
+
+
+def credentials_hint(status: int) -> str:
+    return "check the credentials in its headers" if status in (401, 403) else ""
+
+
+class _Stream:
+    """What comes by the stream."""
+
+    def __init__(self, link: SseLink) -> None:
+        self._link = link
+        self._events: sse.Reader | None = None
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        if is_stream(status, headers):
+            self._events = sse.Reader(LONGEST_MESSAGE)
+        else:
+            self._link.refused(f"answered HTTP {status} without a stream of events", credentials_hint(status))
+
+    def body(self, chunk: bytes) -> None:
+        try:
+            for event in self._events.feed(chunk) if self._events else ():
+                self._link.event(event)
+        except sse.TooLong as error:
+            self._link.over(f"sent {error}")
+
+    def complete(self) -> None:
+        self._link.over("ended its stream")
+
+    def lost(self, reason: str) -> None:
+        self._link.over(f"broke its stream: {reason}")
+
+
+class _Taken:
+    """The answer to a POST, which says only whether the message was taken."""
+
+    def __init__(self, link: SseLink, origin: int | None) -> None:
+        self._link = link
+        self._origin = origin
+        self._status = 0
+        self._body = b""
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self._status = status
+
+    def body(self, chunk: bytes) -> None:
+        if len(self._body) < _LONGEST_REFUSAL:
+            self._body += chunk
+
+    def complete(self) -> None:
+        self._link.taken(self._origin)
+        if self._status >= 300:
+            self._link.not_taken(self._origin, self._status, self._body)
+
+    def lost(self, reason: str) -> None:
+        self._link.taken(self._origin)
+        self._link.lost(self._origin, reason)

@@ -1,0 +1,130 @@
+"""A link over WebSocket: one JSON-RPC message a text frame, subprotocol `mcp`, as servers have it that are in use.
+
+The rules this file keeps: pings notice a peer that has vanished; a peer that does not read is not written to without
+bound; `websockets` is imported with the first such link, since start-up is quicker without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from toolgate import __version__
+from toolgate.config import Server
+from toolgate.model import Fault
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.upstreams.links.sse import credentials_hint
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+log = logging.getLogger(__name__)
+
+MOST_UNREAD = 64 * 1024 * 1024  # bytes that wait for the server to read them
+PING = 20.0  # seconds between pings, and that an answer to one may take
+PATIENCE = 2.0  # seconds for a farewell
+CONNECT_TIMEOUT = 10.0
+
+
+class WsLink:
+    discovers = True
+
+    def __init__(self, server: Server, receiver: Receiver) -> None:
+        self._server = server
+        self._receiver = receiver
+        self._heard = 0
+        self._is_closing = False
+        self._is_over = False
+        self._socket: ClientConnection | None = None
+        self._pump: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        """Raises `Fault`."""
+        from websockets.asyncio import client
+        from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
+
+        class Connect(client.connect):
+            def process_redirect(self, exc: Exception) -> Exception | str:
+                """Not followed: the configured headers are for the configured URL."""
+                return exc
+
+        url = self._server.url
+        try:
+            self._socket = await Connect(
+                url,
+                subprotocols=["mcp"],  # type: ignore[list-item]  # a NewType of str
+                additional_headers=self._server.headers,
+                user_agent_header=f"toolgate/{__version__}",
+                compression=None,
+                proxy=None,
+                open_timeout=CONNECT_TIMEOUT,
+                close_timeout=PATIENCE,
+                ping_interval=PING,
+                ping_timeout=PING,
+                max_size=LONGEST_MESSAGE,
+                write_limit=MOST_UNREAD,
+            )
+        except InvalidStatus as error:
+            status = error.response.status_code
+            raise self._fault(f"{url} answered HTTP {status}", "not_sent", hint=credentials_hint(status)) from None
+        except (InvalidHandshake, InvalidMessage, InvalidURI) as error:
+            raise self._fault(f"{url} is no WebSocket: {error}", "not_sent") from None
+        except (OSError, TimeoutError) as error:
+            raise self._fault(f"Cannot reach {url}: {error or 'no answer'}", "not_sent") from None
+        self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
+
+    async def _read(self, socket: ClientConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            while True:
+                message = await socket.recv(decode=False)
+                self._heard += 1
+                self._receiver.received(message, None)
+        except ConnectionClosed as error:
+            self._over(f"closed the connection: {error}")
+
+    @property
+    def signs_of_life(self) -> int | None:
+        return self._heard
+
+    async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        socket = self._socket
+        if self._is_over or self._is_closing or not socket:
+            message = f"Server not started: {self._server.name} has ended"
+            raise self._fault(message, "not_sent", "SESSION_ERROR")
+        if socket.transport.get_write_buffer_size() > MOST_UNREAD:
+            raise self._fault(f"{self._server.name} does not read what it is sent", "not_sent")
+        try:
+            await socket.send(data, text=True)
+        except ConnectionClosed as error:
+            log.debug("%s: %s, as whoever waits will be told", self._server.name, error)
+
+    def listen(self, headers: Headers) -> None:
+        """All that it says comes as it is."""
+
+    async def fall_back(self) -> Link | None:
+        return None
+
+    def abandon(self, origin: int) -> bool:
+        return False
+
+    def describe(self) -> dict[str, object]:
+        return {"url": self._server.url}
+
+    async def close(self) -> None:
+        self._is_closing = True
+        if self._socket and self._pump:
+            await self._socket.close()
+            await asyncio.wait([self._pump])
+
+    def _over(self, what: str) -> None:
+        self._is_over = True
+        what = "was stopped" if self._is_closing else what
+        self._receiver.closed(self._fault(f"{self._server.name} {what}", "sent_unknown"))
+
+    def _fault(self, message: str, reach: str, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
+        return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
