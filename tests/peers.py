@@ -1216,7 +1216,6 @@ class LegacyClient:
             self.withdrawn.append(message["params"]["requestId"])
         elif message.get("method", "") not in ("", *_OF_A_REQUEST) or not pending:
             self._unasked.append(message)
-            return
         _file(data, message, pending)
 
     def _is_asked(self, question: Json, pending: Pending | None) -> None:

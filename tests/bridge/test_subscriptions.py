@@ -9,8 +9,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from peers import LATEST, LISTEN, META, MODERN, LegacyServer, ModernServer, Scene, gateway, link
-from virtualtime import settle
+from peers import LATEST, LISTEN, META, MODERN, LegacyServer, ModernServer, RpcError, Scene, gateway, link
+from virtualtime import settle, soon
 
 SERVERS = [LegacyServer, ModernServer]
 CLIENTS = ["2024-11-05", LATEST, MODERN]
@@ -377,3 +377,48 @@ async def test_a_crash_while_subscribing_leaves_nothing_behind() -> None:
         assert (await client.call("there__read")).text == "read"
         await settle()
         assert len(there.requests("resources/subscribe")) == 1
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_client_that_leaves_waits_for_no_server(revision: str) -> None:
+    there = docs(LegacyServer)
+    async with gateway(there=there) as house:
+        client = await house.client(revision)
+        await client.listen("there+mem://a", "there+mem://b", "there+mem://ab")
+        [connection] = there.open_connections
+        connection.requested = lambda message: None  # it answers no more
+        if revision == MODERN:
+            await client.close()
+        else:
+            [session] = house.app.sessions.all()
+            house.app.sessions.end(session)
+            await soon(asyncio.gather(*house.app.sessions._closing))
+        connection.hang_up()
+
+
+async def test_a_client_that_can_be_told_nothing_is_not_left_waiting() -> None:
+    async with gateway(there=docs(LegacyServer)) as house:
+        reply = await house.modern(accept="application/json").request(LISTEN, notifications={"toolsListChanged": True})
+        assert reply.status in (400, 406)
+        assert reply.error["code"] == -32600
+
+
+async def test_a_page_that_was_visited_is_told_of_to_those_whose_revision_knows_of_that() -> None:
+    def pages(id: str) -> RpcError:
+        page = {"mode": "url", "elicitationId": id, "url": "https://example.com/", "message": "Sign in"}
+        return RpcError(-32042, "Sign in first", {"elicitations": [page]})
+
+    async def sign_in(scene: Scene) -> str:
+        raise pages(scene.arguments["id"])
+
+    there = LegacyServer({"sign-in": sign_in}, scope="session")
+    async with gateway(there=there) as house:
+        for revision in ("2025-06-18", LATEST):
+            client = await house.legacy(revision)
+            ear = await client.listen()
+            await client.call("there__sign-in", arguments={"id": revision})
+            done = {"elicitationId": revision}
+            method = "notifications/elicitation/complete"
+            there.open_connections[-1].say({"jsonrpc": "2.0", "method": method, "params": done})
+            await settle()
+            assert [message["method"] for message in ear.messages] == ([method] if revision == LATEST else [])

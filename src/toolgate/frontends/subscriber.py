@@ -41,18 +41,18 @@ class Subscriber:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} resources are watched; unsubscribe from some")
         call = await self._gateway.watch(uri, self._route, self.client)
         if uri in self._watched:  # the same was asked twice at once
-            await self._gateway.unwatch(call)
+            self._gateway.unwatch(call)
         self._watched.setdefault(uri, call)
 
-    async def unwatch(self, uri: str) -> None:
+    def unwatch(self, uri: str) -> None:
         call = self._watched.pop(uri, None)
         if call:
-            await self._gateway.unwatch(call)
+            self._gateway.unwatch(call)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._stop()
         for uri in list(self._watched):
-            await self.unwatch(uri)
+            self.unwatch(uri)
 
     def _hear(self, event: Event) -> None:
         if not self._gateway.concerns(event, self._route, self.client):

@@ -85,6 +85,7 @@ class LegacyHearing:
 
     def __init__(self, connection: Speaker) -> None:
         self._connection = connection
+        self._uris: set[str] = set()
         self._opening: asyncio.Task[None] | None = None
 
     def open(self, wanted: Wanted) -> None:
@@ -107,9 +108,12 @@ class LegacyHearing:
     async def watch(self, uri: str) -> None:
         if not _capability(self._connection, "resources", "subscribe"):
             raise _no_subscriptions()
-        await self._ask("resources/subscribe", {"uri": uri})
+        if uri not in self._uris:
+            await self._ask("resources/subscribe", {"uri": uri})
+            self._uris.add(uri)
 
     async def unwatch(self, uri: str) -> None:
+        self._uris.discard(uri)
         await self._ask("resources/unsubscribe", {"uri": uri})
 
     async def set_level(self, level: str) -> None:
@@ -189,6 +193,8 @@ class ModernHearing:
     async def watch(self, uri: str) -> None:
         if not _capability(self._connection, "resources", "subscribe"):
             raise _no_subscriptions()
+        if uri in self._uris and self._current:
+            return
         self._uris.add(uri)
         try:
             honoured = await self._renew()

@@ -118,22 +118,27 @@ class McpUpstream:
                 await connection.hearing.watch(uri)
             wanted.uris[uri] += 1
 
-    async def unwatch(self, uri: str, client: Client) -> None:
+    def unwatch(self, uri: str, client: Client) -> None:
         scope = self.scope(client)
         wanted = self._wanted.get(scope)
         if not wanted:
             return  # all that was held for this client has ended
-        async with wanted.turn:
-            wanted.uris[uri] -= 1
-            if wanted.uris[uri] > 0:
-                return
+        wanted.uris[uri] -= 1
+        if wanted.uris[uri] <= 0:
             del wanted.uris[uri]
+            task = asyncio.get_running_loop().create_task(self._stop_watching(uri, scope, wanted))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _stop_watching(self, uri: str, scope: str, wanted: Wanted) -> None:
+        async with wanted.turn:
             live = self._live.get(scope)
-            if live and live.hearing:
-                try:
-                    await live.hearing.unwatch(uri)
-                except Fault as fault:
-                    log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
+            if uri in wanted.uris or not live or not live.hearing:
+                return
+            try:
+                await live.hearing.unwatch(uri)
+            except Fault as fault:
+                log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
 
     async def set_level(self, level: str, client: Client) -> None:
         live = self._live.get(self.scope(client))  # one that is opened later hears the level with its first call
