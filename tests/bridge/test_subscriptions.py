@@ -422,3 +422,40 @@ async def test_a_page_that_was_visited_is_told_of_to_those_whose_revision_knows_
             there.open_connections[-1].say({"jsonrpc": "2.0", "method": method, "params": done})
             await settle()
             assert [message["method"] for message in ear.messages] == ([method] if revision == LATEST else [])
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_server_that_is_lost_is_asked_again_also_where_nobody_calls(kind: Any, revision: str) -> None:
+    there = docs(kind)
+    async with gateway(there=there) as house:
+        ear = await (await house.client(revision)).listen("there+mem://a")
+        there.connections[0].hang_up()
+        await house.clock.advance(2)
+        assert there.watched == ["mem://a"]
+        there.update("mem://a")
+        await settle()
+        assert ear.updated == ["there+mem://a"]
+
+
+async def test_a_server_that_is_lost_again_and_again_is_started_ever_less() -> None:
+    there = docs(LegacyServer)
+    async with gateway(there=there) as house:
+        ear = await house.modern().listen("there+mem://a")
+        started = []
+        for _ in range(12):
+            for connection in there.open_connections:
+                connection.hang_up()
+            await house.clock.advance(10)
+            started.append(len(there.connections))
+        assert started[0] == 2
+        assert started[-1] < 9
+        await house.clock.advance(60)  # once it has lived for long, it is started again soon
+        there.open_connections[0].hang_up()
+        await house.clock.advance(2)
+        assert there.watched == ["mem://a"]
+        there.open_connections[0].hang_up()
+        await ear.stop()
+        before = len(there.connections)
+        await house.clock.advance(100)
+        assert len(there.connections) == before

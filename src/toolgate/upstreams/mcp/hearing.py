@@ -38,6 +38,17 @@ class Wanted:
         self.uris: Counter[str] = Counter()
         self.level: str | None = None
         self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
+        self.client: Client | None = None  # the last who wanted something
+        self._losses = 0
+        self._opened = 0.0
+
+    def opened(self, now: float) -> None:
+        self._opened = now
+
+    def pause(self, now: float) -> float:
+        """How long to wait before what was lost at this time is opened again."""
+        self._losses = self._losses + 1 if now - self._opened < PAUSES[-1] else 1
+        return PAUSES[min(self._losses, len(PAUSES)) - 1]
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
