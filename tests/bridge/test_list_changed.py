@@ -170,3 +170,17 @@ async def test_a_server_of_which_nobody_hears_is_not_read_again_until_somebody_a
         there.announce("prompts")
         await house.clock.advance(1)
         assert len(there.requests("prompts/list")) - asked <= 1
+
+
+@pytest.mark.parametrize("differs", [False, True])
+async def test_what_changed_while_a_server_told_nothing_is_told_afterwards(differs: bool) -> None:
+    there = a_server(ModernServer)
+    async with gateway(there=there) as house:
+        _, ear = await reading(house, MODERN)
+        await house.clock.advance(60)
+        there.end_listening()
+        await settle()
+        if differs:
+            there.offer("tools", tool("new"))
+        await house.clock.advance(2)
+        assert ear.changed == (["tools"] if differs else [])

@@ -134,6 +134,9 @@ class Connection:
             raise
         return id, exchange
 
+    def missed(self) -> None:
+        self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
+
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:
         """Have the server tell what is wanted, from now until the connection ends."""
         self.hearing, self.wanted = hearing, wanted

@@ -72,6 +72,10 @@ class Speaker(Protocol):
         """A request whose answer is its end; it has no time limit."""
         ...
 
+    def missed(self) -> None:
+        """For a while the server could not tell of changes."""
+        ...
+
 
 class Hearing(Protocol):
     def open(self, wanted: Wanted) -> None:
@@ -188,6 +192,8 @@ class ModernHearing:
             try:
                 if not self._current:
                     await self._renew()
+                    if failures:
+                        self._connection.missed()
             except Fault as fault:
                 log.info("%s does not tell of changes: %s", self._connection, fault.message)
                 if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
