@@ -317,6 +317,18 @@ async def test_a_child_that_is_killed_in_the_middle_of_a_call_fails_that_call_al
         assert not alive(pid)
 
 
+@real
+async def test_a_subscription_ends_gracefully_when_the_gateway_is_stopped() -> None:
+    quiet = asyncio.subprocess.DEVNULL
+    async with toolgate("serve", "--port", "0", config=servers(LEGACY), stdout=quiet) as running:
+        raw = await running.until_it_serves()
+        sdk = Sdk(f"http://127.0.0.1:{raw.port}/mcp", mode="auto", read_timeout_seconds=WAIT)
+        async with sdk as client, client.listen(resource_subscriptions=[WATCHED]) as events:
+            running.process.terminate()
+            assert [event async for event in events] == []
+        assert await running.ended() == 0
+
+
 INITIALIZE: Json = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "evil", "version": "1"}}
 
 
