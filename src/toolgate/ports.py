@@ -124,7 +124,9 @@ class Upstream(Protocol):
         """Have the server tell when this resource changes, until it is `unwatch`ed as often. Raises `Fault`."""
         ...
 
-    async def unwatch(self, uri: str, client: Client) -> None: ...
+    def unwatch(self, uri: str, client: Client) -> None:
+        """One client wants that no more. Nobody waits for the server to hear of it."""
+        ...
 
     async def set_level(self, level: str, client: Client) -> None:
         """A client wants logs of this level: the server is told where it can be, and is not to be quieter."""

@@ -161,7 +161,7 @@ class ModernFace:
                 say(method, params)
             await self._closing.wait()
         finally:
-            await subscriber.close()
+            subscriber.close()
         return Reply(modern.write_unsubscribed(id))
 
     async def _call(

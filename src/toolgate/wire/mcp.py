@@ -31,7 +31,10 @@ CLIENT_INFO_KEY: Final = PREFIX + "clientInfo"
 SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
 LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
 PROGRESS_KEY: Final = "progressToken"
-HOP_KEYS: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_KEY})
+SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
+HOP_KEYS: Final = frozenset(
+    {VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_KEY, SUBSCRIPTION_KEY}
+)
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -114,7 +117,6 @@ ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 LOGGED: Final = "notifications/message"
 ELICITED: Final = "notifications/elicitation/complete"
-SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 LIST_FILTERS: Final = {
     "toolsListChanged": ("tools", "notifications/tools/list_changed"),
     "promptsListChanged": ("prompts", "notifications/prompts/list_changed"),

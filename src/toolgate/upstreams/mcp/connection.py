@@ -134,6 +134,9 @@ class Connection:
             raise
         return id, exchange
 
+    def missed(self) -> None:
+        self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
+
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:
         """Have the server tell what is wanted, from now until the connection ends."""
         self.hearing, self.wanted = hearing, wanted
@@ -295,7 +298,8 @@ class Connection:
             self._on_event(Event(self._server.id, "list_changed", self._scope, changed))
         elif message.method == mcp.UPDATED:
             uri = calls.read_text(jsonrpc.members(message.params), "uri")
-            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=message.params))
+            told = calls.read_told(message.params)
+            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=told))
         elif message.method == mcp.ACKNOWLEDGED and self.hearing:
             self.hearing.acknowledged(message.params)
         elif message.method == mcp.ELICITED:
