@@ -19,6 +19,8 @@ MODERN = "2026-07-28"
 TASKS = "tasks-extension"  # of 2026-07-28
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
 Json = dict[str, Any]
 
 RESULTS = {
@@ -26,6 +28,10 @@ RESULTS = {
     "ping": "EmptyResult",
     "logging/setLevel": "EmptyResult",
     "server/discover": "DiscoverResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
+    "completion/complete": "CompleteResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
     "prompts/list": "ListPromptsResult",
@@ -97,6 +103,19 @@ def _of_method(revision: str, method: str) -> str:
     raise AssertionError(f"{revision} knows no {method}")
 
 
+def requests(revision: str) -> list[str]:
+    """The methods of a client's requests."""
+    definitions = _definitions(revision)
+    names = [each["$ref"].rpartition("/")[2] for each in definitions["ClientRequest"]["anyOf"]]
+    return [definitions[name]["properties"]["method"]["const"] for name in names]
+
+
+def knows(revision: str, name: str) -> bool:
+    """Whether a revision has this method or definition."""
+    methods = (each.get("properties", {}).get("method", {}).get("const") for each in _definitions(revision).values())
+    return name in _definitions(revision) or name in methods
+
+
 def _known(revision: str, *names: str) -> str:
     return next(name for name in names if name in _definitions(revision))
 
@@ -127,6 +146,9 @@ def _asks(message: Mapping[str, Any]) -> list[tuple[str, Json]]:
 
 def _members_of_other_revisions(message: Mapping[str, Any], revision: str) -> None:
     """An unknown member may pass, but these mean something, and not here."""
+    if revision != MODERN and "method" in message and "id" not in message:
+        meta = message.get("params", {}).get("_meta", {})
+        assert SUBSCRIPTION not in meta, f"{revision} knows no subscription ids: {message}"
     for method, params in _asks(message):
         if revision == MODERN:
             assert not {"elicitationId", "task"} & params.keys(), f"{method} of another revision: {params}"

@@ -240,7 +240,7 @@ class _ModernTaskConnection(_ModernConnection):
             )
             self.reply(message, {"resultType": "task", **self.server.shown(task)})
         elif method == "subscriptions/listen":
-            self.listening = message["id"]
+            self.hearing = message["id"]
             self.tell("notifications/subscriptions/acknowledged", {"notifications": params["notifications"]})
         elif method.startswith("tasks/"):
             try:
@@ -265,7 +265,7 @@ class _ModernTaskConnection(_ModernConnection):
         self.tell("notifications/tasks", self.server.shown(task))
 
     def tell(self, method: str, params: Json) -> None:
-        meta = {META + "subscriptionId": self.listening}
+        meta = {META + "subscriptionId": self.hearing}
         self.say({"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": meta}})
 
 

@@ -145,8 +145,8 @@ class Gateway:
             raise fault.at(call.server, call.target) from None
         return call
 
-    async def unwatch(self, call: Call) -> None:
-        await self.snapshot.upstreams[call.server].unwatch(call.target, call.client, call.kind)
+    def unwatch(self, call: Call) -> None:
+        self.snapshot.upstreams[call.server].unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""

@@ -245,6 +245,7 @@ class Call(msgspec.Struct, frozen=True):
     resumption: Resumption | None = None
     task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
     task_support: str = ""  # whether the tool runs as a task: `optional` or `required`, if it does
+    volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
 
     @property
     def kind(self) -> str:

@@ -129,7 +129,9 @@ class Upstream(Protocol):
         Raises `Fault`."""
         ...
 
-    async def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        """One client wants that no more. Nobody waits for the server to hear of it."""
+        ...
 
     async def set_level(self, level: str, client: Client) -> None:
         """A client wants logs of this level: the server is told where it can be, and is not to be quieter."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from peers import House, LegacyServer, ModernClient, ModernServer, Pending, Reply, Scene, form, gateway, named
+from peers import House, LegacyServer, ModernClient, ModernServer, Pending, Reply, Scene, form, gateway, named, text_of
 from virtualtime import settle
 
 from toolgate.config import ParkingLimits
@@ -217,6 +217,20 @@ async def test_a_retry_without_its_state_is_a_new_call(asker: str) -> None:
         assert reply.state != middle.reply.state
         assert said(asker, await middle.retry())
         assert said(asker, await middle.client.retry(anew, reply, {reply.key: named("Ann")}))
+
+
+async def test_answers_to_no_question_are_for_a_modern_server_to_judge_and_no_legacy_one_sees_them() -> None:
+    async def plain(scene: Scene) -> str:
+        return "done"
+
+    there, old = ModernServer({"t": plain}), LegacyServer({"t": plain})
+    async with gateway(there=there, old=old) as house:
+        client = house.modern()
+        for server in ("there", "old"):
+            reply = await client.call(f"{server}__t", inputResponses={"name": named("Ann")})
+            assert text_of(reply.result) == "done"
+    assert there.calls[0]["params"]["inputResponses"] == {"name": named("Ann")}
+    assert "inputResponses" not in old.calls[0]["params"]
 
 
 @pytest.mark.parametrize("asker", ASKERS)

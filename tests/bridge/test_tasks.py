@@ -310,7 +310,7 @@ async def test_another_principal_another_path_and_a_changed_byte_find_no_task() 
 async def test_on_a_shared_server_of_2025_another_principal_neither_gets_lists_cancels_nor_hears_of_a_task() -> None:
     async with legacy_server() as (house, server, gate):
         ann, bob = await house.legacy(), await house.legacy(principal="bob")
-        heard, overheard = ann.listen(), bob.listen()
+        heard, overheard = (await ann.listen()).messages, (await bob.listen()).messages
         id = await made(ann)
         for method in ("tasks/get", "tasks/result", "tasks/cancel"):
             assert (await bob.request(method, taskId=id)).error["code"] == -32602
@@ -522,7 +522,7 @@ async def test_a_task_reports_by_the_token_of_the_call_that_made_it(stdio: bool)
 
     async with legacy_server(scripts={"report": report}) as (house, _, _):
         client = await house.legacy(stdio=stdio)
-        heard = [] if stdio else client.listen()
+        heard = [] if stdio else (await client.listen()).messages
         id = await made(client, "there__report", meta={"progressToken": "p"})
         result = client.start("tasks/result", taskId=id)
         gate.opened.set()
@@ -752,7 +752,7 @@ async def test_a_server_that_dies_over_the_task_fails_the_call() -> None:
 async def test_what_is_awaited_for_a_client_is_in_nobodys_list() -> None:
     async with legacy_server("required") as (house, server, gate):
         client = await house.legacy()
-        heard = client.listen()
+        heard = (await client.listen()).messages
         pending = client.start("tools/call", name="there__slow")
         await server.got("tasks/result")
         server.connections[0].tell_status(server.kept.tasks["own/1"])

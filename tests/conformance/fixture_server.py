@@ -237,7 +237,7 @@ class Events(EventStore):
 
 
 async def modern_only(ctx: Context, call_next: CallNext) -> HandlerResult:
-    if ctx.method == "initialize":
+    if ctx.method == "initialize" and ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         supported = list(MODERN_PROTOCOL_VERSIONS)
         requested = (ctx.params or {}).get("protocolVersion")
         data = {"supported": supported, "requested": requested}

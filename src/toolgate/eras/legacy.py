@@ -71,6 +71,13 @@ def write_listing(revision: str, listing: Listing) -> bytes:
     return jsonrpc.encode(listing.members() | {listing.kind: items})
 
 
+def knows(revision: str, notification: str) -> bool:
+    return revision >= _TOLD_SINCE.get(notification, "")
+
+
+_TOLD_SINCE = {mcp.ELICITED: "2025-11-25"}
+
+
 def error_code(fault: Fault, method: str) -> int:
     """Not found is -32002 here for resources; codes of the newer era are not known here."""
     if method == "resources/read" and fault.code == "RESOURCE_NOT_FOUND":

@@ -172,7 +172,7 @@ class ModernFace:
                 say(method, params)
             await self._closing.wait()
         finally:
-            await subscriber.close()
+            subscriber.close()
         return Reply(modern.write_unsubscribed(id))
 
     async def _call(
@@ -195,6 +195,8 @@ class ModernFace:
         call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level, headers=http)
         sealed = modern.read_state(params)
         if sealed is None:
+            if "inputResponses" in params:
+                call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
             return await self._afresh(call, route)
         state = self._unseal_state(sealed, call, route)
         answers = modern.read_answers(params)

@@ -70,7 +70,8 @@ class Session:
         self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
         self._pages = pages
-        self._subscriber = Subscriber(gateway, route, self.client, self._say, mcp.LIST_CHANGED)
+        wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
+        self._subscriber = Subscriber(gateway, route, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._untold: Untold | None = None
         self._archive: Archive | None = None
@@ -160,7 +161,7 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self._listeners:
             listener.end()
-        await self._subscriber.close()
+        self._subscriber.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -205,7 +206,10 @@ class Session:
 
     async def _subscribe(self, message: Message) -> bytes:
         uri = calls.read_text(calls.read_members(message.params, "params"), "uri")
-        await (self._subscriber.watch if message.method == mcp.SUBSCRIBE else self._subscriber.unwatch)(uri)
+        if message.method == mcp.SUBSCRIBE:
+            await self._subscriber.watch(uri)
+        else:
+            self._subscriber.unwatch(uri)
         return b"{}"
 
     async def _set_level(self, params: Raw) -> bytes:
@@ -256,7 +260,9 @@ class Session:
 
     def _say(self, method: str, params: Raw) -> None:
         """An event. One that is a log line is held against the client's level as any other is."""
-        if self.is_initialized and (method != mcp.LOGGED or self._is_wanted(Note("log", params))):
+        if not self.is_initialized or not legacy.knows(self.revision, method):
+            return
+        if method != mcp.LOGGED or self._is_wanted(Note("log", params)):
             self.tell(jsonrpc.notification(method, params))
 
     async def _to_the_end(self, call: Call, stream: Stream) -> Done | Accepted:

@@ -32,8 +32,17 @@ SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
 LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
 PROGRESS_KEY: Final = "progressToken"
 RELATED_TASK_KEY: Final = PREFIX + "related-task"  # 2025-11-25 only; each hop has its own ids of tasks
+SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 HOP_KEYS: Final = frozenset(
-    {VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_KEY, RELATED_TASK_KEY}
+    {
+        VERSION_KEY,
+        CAPABILITIES_KEY,
+        CLIENT_INFO_KEY,
+        LOG_LEVEL_KEY,
+        PROGRESS_KEY,
+        SUBSCRIPTION_KEY,
+        RELATED_TASK_KEY,
+    }
 )
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -135,7 +144,6 @@ ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 LOGGED: Final = "notifications/message"
 ELICITED: Final = "notifications/elicitation/complete"
-SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 LIST_FILTERS: Final = {
     "toolsListChanged": ("tools", "notifications/tools/list_changed"),
     "promptsListChanged": ("prompts", "notifications/prompts/list_changed"),

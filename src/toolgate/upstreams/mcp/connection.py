@@ -159,7 +159,7 @@ class Connection:
         try:
             return await self.ask_server(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), self.dialect.other())
         except Fault as fault:
-            if fault.upstream:
+            if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
                 return None
             raise
 
@@ -190,6 +190,9 @@ class Connection:
             exchange.cancel()
             raise
         return id, exchange
+
+    def missed(self) -> None:
+        self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
 
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:
         """Have the server tell what is wanted, from now until the connection ends."""
@@ -380,7 +383,8 @@ class Connection:
             self._on_event(Event(self._server.id, "list_changed", self._scope, changed))
         elif message.method == mcp.UPDATED:
             uri = calls.read_text(jsonrpc.members(message.params), "uri")
-            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=message.params))
+            told = calls.read_told(message.params)
+            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=told))
         elif message.method == mcp.ACKNOWLEDGED and self.hearing:
             self.hearing.acknowledged(message.params)
         elif message.method == mcp.ELICITED:

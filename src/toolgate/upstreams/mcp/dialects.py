@@ -85,6 +85,8 @@ class Modern:
         params = calls.write_params(call, meta)
         if call.resumption:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
+        elif call.volunteered:
+            params["inputResponses"] = call.volunteered
         named = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
         return params, [*named, *mirrors.write(call.mirrors, call.arguments)]
 

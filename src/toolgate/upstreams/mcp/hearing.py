@@ -41,6 +41,18 @@ class Wanted:
     def __init__(self) -> None:
         self.watched: Counter[Watched] = Counter()
         self.level: str | None = None
+        self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
+        self.client: Client | None = None  # the last who wanted something
+        self._losses = 0
+        self._opened = 0.0
+
+    def opened(self, now: float) -> None:
+        self._opened = now
+
+    def pause(self, now: float) -> float:
+        """How long to wait before what was lost at this time is opened again."""
+        self._losses = self._losses + 1 if now - self._opened < PAUSES[-1] else 1
+        return PAUSES[min(self._losses, len(PAUSES)) - 1]
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -62,6 +74,10 @@ class Speaker(Protocol):
 
     async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
         """A request whose answer is its end; it has no time limit."""
+        ...
+
+    def missed(self) -> None:
+        """For a while the server could not tell of changes."""
         ...
 
 
@@ -88,6 +104,7 @@ class LegacyHearing:
 
     def __init__(self, connection: Speaker) -> None:
         self._connection = connection
+        self._watched: set[Watched] = set()
         self._opening: asyncio.Task[None] | None = None
 
     def open(self, wanted: Wanted) -> None:
@@ -110,9 +127,12 @@ class LegacyHearing:
     async def watch(self, what: Watched) -> None:
         if not _can_watch(self._connection, what):
             raise _no_subscriptions()
-        await self._ask("resources/subscribe", {"uri": what[1]})
+        if what not in self._watched:
+            await self._ask("resources/subscribe", {"uri": what[1]})
+            self._watched.add(what)
 
     async def unwatch(self, what: Watched) -> None:
+        self._watched.discard(what)
         await self._ask("resources/unsubscribe", {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
@@ -135,9 +155,13 @@ class _Honoured(msgspec.Struct):
     taskIds: tuple[str, ...] = ()
 
 
+class _OfSubscription(msgspec.Struct):
+    id: int = msgspec.field(name=mcp.SUBSCRIPTION_KEY, default=0)
+
+
 class _Acknowledged(msgspec.Struct):
     notifications: _Honoured = msgspec.field(default_factory=_Honoured)
-    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict[str, Any])
+    meta: _OfSubscription = msgspec.field(name="_meta", default_factory=_OfSubscription)
 
 
 class ModernHearing:
@@ -173,6 +197,8 @@ class ModernHearing:
             try:
                 if not self._current:
                     await self._renew()
+                    if failures:
+                        self._connection.missed()
             except Fault as fault:
                 log.info("%s does not tell of changes: %s", self._connection, fault.message)
                 if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
@@ -183,12 +209,14 @@ class ModernHearing:
             if self._current is not current:
                 continue  # another one has taken its place
             self._current = None
-            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 0
+            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 1
             await self._clock.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 
     async def watch(self, what: Watched) -> None:
         if not _can_watch(self._connection, what):
             raise _no_subscriptions()
+        if what in self._watched and self._current:
+            return
         self._watched.add(what)
         try:
             honoured = await self._renew()
@@ -211,7 +239,7 @@ class ModernHearing:
             found = msgspec.json.decode(params, type=_Acknowledged)
         except jsonrpc.UNREADABLE:
             return
-        waiting = self._waiting.get(found.meta.get(mcp.SUBSCRIPTION_KEY, 0))
+        waiting = self._waiting.get(found.meta.id)
         if waiting and not waiting.done():
             told = found.notifications
             uris = [("resources", uri) for uri in told.resourceSubscriptions]

@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -18,7 +19,7 @@ from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
 from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.connection import Connection
-from toolgate.upstreams.mcp.hearing import Wanted, hearing_of
+from toolgate.upstreams.mcp.hearing import Wanted, Watched, hearing_of
 from toolgate.upstreams.mcp.opening import open_connection
 from toolgate.upstreams.mcp.tasks import Book
 from toolgate.wire import jsonrpc, mcp
@@ -40,6 +41,7 @@ class McpUpstream:
         self._live: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._reopening: set[asyncio.Task[None]] = set()
         self._state: State = "configured"
         self._fault: Fault | None = None
         self._wanted: defaultdict[str, Wanted] = defaultdict(Wanted)  # by scope
@@ -121,24 +123,34 @@ class McpUpstream:
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
         connection = await self._connection(client)
-        watched = self._wanted[self.scope(client)].watched
-        if not watched[kind, uri] and connection.hearing:
-            await connection.hearing.watch((kind, uri))
-        watched[kind, uri] += 1
+        wanted = self._wanted[self.scope(client)]
+        async with wanted.turn:
+            if not wanted.watched[kind, uri] and connection.hearing:
+                await connection.hearing.watch((kind, uri))
+            wanted.watched[kind, uri] += 1
+            wanted.client = client
 
-    async def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
         scope = self.scope(client)
-        watched = self._wanted[scope].watched
-        watched[kind, uri] -= 1
-        if watched[kind, uri] > 0:
-            return
-        del watched[kind, uri]
-        live = self._live.get(scope)
-        if live and live.hearing:
+        wanted = self._wanted.get(scope)
+        if not wanted:
+            return  # all that was held for this client has ended
+        wanted.watched[kind, uri] -= 1
+        if wanted.watched[kind, uri] <= 0:
+            del wanted.watched[kind, uri]
+            task = asyncio.get_running_loop().create_task(self._stop_watching((kind, uri), scope, wanted))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _stop_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
+        async with wanted.turn:
+            live = self._live.get(scope)
+            if what in wanted.watched or not live or not live.hearing:
+                return
             try:
-                await live.hearing.unwatch((kind, uri))
+                await live.hearing.unwatch(what)
             except Fault as fault:
-                log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
+                log.info("%s was not told that nobody watches %s: %s", self.name, what[1], fault.message)
 
     async def set_level(self, level: str, client: Client) -> None:
         live = self._live.get(self.scope(client))  # one that is opened later hears the level with its first call
@@ -158,9 +170,10 @@ class McpUpstream:
             await self._close_scope(scope)
 
     async def close(self) -> None:
-        for task in list(self._opening.values()):
+        under_way: list[asyncio.Task[Any]] = [*self._reopening, *self._opening.values()]
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
         await asyncio.gather(*(connection.close() for connection in list(self._live.values())))
         await asyncio.gather(*self._closing, return_exceptions=True)
         self._state = "stopped"
@@ -217,6 +230,7 @@ class McpUpstream:
             await self._give_up(connection, Fault("SERVER_FAILED", f"{self.name} was stopped while it started"))
             raise
         self._live[scope] = connection
+        self._wanted[scope].opened(self._clock.now())
         self._state, self._fault = "ready", None
         connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
         if scope in self._opened_before:  # it may offer something else than before
@@ -245,7 +259,28 @@ class McpUpstream:
                 self._state, self._fault = "failed", fault
                 if not connection.is_closing:
                     log.warning("%s; the next call starts it again", fault.message)
+                    self._reopen(scope)
         self._remember(connection)
+
+    def _reopen(self, scope: str) -> None:
+        """Whoever watches what this server has may never call it: it is started again for them."""
+        wanted = self._wanted.get(scope)
+        if wanted and wanted.watched:
+            task = asyncio.get_running_loop().create_task(self._open_again(scope, wanted), name=f"hear {self.id} again")
+            self._reopening.add(task)
+            task.add_done_callback(self._reopening.discard)
+
+    async def _open_again(self, scope: str, wanted: Wanted) -> None:
+        while True:
+            await self._clock.sleep(wanted.pause(self._clock.now()))
+            is_wanted = wanted.watched and self._wanted.get(scope) is wanted
+            if scope in self._live or not is_wanted or not wanted.client:
+                return
+            try:
+                await self._connection(wanted.client)
+                return
+            except Fault as fault:
+                log.info("%s is not there again: %s", self.name, fault.message)
 
     def _remember(self, connection: Connection) -> None:
         if connection.link:
