@@ -243,9 +243,7 @@ class Call(msgspec.Struct, frozen=True):
     wants_logs: bool = False
     log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
     resumption: Resumption | None = None
-    volunteered: Raw = (
-        jsonrpc.NOTHING
-    )  # answers to no question of ours, for a server alone to judge
+    volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
 
     @property
     def kind(self) -> str:
