@@ -154,7 +154,9 @@ class ModernFace:
         lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
         subscriber = Subscriber(self._gateway, route, client, say, lists)
         try:
-            uris = [uri for uri in dict.fromkeys(wanted.resourceSubscriptions) if await _is_watched(subscriber, uri)]
+            asked = list(dict.fromkeys(wanted.resourceSubscriptions))
+            found = await asyncio.gather(*(_is_watched(subscriber, uri) for uri in asked))
+            uris = [uri for uri, is_watched in zip(asked, found, strict=True) if is_watched]
             send(modern.write_acknowledged(id, honoured | ({"resourceSubscriptions": uris} if uris else {})))
             kept, early = early, None
             for method, params in kept:
