@@ -7,12 +7,12 @@ import pytest
 from bridge import grid
 from bridge.grid import CELLS, CONVERSATIONS, DEFINED, FEATURES, MODERN, PAGE, REVISIONS, cell, table, with_table
 from official import LEGACY, Json
-from peers import LegacyServer, gateway
+from peers import gateway
 
 WHOSE_IS_OLDER = [
     pytest.param(*each, id=f"{each[0]}: {each[1]} client, {each[2]} server")
     for each in CELLS
-    if FEATURES[each[0]].undefined(*each[1:]) == "c" and each[2] in LEGACY
+    if FEATURES[each[0]].undefined(*each[1:]) == "c"
 ]
 
 
@@ -34,13 +34,15 @@ def test_a_revision_has_what_its_official_schema_has(name: str, revision: str) -
 
 @pytest.mark.parametrize(("name", "client", "server"), WHOSE_IS_OLDER)
 async def test_a_client_is_not_asked_what_its_revision_does_not_have(name: str, client: str, server: str) -> None:
-    """The server, which has it, is told no."""
-    there = grid.server(server)
-    assert isinstance(there, LegacyServer)
-    async with gateway(there=there) as house:
+    """The server, which has it, is told no; a modern one is not to ask what was not declared."""
+    async with gateway(there=grid.server(server)) as house:
         asked = await house.legacy(client)
         reply = await asked.call("there__user" if name == "elicitation" else "there__visit")
-        assert (reply.text, asked.asked) == ("decline", [])
+        assert asked.asked == []
+        if server == MODERN:
+            assert "did not declare" in reply.error["message"]
+        else:
+            assert reply.text == "decline"
 
 
 # What each method of a client needs to be answered by a result.

@@ -76,7 +76,9 @@ class Reply(msgspec.Struct, frozen=True):
 
 async def _watched(watch: Callable[[str], Awaitable[None]], names: Iterable[str]) -> list[str]:
     """What can be watched of these: what a server does not tell of is left out of the acknowledgement."""
-    return [name for name in dict.fromkeys(names) if await _is_watched(watch, name)]
+    asked = list(dict.fromkeys(names))
+    found = await asyncio.gather(*(_is_watched(watch, name) for name in asked))
+    return [name for name, is_watched in zip(asked, found, strict=True) if is_watched]
 
 
 async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> bool:

@@ -166,8 +166,10 @@ class McpUpstream:
         if self._server.scope != "session" or not client.session:
             return
         theirs = f"{client.principal.id}/{client.session}/"  # whatever the client could do when each was opened
-        for scope in [scope for scope in (*self._opening, *self._live) if scope.startswith(theirs)]:
+        known = {*self._opening, *self._live, *self._wanted, *self._opened_before}
+        for scope in [scope for scope in known if scope.startswith(theirs)]:
             await self._close_scope(scope)
+            self._opened_before.discard(scope)
 
     async def close(self) -> None:
         under_way: list[asyncio.Task[Any]] = [*self._reopening, *self._opening.values()]
@@ -311,7 +313,6 @@ class McpUpstream:
             opening.cancel()
             await asyncio.wait([opening])
         connection = self._live.pop(scope, None)
-        self._opened_before.discard(scope)
         self._wanted.pop(scope, None)
         self._books.pop(scope, None)
         if connection:
