@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from asgi import HttpRequest
-from peers import LATEST, LegacyServer, ModernServer, Scene, eventually, form, gateway, named
+from peers import LATEST, LegacyServer, ModernServer, RpcError, Scene, eventually, form, gateway, named
 from virtualtime import settle
 
 from toolgate.config import ParkingLimits
@@ -523,3 +523,20 @@ async def test_a_session_that_is_deleted_ends_its_calls() -> None:
         assert house.in_flight == 0
         for call in (asked, running):
             assert "error" in (await call.reply()).message
+
+
+# Once, and no more.
+
+
+@pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
+async def test_a_tool_whose_own_error_has_the_code_of_a_header_mismatch_runs_once(kind: Any) -> None:
+    ran: list[str] = []
+
+    async def fail(scene: Scene) -> str:
+        ran.append(scene.target)
+        raise RpcError(-32020, "An error of mine")
+
+    async with gateway(there=kind({"fail": fail})) as house:
+        assert (await house.modern().call("fail")).error["message"] == "An error of mine"
+        assert (await (await house.legacy()).call("fail")).error["message"] == "An error of mine"
+        assert ran == ["fail", "fail"]
