@@ -279,6 +279,22 @@ async def test_a_client_hears_of_the_tasks_that_it_names_and_are_its_own() -> No
         assert listens[-1]["params"]["notifications"] == {"taskIds": ["own/1"]}
 
 
+async def test_what_says_in_no_shape_of_which_hop_it_is_is_told_to_nobody() -> None:
+    async with modern_server() as (house, server, gate):
+        ann = knowing(house)
+        hearing = ann.start("subscriptions/listen", notifications={"taskIds": [await made(ann)]})
+        await eventually(lambda: hearing.messages)
+        (connection,), (task,) = server.connections, server.kept.tasks.values()
+        for meta in (7, None, [], "x"):
+            params = {**server.shown(task), "_meta": meta}
+            connection.say({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params})
+        connection.tell_task(task)
+        await settle()
+        assert len(hearing.messages) == 2
+        gate.opened.set()
+        await hearing.gone()
+
+
 # Whose a task is.
 
 
