@@ -35,6 +35,10 @@ RESULTS = {
     "elicitation/create": "ElicitResult",
     "sampling/createMessage": "CreateMessageResult",
     "roots/list": "ListRootsResult",
+    "completion/complete": "CompleteResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
 }
 
 
