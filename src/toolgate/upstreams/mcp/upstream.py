@@ -119,9 +119,11 @@ class McpUpstream:
 
     async def unwatch(self, uri: str, client: Client) -> None:
         scope = self.scope(client)
-        wanted = self._wanted[scope]
+        wanted = self._wanted.get(scope)
+        if not wanted or not wanted.uris[uri]:
+            return  # the scope has ended
         wanted.uris[uri] -= 1
-        if wanted.uris[uri] > 0:
+        if wanted.uris[uri]:
             return
         del wanted.uris[uri]
         live = self._live.get(scope)
@@ -145,7 +147,8 @@ class McpUpstream:
         if self._server.scope != "session" or not client.session:
             return
         theirs = f"{client.principal.id}/{client.session}/"  # whatever the client could do when each was opened
-        for scope in [scope for scope in (*self._opening, *self._live) if scope.startswith(theirs)]:
+        known = dict.fromkeys((*self._opening, *self._live, *self._opened_before))
+        for scope in [scope for scope in known if scope.startswith(theirs)]:
             await self._close_scope(scope)
 
     async def close(self) -> None:
@@ -238,12 +241,13 @@ class McpUpstream:
             self._newest = None
 
     def _watch_idle(self, scope: str, connection: Connection) -> None:
-        """A connection that serves one client only is closed when that client has long asked for nothing."""
+        """A connection that serves one client only is closed when that client has long asked for nothing; of one that
+        was lost meanwhile no more is remembered."""
 
         def look() -> None:
-            if self._live.get(scope) is not connection:
-                return
-            is_needed = connection.in_flight or self._wanted[scope].uris
+            if self._live.get(scope, connection) is not connection or scope not in self._opened_before:
+                return  # another one, which is looked at for itself; or the scope has ended
+            is_needed = connection.in_flight or scope in self._opening or self._wanted[scope].uris
             if not is_needed and self._clock.now() - connection.used >= IDLE:
                 task = asyncio.get_running_loop().create_task(self._close_scope(scope))
                 self._closing.add(task)
@@ -264,3 +268,4 @@ class McpUpstream:
         if connection:
             await connection.close()
         self._state = "ready" if self._live else "stopped"
+        self._on_event(Event(self.id, "scope_ended", scope))
