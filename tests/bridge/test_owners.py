@@ -28,6 +28,8 @@ from peers import (
 )
 from virtualtime import settle
 
+from toolgate.upstreams.mcp.upstream import McpUpstream
+
 
 async def secret(scene: Scene) -> str:
     """Asks its caller something that nobody else may see."""
@@ -448,3 +450,24 @@ async def test_sampling_is_placed_by_the_same_rule() -> None:
             assert (await call.reply()).text != "thought" or len(old.requests("tools/call")) == 2
         for client, other in ((ann, "bob"), (bob, "ann")):
             assert not any(other in repr(question) for question in client.asked)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("scope", ["principal", "session"])
+async def test_of_a_client_with_its_own_child_that_stays_away_nothing_is_remembered(scope: str, is_lost: bool) -> None:
+    """A client may say other capabilities with each request, and has another child for each of them."""
+    old = LegacyServer({"plain": waits}, scope=scope)
+    async with gateway(old=old) as house:
+        for capabilities in ({"roots": {}}, {"sampling": {}}):
+            client = house.modern(capabilities=capabilities)
+            await client.request("tools/list")
+            await client.call("old__plain")
+        assert len(house.connections) == 2
+        if is_lost:
+            for connection in old.connections:
+                connection.hang_up()
+        await house.clock.advance(700)
+        assert not house.connections
+        catalog, upstream = house.app.gateway.snapshot.catalog, house.app.gateway.snapshot.upstreams["old"]
+        assert isinstance(upstream, McpUpstream)
+        assert not (catalog._shelves or catalog._readers or upstream._opened_before or upstream._wanted)
