@@ -133,6 +133,7 @@ class Client:
         self.session = ""
         self.questions: list[Json] = []
         self.answered: list[Json] = []
+        self.asked: set[tuple[str, Any]] = set()  # session, id
         self.cursors: list[tuple[str, str]] = []  # a method's
         self.states: list[tuple[Json, Json]] = []  # a request's message, and the result that asks
         self.tokens: list[Any] = []
@@ -294,7 +295,7 @@ class Client:
         if "method" not in message:
             self._answered(message, raw, books)
         elif "id" in message:
-            self._asked(message, raw)
+            self._asked(message, raw, books)
         else:
             self._check(message, raw, "")
             token = message.get("params", {}).get("progressToken")
@@ -320,7 +321,7 @@ class Client:
         if result.get("resultType") == "input_required":
             self.states.append((asked, result))
 
-    def _asked(self, message: Json, raw: str) -> None:
+    def _asked(self, message: Json, raw: str, books: Books) -> None:
         if self.is_modern:
             self.ledger.complain(f"{self.who} is modern, and is asked: {raw[:300]}")
             return
@@ -328,8 +329,10 @@ class Client:
         needed = mcp.ASKS[message["method"]].capability
         if needed not in self.capabilities:
             self.ledger.complain(f"{self.who} did not declare {needed}, and is asked: {raw[:300]}")
-        if any(message["id"] == each["id"] for each in (*self.questions, *self.answered)):
+        session = books.request.headers.get("mcp-session-id", "") if books.request else str(id(books))
+        if (session, message["id"]) in self.asked:
             self.ledger.complain(f"{self.who} is asked twice by one id: {raw[:300]}")
+        self.asked.add((session, message["id"]))
         self.questions.append(message)
 
     def _check(self, message: Json, raw: str, answers: str) -> None:
