@@ -16,7 +16,10 @@ import jsonschema_rs
 
 FOLDER = Path(__file__).parent / "spec"
 MODERN = "2026-07-28"
+TASKS = "tasks-extension"  # of 2026-07-28
 LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 Json = dict[str, Any]
 
@@ -25,6 +28,10 @@ RESULTS = {
     "ping": "EmptyResult",
     "logging/setLevel": "EmptyResult",
     "server/discover": "DiscoverResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
+    "completion/complete": "CompleteResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
     "prompts/list": "ListPromptsResult",
@@ -35,22 +42,33 @@ RESULTS = {
     "elicitation/create": "ElicitResult",
     "sampling/createMessage": "CreateMessageResult",
     "roots/list": "ListRootsResult",
-    "completion/complete": "CompleteResult",
-    "resources/subscribe": "EmptyResult",
-    "resources/unsubscribe": "EmptyResult",
-    "subscriptions/listen": "SubscriptionsListenResult",
+}
+
+WITH_TASKS = {  # of 2025-11-25
+    "tasks/get": "GetTaskResult",
+    "tasks/result": "CallToolResult",
+    "tasks/cancel": "CancelTaskResult",
+    "tasks/list": "ListTasksResult",
+}
+OF_EXTENSION = {
+    "tasks/get": ("GetTaskRequest", "GetTaskResult"),
+    "tasks/update": ("UpdateTaskRequest", "UpdateTaskResult"),
+    "tasks/cancel": ("CancelTaskRequest", "CancelTaskResult"),
+    "notifications/tasks": ("TaskStatusNotification", ""),
 }
 
 
 def check(message: Mapping[str, Any], revision: str, answers: str = "") -> None:
     """Hold one message against its revision. `answers` is the method of the request that a response answers."""
-    if "method" in message:
+    if revision == MODERN and message.get("method") in OF_EXTENSION:
+        _hold(message, TASKS, OF_EXTENSION[message["method"]][0])
+    elif "method" in message:
         _hold(message, revision, _of_method(revision, message["method"]))
     elif "error" in message:
         _hold(message, revision, _known(revision, "JSONRPCErrorResponse", "JSONRPCError"))
     else:
         _hold(message, revision, _known(revision, "JSONRPCResultResponse", "JSONRPCResponse"))
-        _hold(message["result"], revision, _of_result(revision, message["result"], answers))
+        _hold(message["result"], *_of_result(revision, message["result"], answers))
     for rule in _RULES:
         rule(message, revision)
 
@@ -85,15 +103,34 @@ def _of_method(revision: str, method: str) -> str:
     raise AssertionError(f"{revision} knows no {method}")
 
 
+def requests(revision: str) -> list[str]:
+    """The methods of a client's requests."""
+    definitions = _definitions(revision)
+    names = [each["$ref"].rpartition("/")[2] for each in definitions["ClientRequest"]["anyOf"]]
+    return [definitions[name]["properties"]["method"]["const"] for name in names]
+
+
+def knows(revision: str, name: str) -> bool:
+    """Whether a revision has this method or definition."""
+    methods = (each.get("properties", {}).get("method", {}).get("const") for each in _definitions(revision).values())
+    return name in _definitions(revision) or name in methods
+
+
 def _known(revision: str, *names: str) -> str:
     return next(name for name in names if name in _definitions(revision))
 
 
-def _of_result(revision: str, result: Json, method: str) -> str:
+def _of_result(revision: str, result: Json, method: str) -> tuple[str, str]:
     assert method, f"a response to no request: {result}"
     if revision == MODERN and result.get("resultType") == "input_required":
-        return "InputRequiredResult"
-    return RESULTS[method]
+        return MODERN, "InputRequiredResult"
+    if revision == MODERN and result.get("resultType") == "task":
+        return TASKS, "CreateTaskResult"
+    if revision == MODERN and method in OF_EXTENSION:
+        return TASKS, OF_EXTENSION[method][1]
+    if revision == "2025-11-25" and "task" in result:
+        return revision, "CreateTaskResult"
+    return revision, WITH_TASKS[method] if method in WITH_TASKS else RESULTS[method]
 
 
 # What the schemas leave open.
@@ -109,6 +146,9 @@ def _asks(message: Mapping[str, Any]) -> list[tuple[str, Json]]:
 
 def _members_of_other_revisions(message: Mapping[str, Any], revision: str) -> None:
     """An unknown member may pass, but these mean something, and not here."""
+    if revision != MODERN and "method" in message and "id" not in message:
+        meta = message.get("params", {}).get("_meta", {})
+        assert SUBSCRIPTION not in meta, f"{revision} knows no subscription ids: {message}"
     for method, params in _asks(message):
         if revision == MODERN:
             assert not {"elicitationId", "task"} & params.keys(), f"{method} of another revision: {params}"

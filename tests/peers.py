@@ -15,6 +15,7 @@ import base64
 import itertools
 import json
 import logging
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ from official import LEGACY, MODERN, Json
 from virtualtime import FakeClock, complain, settle, soon
 
 from toolgate.app import App, running
-from toolgate.config import Config, ParkingLimits, Server
+from toolgate.config import CatalogLimits, Config, ParkingLimits, Server
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
 from toolgate.upstreams.links import Ground
@@ -38,7 +39,18 @@ from toolgate.upstreams.mcp.upstream import McpUpstream
 LATEST = LEGACY[-1]
 META = "io.modelcontextprotocol/"
 TARGET = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED = TARGET | {"tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 KIND = {"tools/call": "tools", "prompts/get": "prompts", "resources/read": "resources"}
+LISTEN = "subscriptions/listen"
+LIST_OF = {
+    "tools": "tools/list",
+    "prompts": "prompts/list",
+    "resources": "resources/list",
+    "resourceTemplates": "resources/templates/list",
+}
+# What a modern client asks to hear of a changed list by, and the notification.
+FILTERS = {f"{kind}ListChanged": f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 EVERYTHING: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 
 Question: TypeAlias = tuple[str, Json]  # method, params
@@ -142,6 +154,8 @@ class Scene:
         self.connection.say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
 
     def log(self, level: str, data: Any) -> None:
+        if self.connection.server.heeds_levels and not self.connection.is_wanted(level, self.meta):
+            return
         self.connection.say(
             {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": data}}
         )
@@ -160,6 +174,7 @@ class _Connection:
     def __init__(self, server: _Server) -> None:
         self.server = server
         self.received_messages: list[Json] = []
+        self.raw: list[bytes] = []
         self.is_open = False
         self._ids: set[Any] = set()
         self._playing: dict[Any, asyncio.Task[None]] = {}
@@ -185,6 +200,7 @@ class _Connection:
     def received(self, data: bytes) -> None:
         message = json.loads(data)
         self.received_messages.append(message)
+        self.raw.append(data)
         self.server.heard(message)
         try:
             self.check(message)
@@ -207,10 +223,23 @@ class _Connection:
         if method in KIND:
             self._playing[message["id"]] = asyncio.get_running_loop().create_task(self._play(message))
         elif method in self.server.lists:
-            key, items = self.server.lists[method]
-            self.reply(message, self.completed(method, {key: items}))
+            self.reply(message, self.completed(method, self._page(method, message.get("params", {}).get("cursor"))))
+        elif method == "completion/complete" and self.server.completes:
+            self._complete(message, self.server.completes)
         else:
             self.refuse(message, RpcError(-32601, f"Method not found: {method}"))
+
+    def _complete(self, message: Json, completes: Callable[[Json], Json]) -> None:
+        try:
+            self.reply(message, self.completed(message["method"], {"completion": completes(message["params"])}))
+        except RpcError as error:
+            self.refuse(message, error)
+
+    def _page(self, method: str, cursor: str | None) -> Json:
+        key, items = self.server.lists[method]
+        start = CURSORS.index(cursor) if cursor is not None else 0
+        end = start + (self.server.page or len(items))
+        return {key: items[start:end]} | ({"nextCursor": CURSORS[end]} if end < len(items) else {})
 
     def notified(self, message: Json) -> None: ...
 
@@ -223,9 +252,8 @@ class _Connection:
 
     async def _play(self, message: Json) -> None:
         scene = self.scene(message)
-        scripts = self.server.scripts[KIND[scene.method]]
         try:
-            script = scripts.get(scene.target)
+            script = self.server.script(scene)
             if script is None:
                 raise RpcError(-32602, f"Not found: {scene.target}")
             result = await script(scene)
@@ -245,10 +273,30 @@ class _Connection:
         if task and not self.server.ignores_cancellation:
             task.cancel()
 
+    def log(self, level: str, data: Any) -> None:
+        """A log line that is of no call."""
+        self.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": level, "data": data}})
+
     # What the eras do in their own ways.
 
     def scene(self, message: Json) -> Scene:
         return Scene(self, message)
+
+    @property
+    def watched(self) -> list[str]:
+        """The resources whose changes it is to tell of, each as often as that was asked for."""
+        raise NotImplementedError
+
+    def updated(self, uri: str) -> None:
+        """Tell whoever wants to know that this resource has changed."""
+        raise NotImplementedError
+
+    def changed(self, list: str) -> None:
+        """Tell whoever wants to know that this list has changed."""
+        raise NotImplementedError
+
+    def is_wanted(self, level: str, meta: Json) -> bool:
+        raise NotImplementedError
 
     def check(self, message: Json) -> None:
         raise NotImplementedError
@@ -263,8 +311,17 @@ class _Connection:
         raise NotImplementedError
 
 
+CURSORS = ("", *(f"é+/= {number}" for number in range(1, 1000)))  # an empty one is one, too
+
+
 class _Server:
-    """What a server offers, its connections, and all that it was sent. `settings` are keys of its `config.Server`."""
+    """What a server offers, its connections, and all that it was sent. `settings` are keys of its `config.Server`.
+
+    `templates` are played as resources are, for every URI that they make. `completes` makes the `completion` of a
+    request's parameters. `announces`: it tells when its lists change; `tells`: it can be asked to tell of resources,
+    save of those of `deaf_to`. `page` items of a list come at once. `keeps` are its hints for caches (modern).
+    `heeds_levels`: it logs only what is wanted. `declares` are its capabilities, whatever else it has.
+    """
 
     connection: type[_Connection]
 
@@ -274,6 +331,17 @@ class _Server:
         prompts: Scripts | None = None,
         resources: Scripts | None = None,
         ignores_cancellation: bool = False,
+        *,
+        templates: Scripts | None = None,
+        completes: Callable[[Json], Json] | None = None,
+        instructions: str = "",
+        announces: bool = False,
+        tells: bool = False,
+        deaf_to: Sequence[str] = (),
+        page: int = 0,
+        keeps: Json | None = None,
+        heeds_levels: bool = False,
+        declares: Json | None = None,
         **settings: Any,
     ) -> None:
         self.scripts: dict[str, Scripts] = {
@@ -282,6 +350,16 @@ class _Server:
             "resources": resources or {},
         }
         self.ignores_cancellation = ignores_cancellation
+        self.templates = templates or {}
+        self.completes = completes
+        self.instructions = instructions
+        self.announces = announces
+        self.tells = tells
+        self.deaf_to = deaf_to
+        self.page = page
+        self.keeps = {"ttlMs": 0, "cacheScope": "private"} | (keeps or {})
+        self.heeds_levels = heeds_levels
+        self.declares = declares
         self.settings = settings
         self.connections: list[Any] = []
         self.received: list[Json] = []
@@ -289,12 +367,54 @@ class _Server:
             "tools/list": ("tools", [{"name": name, "inputSchema": {"type": "object"}} for name in tools or {}]),
             "prompts/list": ("prompts", [{"name": name} for name in prompts or {}]),
             "resources/list": ("resources", [{"uri": uri, "name": uri} for uri in resources or {}]),
-            "resources/templates/list": ("resourceTemplates", []),
+            "resources/templates/list": (
+                "resourceTemplates",
+                [{"uriTemplate": template, "name": template} for template in self.templates],
+            ),
         }
 
     @property
     def capabilities(self) -> Json:
-        return {kind: {} for kind, scripts in self.scripts.items() if scripts} | {"logging": {}}
+        if self.declares is not None:
+            return self.declares
+        found: Json = {kind: {} for kind, scripts in self.scripts.items() if scripts} | {"logging": {}}
+        if self.templates or self.tells:
+            found.setdefault("resources", {})
+        for kind in found.keys() & self.scripts.keys() if self.announces else ():
+            found[kind] |= {"listChanged": True}
+        if self.tells:
+            found["resources"] |= {"subscribe": True}
+        return found | ({"completions": {}} if self.completes else {})
+
+    def script(self, scene: Scene) -> Script | None:
+        scripts = self.scripts[KIND[scene.method]]
+        if scene.target in scripts or scene.method != "resources/read":
+            return scripts.get(scene.target)
+        made = (script for template, script in self.templates.items() if _pattern(template).fullmatch(scene.target))
+        return next(made, None)
+
+    def offer(self, kind: str, *items: Json) -> None:
+        """Offer these now, and tell that the list has changed."""
+        self.lists[LIST_OF[kind]][1][:] = items
+        self.announce("resources" if kind == "resourceTemplates" else kind)
+
+    def announce(self, list: str) -> None:
+        for connection in self.open_connections:
+            connection.changed(list)
+
+    def update(self, uri: str) -> None:
+        """Tell whoever wants to know that this resource has changed."""
+        for connection in self.open_connections:
+            connection.updated(uri)
+
+    @property
+    def open_connections(self) -> list[Any]:
+        return [connection for connection in self.connections if connection.is_open]
+
+    @property
+    def watched(self) -> list[str]:
+        """The resources that it is to tell of, each as often as it is told on whatever connection."""
+        return sorted(uri for connection in self.open_connections for uri in connection.watched)
 
     async def make_link(self, server: Server, receiver: Receiver, ground: Ground) -> MemoryLink:
         connection = self.connection(self)
@@ -326,6 +446,10 @@ class _Server:
         """The `count`-th message of this method, once it is there."""
         await eventually(lambda: len(self.requests(method)) >= count, f"no {method} number {count}")
         return self.requests(method)[count - 1]
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile("[^/]+".join(re.escape(literal) for literal in re.split(r"\{[^{}]*\}", template)))
 
 
 async def eventually(is_so: Callable[[], Any], otherwise: str = "it did not come to that") -> None:
@@ -361,6 +485,8 @@ class _LegacyConnection(_Connection):
     def __init__(self, server: LegacyServer) -> None:
         super().__init__(server)
         self.client_capabilities: Json = {}
+        self.level: str | None = None
+        self._watched: list[str] = []
         self._questions: dict[str, tuple[str, asyncio.Future[Json]]] = {}
         self._numbers = itertools.count(1)
         self._initial: asyncio.Task[None] | None = None
@@ -377,16 +503,46 @@ class _LegacyConnection(_Connection):
         elif message["method"] == "initialize":
             self.client_capabilities = message["params"]["capabilities"]
             info = {"name": "scripted", "version": "1"}
-            self.reply(
-                message,
-                {
-                    "protocolVersion": self.server.revision,
-                    "capabilities": self.server.capabilities,
-                    "serverInfo": info,
-                },
-            )
+            result = {
+                "protocolVersion": self.server.revision,
+                "capabilities": self.server.capabilities,
+                "serverInfo": info,
+            }
+            told = {"instructions": self.server.instructions} if self.server.instructions else {}
+            self.reply(message, result | told)
+        elif message["method"] == "logging/setLevel":
+            self.level = message["params"]["level"]
+            self.reply(message, {})
+        elif message["method"] in ("resources/subscribe", "resources/unsubscribe") and self.server.tells:
+            self._subscribe(message, message["params"]["uri"])
         else:
             super().requested(message)
+
+    def _subscribe(self, message: Json, uri: str) -> None:
+        if uri in self.server.deaf_to:
+            self.refuse(message, RpcError(-32002, f"Not found: {uri}"))
+            return
+        if message["method"] == "resources/subscribe":
+            self._watched.append(uri)
+        elif uri in self._watched:
+            self._watched.remove(uri)
+        else:
+            complain(f"unsubscribed from what was not subscribed to: {uri}")
+        self.reply(message, {})
+
+    @property
+    def watched(self) -> list[str]:
+        return self._watched
+
+    def updated(self, uri: str) -> None:
+        if any(uri.startswith(watched) for watched in self._watched):
+            self.say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+
+    def changed(self, list: str) -> None:
+        self.say({"jsonrpc": "2.0", "method": f"notifications/{list}/list_changed"})
+
+    def is_wanted(self, level: str, meta: Json) -> bool:
+        return self.level is None or LEVELS.index(level) >= LEVELS.index(self.level)
 
     def notified(self, message: Json) -> None:
         if message["method"] == "notifications/initialized" and self.server.on_initialized:
@@ -452,6 +608,11 @@ class ModernServer(_Server):
         self.initialize_error = initialize_error
         self.states: list[str] = []  # those that it gave out
 
+    def end_listening(self) -> None:
+        """End all that it is to tell, gracefully."""
+        for connection in self.open_connections:
+            connection.end_listening()
+
 
 class _ModernScene(Scene):
     """`answers` are those of all rounds so far, by key; `asked` counts the questions of this replay."""
@@ -483,13 +644,20 @@ class _ModernScene(Scene):
 class _ModernConnection(_Connection):
     server: ModernServer
 
+    def __init__(self, server: ModernServer) -> None:
+        super().__init__(server)
+        self.listening: dict[Any, Json] = {}  # what is wanted, by the id of the request that wants it
+
     def check(self, message: Json) -> None:
         official.check(message, LATEST if message.get("method") == "initialize" else MODERN)
 
     def requested(self, message: Json) -> None:
         if message["method"] == "server/discover":
             result = {"supportedVersions": [MODERN], "capabilities": self.server.capabilities}
-            self.reply(message, self.completed("server/discover", result))
+            told = {"instructions": self.server.instructions} if self.server.instructions else {}
+            self.reply(message, self.completed("server/discover", result | told))
+        elif message["method"] == LISTEN:
+            self._listen(message)
         elif message["method"] == "initialize":
             data = {"supported": [MODERN]} if self.server.initialize_error == -32022 else None
             self.refuse(message, RpcError(self.server.initialize_error, "No handshake here", data))
@@ -499,8 +667,50 @@ class _ModernConnection(_Connection):
     def scene(self, message: Json) -> Scene:
         return _ModernScene(self, message)
 
+    def _listen(self, message: Json) -> None:
+        """What it does not tell of is left out of the acknowledgement."""
+        wanted: Json = message["params"]["notifications"]
+        can = self.server.capabilities
+        honoured = {key: True for key in FILTERS if wanted.get(key) and can.get(key[:-11], {}).get("listChanged")}
+        uris = [uri for uri in wanted.get("resourceSubscriptions", ()) if uri not in self.server.deaf_to]
+        if uris and self.server.tells:
+            honoured["resourceSubscriptions"] = uris
+        self.listening[message["id"]] = honoured
+        self._tell(message["id"], "notifications/subscriptions/acknowledged", {"notifications": honoured})
+
+    def _tell(self, id: Any, method: str, params: Json) -> None:
+        meta = {META + "subscriptionId": id}
+        self.say({"jsonrpc": "2.0", "method": method, "params": {**params, "_meta": meta}})
+
+    def end_listening(self) -> None:
+        for id in list(self.listening):
+            del self.listening[id]
+            self.reply({"id": id}, {"resultType": "complete", "_meta": {META + "subscriptionId": id}})
+
+    def _cancelled(self, id: Any) -> None:
+        self.listening.pop(id, None)
+        super()._cancelled(id)
+
+    @property
+    def watched(self) -> list[str]:
+        return [uri for wanted in self.listening.values() for uri in wanted.get("resourceSubscriptions", ())]
+
+    def updated(self, uri: str) -> None:
+        for id, wanted in self.listening.items():
+            if any(uri.startswith(watched) for watched in wanted.get("resourceSubscriptions", ())):
+                self._tell(id, "notifications/resources/updated", {"uri": uri})
+
+    def changed(self, list: str) -> None:
+        for id, wanted in self.listening.items():
+            if f"{list}ListChanged" in wanted:
+                self._tell(id, f"notifications/{list}/list_changed", {})
+
+    def is_wanted(self, level: str, meta: Json) -> bool:
+        wanted = meta.get(META + "logLevel")
+        return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
+
     def completed(self, method: str, result: Json) -> Json:
-        kept = {} if method in ("tools/call", "prompts/get") else {"ttlMs": 0, "cacheScope": "private"}
+        kept = {} if method in ("tools/call", "prompts/get", "completion/complete") else self.server.keeps
         return {"resultType": "complete", **kept, **result}
 
     def answered(self, message: Json) -> None:
@@ -538,6 +748,7 @@ class Reply(msgspec.Struct):
     raw: bytes
     before: list[Json]
     status: int | None = None
+    raw_before: list[bytes] = []
 
     @property
     def message(self) -> Json:
@@ -584,9 +795,11 @@ class Reply(msgspec.Struct):
 class Pending:
     """A request under way."""
 
-    def __init__(self, message: Json) -> None:
+    def __init__(self, message: Json, spelled: bytes = b"") -> None:
         self.message = message
+        self.spelled = spelled or _dump(message)
         self.messages: list[Json] = []
+        self.raw_messages: list[bytes] = []
         self.http: HttpRequest | None = None
         self.raw: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.leave: Callable[[], None] = lambda: None  # the client goes away, and takes the request with it
@@ -595,10 +808,14 @@ class Pending:
     def is_answered(self) -> bool:
         return self.raw.done()
 
+    @property
+    def is_listening(self) -> bool:
+        return self.message["method"] == LISTEN
+
     async def reply(self) -> Reply:
         """The answer; it must come without any timeout's help."""
         raw = await soon(asyncio.shield(self.raw))
-        return Reply(raw, self.messages, self.http.status if self.http else None)
+        return Reply(raw, self.messages, self.http.status if self.http else None, self.raw_messages)
 
     async def gone(self) -> None:
         """Leave, and let the gateway see it."""
@@ -627,7 +844,7 @@ class _Wire:
 
 class _Http(_Wire):
     def open(self, pending: Pending, headers: Mapping[str, str], heard: Heard) -> None:
-        pending.http = self._post(pending.message, headers, lambda data: heard(data, pending))
+        pending.http = self._post(pending.spelled, headers, lambda data: heard(data, pending))
         pending.leave = pending.http.leave
 
     def tell(self, message: Json, headers: Mapping[str, str]) -> None:
@@ -639,7 +856,9 @@ class _Http(_Wire):
 
         request.task.add_done_callback(told)
 
-    def _post(self, message: Json, headers: Mapping[str, str], on_message: Callable[[bytes], None]) -> HttpRequest:
+    def _post(
+        self, message: Json | bytes, headers: Mapping[str, str], on_message: Callable[[bytes], None]
+    ) -> HttpRequest:
         body = message if isinstance(message, bytes) else _dump(message)
         all_headers = {"x-test-principal": self.principal, "content-type": "application/json", **headers}
         return HttpRequest(self.house.app.http, "POST", self.path, all_headers.items(), body, on_message)
@@ -672,9 +891,11 @@ class _Lines(_Wire):
         assert data.endswith(b"\n") and data.count(b"\n") == 1, "one message a line"
         message = json.loads(data)
         if "method" in message:
-            for pending in self._pending.values():
+            subscription = message.get("params", {}).get("_meta", {}).get(META + "subscriptionId")
+            own = [each for id, each in self._pending.items() if subscription in (None, id)]
+            for pending in own if subscription is not None else [each for each in own if not each.is_listening]:
                 self._heard(data, pending)
-            if not self._pending:
+            if not own:
                 self._heard(data, None)
         else:
             self._heard(data, self._pending.pop(message["id"], None))
@@ -693,6 +914,7 @@ class ModernClient:
         self.capabilities = EVERYTHING if capabilities is None else capabilities
         self.accept = accept or "application/json, text/event-stream"
         self._ids = itertools.count(1)
+        self._ears: list[Ear] = []
 
     def start(self, method: str, *, meta: Json | None = None, id: Any = None, **params: Any) -> Pending:
         """Send a request. `params` are those of the method; the envelope is put in."""
@@ -704,9 +926,17 @@ class ModernClient:
         }
         id = f"m-{next(self._ids)}" if id is None else id
         pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": envelope}})
+        return self._open(pending)
+
+    async def raw(self, spelled: bytes) -> Reply:
+        """A request as these bytes."""
+        return await self._open(Pending(json.loads(spelled), spelled)).reply()
+
+    def _open(self, pending: Pending) -> Pending:
+        method, params = pending.message["method"], pending.message["params"]
         headers = {"accept": self.accept, "mcp-protocol-version": MODERN, "mcp-method": method}
-        if method in TARGET:
-            headers["mcp-name"] = _header(params[TARGET[method]])
+        if method in NAMED:
+            headers["mcp-name"] = _header(params[NAMED[method]])
         self.wire.open(pending, headers, self._heard)
         return pending
 
@@ -743,7 +973,18 @@ class ModernClient:
             reply.before[:0] = before
         return reply
 
+    async def listen(self, *uris: str, lists: Sequence[str] = ()) -> Ear:
+        """Open a subscription to these resources and changed lists; it is acknowledged."""
+        wanted = {f"{list}ListChanged": True for list in lists} | ({"resourceSubscriptions": uris} if uris else {})
+        pending = self.start(LISTEN, notifications=wanted)
+        await eventually(lambda: pending.messages or pending.is_answered, "nothing was acknowledged")
+        ear = Ear(pending.messages, pending)
+        self._ears.append(ear)
+        return ear
+
     async def close(self) -> None:
+        for ear in self._ears:
+            await ear.stop()
         await self.wire.close()
 
     def _heard(self, data: bytes, pending: Pending | None) -> None:
@@ -762,7 +1003,74 @@ class ModernClient:
             assert META + "logLevel" in meta, "logs are for those who asked for them"
         for ask in message.get("result", {}).get("inputRequests", {}).values():
             assert _capability(ask["method"]) in self.capabilities, f"asked for what was not declared: {ask}"
+        if pending.is_listening:
+            _check_subscription(message, pending)
+        elif "method" in message:
+            assert message["method"] in _OF_A_REQUEST, f"no notification of a request: {message}"
         _check_common(message, pending, meta)
+
+
+_OF_A_REQUEST = ("notifications/progress", "notifications/message")
+
+
+def _check_subscription(message: Json, pending: Pending) -> None:
+    """What comes on a subscription is marked as its own, asked for, and not before the acknowledgement."""
+    body = message.get("params", message.get("result", {}))
+    if "error" not in message:
+        got, given = body["_meta"][META + "subscriptionId"], pending.message["id"]
+        assert (got, type(got)) == (given, type(given)), f"told of another subscription: {message}"
+    if "method" not in message:
+        return
+    acknowledged = message["method"] == "notifications/subscriptions/acknowledged"
+    assert acknowledged is not bool(pending.messages), f"not one acknowledgement, and first: {message}"
+    wanted: Json = pending.message["params"]["notifications"]
+    if acknowledged:
+        return
+    honoured: Json = pending.messages[0]["params"]["notifications"]
+    assert honoured.items() <= wanted.items() or set(honoured) <= set(wanted), f"more than was wanted: {honoured}"
+    told = {FILTERS[key] for key in honoured if key in FILTERS}
+    told |= {"notifications/resources/updated"} if "resourceSubscriptions" in honoured else set()
+    told |= {"notifications/tasks"} if "taskIds" in honoured else set()
+    assert message["method"] in told, f"told of what was not wanted: {message}"
+
+
+class Ear:
+    """What one client hears that belongs to no call: a subscription of a modern one, or a legacy one's own stream.
+    `messages` begin with the acknowledgement where there is a `pending` request."""
+
+    def __init__(self, messages: list[Json], pending: Pending | None = None, before_stop: Any = None) -> None:
+        self.messages = messages
+        self.pending = pending
+        self._before_stop = before_stop
+
+    @property
+    def honoured(self) -> Json:
+        """What a modern client was promised."""
+        return self.messages[0]["params"]["notifications"]
+
+    @property
+    def updated(self) -> list[str]:
+        """The resources that it was told of, in order."""
+        return [each["params"]["uri"] for each in self._of("notifications/resources/updated")]
+
+    @property
+    def changed(self) -> list[str]:
+        """The lists that it was told of, in order."""
+        return [each["method"].split("/")[1] for each in self.messages if each["method"].endswith("/list_changed")]
+
+    @property
+    def logged(self) -> list[Any]:
+        return [each["params"]["data"] for each in self._of("notifications/message")]
+
+    def _of(self, method: str) -> list[Json]:
+        return [message for message in self.messages if message["method"] == method]
+
+    async def stop(self) -> None:
+        if self._before_stop:
+            await self._before_stop()
+            self._before_stop = None
+        if self.pending and not self.pending.is_answered:
+            await self.pending.gone()
 
 
 _RETRY = ("requestState", "inputResponses")
@@ -793,6 +1101,7 @@ class LegacyClient:
         self._ids = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams: list[HttpRequest] = []
+        self._unasked: list[Json] = []  # what came on no request's stream
 
     async def initialize(self) -> Reply:
         info = {"name": "scripted", "version": "1"}
@@ -810,7 +1119,13 @@ class LegacyClient:
         """Send a request. `params` are those of the method."""
         id = next(self._ids) if id is None else id
         params = {**params, **({"_meta": meta} if meta else {})}
-        pending = Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        return self._open(Pending({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+
+    async def raw(self, spelled: bytes) -> Reply:
+        """A request as these bytes."""
+        return await self._open(Pending(json.loads(spelled), spelled)).reply()
+
+    def _open(self, pending: Pending) -> Pending:
         self.wire.open(pending, self._headers(), self._heard)
         return pending
 
@@ -841,7 +1156,20 @@ class LegacyClient:
     def tell(self, message: Json) -> None:
         self.wire.tell(message, self._headers())
 
-    def listen(self) -> list[Json]:
+    async def listen(self, *uris: str, lists: Sequence[str] = ()) -> Ear:
+        """Open an ear of its own and subscribe to these resources. Of changed lists this era tells unasked."""
+        messages = self._unasked if isinstance(self.wire, _Lines) else self.open_stream()
+        await settle()
+        for uri in uris:
+            assert (await self.request("resources/subscribe", uri=uri)).result == {}
+
+        async def unsubscribe() -> None:
+            for uri in uris:
+                assert (await self.request("resources/unsubscribe", uri=uri)).result == {}
+
+        return Ear(messages, before_stop=unsubscribe)
+
+    def open_stream(self) -> list[Json]:
         """Open a GET stream; what comes on it, in a list that grows."""
         heard: list[Json] = []
 
@@ -849,6 +1177,10 @@ class LegacyClient:
             message = json.loads(data)
             if "id" in message:
                 complain(f"a request or response on the GET stream: {message}")
+            try:
+                official.check(message, self.revision)
+            except AssertionError as error:
+                complain(f"the gateway sent to a client of {self.revision}", error)
             heard.append(message)
 
         headers = {**self._headers(), "accept": "text/event-stream", "x-test-principal": self.wire.principal}
@@ -884,6 +1216,8 @@ class LegacyClient:
             self._is_asked(message, pending)
         elif message.get("method") == "notifications/cancelled":
             self.withdrawn.append(message["params"]["requestId"])
+        elif message.get("method", "") not in ("", *_OF_A_REQUEST) or not pending:
+            self._unasked.append(message)
         _file(data, message, pending)
 
     def _is_asked(self, question: Json, pending: Pending | None) -> None:
@@ -940,6 +1274,7 @@ def _file(data: bytes, message: Json, pending: Pending | None) -> None:
         return
     if "method" in message:
         pending.messages.append(message)
+        pending.raw_messages.append(data)
     elif pending.raw.done():
         complain(f"a second response to {pending.message['id']}: {message}")
     else:
@@ -981,10 +1316,17 @@ class House:
         stdio: bool = False,
         **more: Any,
     ) -> LegacyClient:
+        client = self.legacy_stranger(revision, principal, path=path, stdio=stdio, **more)
+        await client.initialize()
+        return client
+
+    def legacy_stranger(
+        self, revision: str = LATEST, principal: str = "ann", *, path: str = "/mcp", stdio: bool = False, **more: Any
+    ) -> LegacyClient:
+        """A client that has not shaken hands."""
         wire = _Lines(self, path) if stdio else _Http(self, principal, path)
         client = LegacyClient(wire, revision, **more)
         self._clients.append(client)
-        await client.initialize()
         return client
 
     async def client(self, revision: str, **more: Any) -> Client:
@@ -1021,7 +1363,10 @@ class House:
 
 @asynccontextmanager
 async def gateway(
-    policies: Sequence[Policy] = (), parking: ParkingLimits | None = None, **servers: _Server
+    policies: Sequence[Policy] = (),
+    parking: ParkingLimits | None = None,
+    catalog: CatalogLimits | None = None,
+    **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
     clock = FakeClock()
@@ -1031,6 +1376,7 @@ async def gateway(
             for id, server in servers.items()
         ),
         parking=parking or ParkingLimits(),
+        catalog=catalog or CatalogLimits(),
     )
     links = {id.replace("_", "-"): server.make_link for id, server in servers.items()}
     alarm = _Alarm(logging.ERROR)
@@ -1042,6 +1388,7 @@ async def gateway(
                 yield house
                 await house.leave()
                 await house.is_quiet()
+                assert len(app.events) == len(app.sessions), "somebody listens who has gone"
             except BaseException:
                 await house.leave()
                 raise

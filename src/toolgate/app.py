@@ -22,6 +22,7 @@ from toolgate.parking import Parking
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock, SystemClock
 from toolgate.seal import Seal
+from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.supervisor import Supervisor
 
@@ -44,7 +45,7 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         ground = Ground(clock, self.supervisor)
         snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links)
-        self.gateway = Gateway(snapshot, self.events, clock)
+        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
         self.pages = Pages(Seal("cursor"), config.catalog.page_size)
         self.modern = ModernFace(

@@ -170,6 +170,36 @@ class Exchange:
         self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), "timed out")
 
 
+class Part(Exchange):
+    """One of several requests that are made for one piece of work: its questions are the whole's."""
+
+    def __init__(
+        self, whole: Exchange, clock: Clock, timeout: float | None, on_cancel: Callable[[str], None] | None = None
+    ) -> None:
+        self.whole = whole
+        self._put: set[asyncio.Future[Answer]] = set()
+        super().__init__(whole.asker, clock, timeout, on_cancel)
+
+    def ask(self, method: str, params: Raw) -> asyncio.Future[Answer]:
+        if self.ended:
+            return super().ask(method, params)
+        future = self.whole.ask(method, params)
+        if not future.done():
+            self.pause()
+            self._put.add(future)
+            future.add_done_callback(self._was_answered)
+        return future
+
+    def _was_answered(self, future: asyncio.Future[Answer]) -> None:
+        self._put.discard(future)
+        self.go_on()
+
+    def _end(self) -> None:
+        for future in list(self._put):
+            future.cancel()
+        super()._end()
+
+
 def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:
     """An exchange around a coroutine of our own, which may ask. The coroutine is cancelled with the exchange."""
 

@@ -13,25 +13,28 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from toolgate import asks
 from toolgate.catalog import CatalogView
-from toolgate.eras import mirrors
+from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then
 from toolgate.model import Call, Client, Event, Fault, Listing, Mirror, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
+from toolgate.surfaces.handles import Handles
 from toolgate.wire import jsonrpc, mcp
 
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
 class Gateway:
-    def __init__(self, snapshot: Snapshot, events: Events, clock: Clock) -> None:
+    def __init__(self, snapshot: Snapshot, events: Events, handles: Handles, clock: Clock) -> None:
         self.snapshot = snapshot
         self.events = events
+        self._handles = handles
         self._clock = clock
 
     async def handle(self, call: Call, route: Route) -> Outcome:
@@ -40,11 +43,13 @@ class Gateway:
         try:
             outcome = await self._through(entered, route.policies)
         except Fault as fault:
-            raise fault.at(entered.server, entered.target) from None
-        return _then(outcome, lambda last: route.surface.leave(entered, last))
+            raise fault.at(entered.server, "" if entered.kind == "tasks" else entered.target) from None
+        return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface))
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
+        if call.kind == "tasks":
+            return self._handles.enter(call, route.path)
         catalog = self.snapshot.catalog
         view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, call.client), {}, ())
         needs = list(route.surface.needs(call, view))
@@ -53,7 +58,7 @@ class Gateway:
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await catalog.view(route.servers, needs, call.client, patience)
         try:
-            entered = route.surface.enter(call, view)
+            entered = _with_task_support(route.surface.enter(call, view), view)
         except Fault as fault:
             raise fault.at("", call.target) from None
         return self._with_mirrors(entered) if call.kind == "tools" else entered
@@ -104,22 +109,44 @@ class Gateway:
                 pass
         return _merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
 
-    async def watch(self, uri: str, route: Route, client: Client) -> Call:
-        """Have a server tell when a resource changes; the call by which it is known further on. Raises `Fault`."""
-        call = await self._enter(Call(mcp.SUBSCRIBE, uri, client), route)
+    async def tasks(self, route: Route, client: Client) -> Listing:
+        """The tasks that this principal has made, of all servers on this route."""
+        items: list[Raw] = []
+        failures: list[tuple[str, str]] = []
+        for server in route.servers:
+            upstream = self.snapshot.upstreams[server]
+            try:
+                found = await upstream.tasks(client)
+            except Fault as fault:
+                failures.append((upstream.name, fault.message))
+                continue
+            items += [
+                Raw(tasks.with_id(raw, self._handles.write(server, id, route.path, client), lambda raw: raw))
+                for id, raw in found.items()
+            ]
+        return Listing("tasks", tuple(items), tuple(failures))
+
+    def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
+        """The parameters of a notification on a task, in this client's names."""
+        return self._handles.shown(event, route.path, client, route.surface)
+
+    async def watch(self, uri: str, route: Route, client: Client, method: str = mcp.SUBSCRIBE) -> Call:
+        """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
+        on. Raises `Fault`."""
+        call = await self._enter(Call(method, uri, client), route)
         for policy in route.policies:
             decision = policy.before(call, False)
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
             call = decision
         try:
-            await self.snapshot.upstreams[call.server].watch(call.target, client)
+            await self.snapshot.upstreams[call.server].watch(call.target, client, call.kind)
         except Fault as fault:
             raise fault.at(call.server, call.target) from None
         return call
 
-    async def unwatch(self, call: Call) -> None:
-        await self.snapshot.upstreams[call.server].unwatch(call.target, call.client)
+    def unwatch(self, call: Call) -> None:
+        self.snapshot.upstreams[call.server].unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""
@@ -172,6 +199,8 @@ class Gateway:
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
+        if call.task and not call.task_support:
+            raise tasks.not_as_task(call.target)
         upstream = self.snapshot.upstreams[call.server]
         try:
             return await upstream.invoke(call)
@@ -208,6 +237,39 @@ class Gateway:
         except jsonrpc.UNREADABLE:
             return False
         return hints.readOnlyHint or hints.idempotentHint
+
+
+_TASK_SUPPORT = ("optional", "required")
+
+
+class _Execution(msgspec.Struct):
+    taskSupport: str = ""
+
+
+class _Executed(msgspec.Struct):
+    execution: _Execution = msgspec.field(default_factory=_Execution)
+
+
+def _with_task_support(call: Call, view: CatalogView) -> Call:
+    """The call with what its tool says of tasks; found once for each list."""
+    shelf = view.shelf(call.server, "tools") if call.method == "tools/call" else None
+    if not shelf:
+        return call
+    if "tasks" not in shelf.memo:
+        shelf.memo["tasks"] = {
+            name: said for name, raw in shelf.items.items() if (said := _task_support(raw)) in _TASK_SUPPORT
+        }
+    said = shelf.memo["tasks"].get(call.target)
+    return msgspec.structs.replace(call, task_support=said) if said else call
+
+
+def _task_support(raw: Raw) -> str:
+    if b"taskSupport" not in memoryview(raw).tobytes():
+        return ""
+    try:
+        return msgspec.json.decode(raw, type=_Executed).execution.taskSupport
+    except jsonrpc.UNREADABLE:
+        return ""
 
 
 def _mirrors(shelf: Shelf, tool: str) -> tuple[Mirror, ...]:
@@ -301,6 +363,7 @@ def _merged(told: Mapping[str, About | None]) -> About:
         found = [each[name] for each in offered if name in each]
         if found or name == "tools":
             capabilities[name] = {part: True for part in parts if part == "listChanged" or _any_has(found, part)}
+    capabilities |= tasks.relayed([about.capabilities if about else tasks.MAYBE for about in told.values()])
     instructions = {name: about.instructions for name, about in told.items() if about and about.instructions}
     if len(told) == 1:
         return About(capabilities, "".join(instructions.values()))

@@ -243,9 +243,9 @@ class Call(msgspec.Struct, frozen=True):
     wants_logs: bool = False
     log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
     resumption: Resumption | None = None
-    volunteered: Raw = (
-        jsonrpc.NOTHING
-    )  # answers to no question of ours, for a server alone to judge
+    task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
+    task_support: str = ""  # whether the tool runs as a task: `optional` or `required`, if it does
+    volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
 
     @property
     def kind(self) -> str:
@@ -357,10 +357,10 @@ class Event(msgspec.Struct, frozen=True):
     (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
 
     server: str
-    kind: Literal["list_changed", "updated", "elicited", "log", "status", "scope_ended"]
+    kind: Literal["list_changed", "updated", "elicited", "log", "status", "task", "task_status", "scope_ended"]
     scope: str = ""
     lists: tuple[str, ...] = ()
-    uri: str = ""
+    uri: str = ""  # of a task: its id
     params: Raw = jsonrpc.EMPTY_OBJECT
     whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
 

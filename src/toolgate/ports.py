@@ -120,11 +120,18 @@ class Upstream(Protocol):
         """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
         ...
 
-    async def watch(self, uri: str, client: Client) -> None:
-        """Have the server tell when this resource changes, until it is `unwatch`ed as often. Raises `Fault`."""
+    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+        """The tasks of 2025-11-25 that this principal has made, as they are now, by their own ids. Raises `Fault`."""
         ...
 
-    async def unwatch(self, uri: str, client: Client) -> None: ...
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        """Have the server tell when this resource (or task, by its id) changes, until it is `unwatch`ed as often.
+        Raises `Fault`."""
+        ...
+
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        """One client wants that no more. Nobody waits for the server to hear of it."""
+        ...
 
     async def set_level(self, level: str, client: Client) -> None:
         """A client wants logs of this level: the server is told where it can be, and is not to be quieter."""

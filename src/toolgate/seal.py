@@ -1,12 +1,15 @@
 """Sealing what a client carries for us: `requestState`, and later cursors and handles.
 
 Authenticated encryption (AES-256-GCM) under keys that rotate: the first seals, any opens. A sealed text is `v1.` and
-base64url of nonce (12 bytes) and ciphertext. The rule this file keeps: what cannot be opened says only that, never why.
+base64url of nonce (12 bytes) and ciphertext. The nonce is random, or, where equal values are to be equal texts, a keyed
+hash of the value. The rule this file keeps: what cannot be opened says only that, never why.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import os
 from collections.abc import Sequence
 from typing import TypeVar
@@ -29,12 +32,22 @@ class Seal:
     """Seals with the first key, opens with any. Keys are 32 bytes; `purpose` separates kinds of sealed texts."""
 
     def __init__(self, purpose: str, keys: Sequence[bytes] = ()) -> None:
+        keys = keys or [os.urandom(32)]
         self._purpose = purpose.encode()
-        self._keys = [AESGCM(key) for key in (keys or [os.urandom(32)])]
+        self._keys = [AESGCM(key) for key in keys]
+        self._hash_key = hmac.digest(keys[0], b"nonce of " + self._purpose, hashlib.sha256)
 
     def seal(self, value: object) -> str:
-        nonce = os.urandom(_NONCE)
-        sealed = self._keys[0].encrypt(nonce, msgspec.msgpack.encode(value), self._purpose)
+        return self._sealed(os.urandom(_NONCE), msgspec.msgpack.encode(value))
+
+    def stable(self, value: object) -> str:
+        """The same text each time for one value, as long as the first key stays. It tells who sees two of them whether
+        they are equal, and no more."""
+        content = msgspec.msgpack.encode(value)
+        return self._sealed(hmac.digest(self._hash_key, content, hashlib.sha256)[:_NONCE], content)
+
+    def _sealed(self, nonce: bytes, content: bytes) -> str:
+        sealed = self._keys[0].encrypt(nonce, content, self._purpose)
         return _VERSION + base64.urlsafe_b64encode(nonce + sealed).decode().rstrip("=")
 
     def unseal(self, text: str, type: type[Value]) -> Value:

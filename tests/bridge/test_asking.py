@@ -227,7 +227,7 @@ async def test_two_questions_at_once_are_with_a_legacy_client_at_the_same_time(s
 async def test_questions_come_on_the_stream_of_the_call_that_they_belong_to() -> None:
     async with gateway(new=ModernServer({"hello": hello})) as house:
         client = await house.legacy()
-        listening = client.listen()
+        listening = client.open_stream()
         calls = [client.start("tools/call", name="new__hello") for _ in "ab"]
         await client.question(2)
         for call, name in zip(calls, ("A", "B"), strict=True):

@@ -248,6 +248,7 @@ class Client:
         self.port = port
         self.era = era
         self._ids = itertools.count(1)
+        self.last_id = 0
         self.session: bytes | None = None
 
     async def call(self, tool: str, **arguments: Any) -> str:
@@ -325,7 +326,8 @@ class Client:
             lines += [f"Mcp-Name: {params['name']}"] if "name" in params else []
         elif self.session:
             lines += [f"MCP-Protocol-Version: {self.era}", f"Mcp-Session-Id: {self.session.decode()}"]
-        body = json.dumps({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}).encode()
+        self.last_id = next(self._ids)
+        body = json.dumps({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}).encode()
         head = "\r\n".join([*lines, "Content-Type: application/json", f"Content-Length: {len(body)}"])
         return head.encode() + b"\r\n\r\n" + body
 

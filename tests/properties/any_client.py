@@ -476,7 +476,10 @@ async def _asks_by_a_used_id(client: Client, random: Random) -> None:
 
 
 async def _asks_of_many_kinds_of_id(client: Client, random: Random) -> None:
-    client.say(client.request(random) | {"id": random.choice([0, -1, "" if client.is_modern else 1.5, "", "é", 2**53, "x" * 200])})
+    client.say(
+        client.request(random)
+        | {"id": random.choice([0, -1, "" if client.is_modern else 1.5, "", "é", 2**53, "x" * 200])}
+    )
 
 
 async def _answers(client: Client, random: Random) -> None:

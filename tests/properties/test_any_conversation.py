@@ -32,6 +32,7 @@ from virtualtime import FakeClock, play, settle
 
 from toolgate.app import App, running
 from toolgate.config import CatalogLimits, Config, ParkingLimits, Server, Sessions
+from toolgate.ports import Upstream
 from toolgate.upstreams.mcp.upstream import McpUpstream
 
 SHORT, LONG = 40, 120  # steps
@@ -141,25 +142,36 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
     yield "pipes", len(app.http._pipes)
     yield "modern requests", app.http._modern_work
     catalog = app.gateway.snapshot.catalog
-    yield "lists being fetched", [catalog._fetching, catalog._changed, catalog._before, catalog._looking] * bool(
-        catalog._fetching or catalog._changed or catalog._before or catalog._looking
+    yield (
+        "lists being fetched",
+        [catalog._fetching, catalog._changed, catalog._before, catalog._looking]
+        * bool(catalog._fetching or catalog._changed or catalog._before or catalog._looking),
     )
-    yield "lists of scopes that have ended", [place for place in catalog._shelves if place[1]]
-    yield "readers of scopes that have ended", [place for place in catalog._readers if place[1]]
+    known = {(id, scope) for id, each in app.gateway.snapshot.upstreams.items() for scope in _scopes(each)}
+    kept = {place[:2] for place in (*catalog._shelves, *catalog._readers) if place[1]}
+    yield "lists of scopes that are forgotten", kept - known
     for upstream in app.gateway.snapshot.upstreams.values():
         assert isinstance(upstream, McpUpstream)
+        away = {scope for scope in (*upstream._wanted, *upstream._books) if scope} - _scopes(upstream)
         yield f"{upstream.id}: scopes", [scope for scope in upstream._live if scope]
-        yield f"{upstream.id}: wanted", {scope: wanted.uris for scope, wanted in upstream._wanted.items() if scope}
-        yield f"{upstream.id}: wanted by nobody", [wanted.uris for wanted in upstream._wanted.values() if wanted.uris]
-        yield f"{upstream.id}: opened before", [scope for scope in upstream._opened_before if scope]
-        yield f"{upstream.id}: at work", [*upstream._opening, *upstream._closing]
+        yield f"{upstream.id}: wanted of scopes that are forgotten", away
+        yield f"{upstream.id}: wanted", [wanted.watched for wanted in upstream._wanted.values() if wanted.watched]
+        yield f"{upstream.id}: of sessions", [scope for scope in _scopes(upstream) if scope.split("/")[1]]
+        yield f"{upstream.id}: at work", [*upstream._opening, *upstream._closing, *upstream._reopening]
         for connection in upstream._live.values():
             yield f"{upstream.id}: requests", [each for each in connection._requests.values() if not each.is_long]
             yield f"{upstream.id}: given up", connection._given_up
             yield f"{upstream.id}: tasks", connection._tasks
-            yield f"{upstream.id}: questions", [connection._questions._open, connection._questions._kept] * bool(
-                connection._questions._open or connection._questions._kept
+            yield (
+                f"{upstream.id}: questions",
+                [connection._questions._open, connection._questions._kept]
+                * bool(connection._questions._open or connection._questions._kept),
             )
+
+
+def _scopes(upstream: Upstream) -> set[str]:
+    assert isinstance(upstream, McpUpstream)
+    return {scope for scope in upstream._opened_before if scope}
 
 
 @contextmanager

@@ -118,3 +118,43 @@ def test_what_cannot_be_opened_does_not_say_why() -> None:
             SEAL.unseal(text, Value)
         reasons.add(str(caught.value))
     assert reasons == {""}
+
+
+@pytest.mark.promise("spec.2026.tasks.ids")
+@given(values)
+def test_a_stable_seal_says_the_same_each_time_and_opens_as_it_was_closed(value: Value) -> None:
+    sealed = SEAL.stable(value)
+    assert sealed == SEAL.stable(value)
+    assert SEAL.unseal(sealed, Value) == value
+
+
+@given(values, values)
+def test_stable_seals_differ_where_the_values_do(one: Value, other: Value) -> None:
+    assert (SEAL.stable(one) == SEAL.stable(other)) == (msgspec.msgpack.encode(one) == msgspec.msgpack.encode(other))
+
+
+def test_stable_seals_of_two_values_have_no_nonce_in_common() -> None:
+    nonces = {SEAL.stable(Value(str(number), 0, b"", None)).removeprefix("v1.")[:16] for number in range(1000)}
+    assert len(nonces) == 1000
+
+
+def test_a_stable_seal_is_another_with_another_key_or_purpose() -> None:
+    others = [Seal("tests", [bytes([1] * 32)]), Seal("other", [bytes(32)]), Seal("tests")]
+    assert len({seal.stable(VALUE) for seal in (SEAL, *others)}) == 4
+
+
+@pytest.mark.promise("spec.2026.tasks.isolation")
+def test_a_stable_seal_that_was_changed_does_not_open() -> None:
+    sealed = SEAL.stable(VALUE)
+    for place in range(3, len(sealed)):
+        changed = sealed[:place] + ("A" if sealed[place] != "A" else "B") + sealed[place + 1 :]
+        with pytest.raises(Broken):
+            SEAL.unseal(changed, Value)
+
+
+def test_a_stable_seal_opens_after_the_keys_have_rotated() -> None:
+    old, new = bytes(32), bytes([1] * 32)
+    sealed = Seal("tests", [old]).stable(VALUE)
+    rotated = Seal("tests", [new, old])
+    assert rotated.unseal(sealed, Value) == VALUE
+    assert rotated.stable(VALUE) == Seal("tests", [new]).stable(VALUE)

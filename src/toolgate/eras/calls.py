@@ -51,13 +51,14 @@ def read_call(
     wants_logs: bool = False,
     headers: Mapping[str, str] | None = None,
 ) -> Call:
-    """The canonical call of a request of `mcp.CALLS`. Its `target` is still the client's name for it."""
-    target_key = mcp.CALLS[method].target
+    """The canonical call of a request of `mcp.TARGETED`. Its `target` is still the client's name for it."""
+    target_key = mcp.TARGETED[method].target
     reference, target = _read_reference(params) if target_key == "ref" else ("", read_text(params, target_key))
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
-    taken = {target_key, "arguments", "_meta", "inputResponses", "requestState"}
+    taken = {target_key, "arguments", "_meta", *(_OF_A_RETRY if method in mcp.CALLS else ())}
+    taken -= {"ref"}  # that may say more
     return Call(
         method=method,
         target=target,
@@ -74,6 +75,9 @@ def read_call(
     )
 
 
+_OF_A_RETRY = ("inputResponses", "requestState")
+
+
 def _read_reference(params: Members) -> tuple[str, str]:
     """What a completion is for (spec: server/utilities/completion): the type of the reference, and what it names."""
     reference = read_members(params.get("ref", jsonrpc.NOTHING), "ref")
@@ -83,14 +87,25 @@ def _read_reference(params: Members) -> tuple[str, str]:
     return type, read_text(reference, mcp.REFERENCES[type].target)
 
 
+def read_told(params: Raw) -> Raw:
+    """The parameters of a notification, without what belongs to the hop that it came over."""
+    found = jsonrpc.members(params)
+    meta = read_meta(found)
+    rest = {name: member for name, member in meta.items() if name not in mcp.HOP_KEYS}
+    if len(rest) == len(meta):
+        return params
+    del found["_meta"]
+    return Raw(jsonrpc.encode(found | ({"_meta": rest} if rest else {})))
+
+
 def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
     """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
     params: Members = dict(call.extra)
     if call.reference:
-        ref = {"type": call.reference, mcp.REFERENCES[call.reference].target: call.target}
-        params["ref"] = Raw(jsonrpc.encode(ref))
+        target = {mcp.REFERENCES[call.reference].target: jsonrpc.encode(call.target)}
+        params["ref"] = Raw(jsonrpc.with_members(call.extra["ref"], target))
     else:
-        params[mcp.CALLS[call.method].target] = Raw(jsonrpc.encode(call.target))
+        params[mcp.TARGETED[call.method].target] = Raw(jsonrpc.encode(call.target))
     if call.arguments:
         params["arguments"] = call.arguments
     merged = {**call.meta, **meta}

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import questions, revisions
+from toolgate.eras import questions, revisions, tasks
 from toolgate.model import Answer, Ask, Fault, Listing
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
@@ -54,7 +54,8 @@ def negotiate(asked: str) -> str:
 def write_initialized(
     version: str, capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str
 ) -> bytes:
-    result: dict[str, Any] = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": server_info}
+    known = tasks.known_to(version, capabilities)
+    result: dict[str, Any] = {"protocolVersion": version, "capabilities": known, "serverInfo": server_info}
     if instructions:
         result["instructions"] = instructions
     return jsonrpc.encode(result)
@@ -68,6 +69,13 @@ def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
 def write_listing(revision: str, listing: Listing) -> bytes:
     items = tuple(revisions.write_item(listing.kind, item, revision) for item in listing.items)
     return jsonrpc.encode(listing.members() | {listing.kind: items})
+
+
+def knows(revision: str, notification: str) -> bool:
+    return revision >= _TOLD_SINCE.get(notification, "")
+
+
+_TOLD_SINCE = {mcp.ELICITED: "2025-11-25"}
 
 
 def error_code(fault: Fault, method: str) -> int:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, revisions
+from toolgate.eras import calls, revisions, tasks
 from toolgate.eras.questions import write_question
 from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.wire import jsonrpc, mcp
@@ -168,7 +168,7 @@ def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, 
     result: dict[str, Any] = {
         "resultType": "complete",
         "supportedVersions": [mcp.MODERN],
-        "capabilities": capabilities,
+        "capabilities": tasks.known_to(mcp.MODERN, capabilities),
         "ttlMs": 0,
         "cacheScope": "private",
         "_meta": {mcp.SERVER_INFO_KEY: server_info},
@@ -185,6 +185,7 @@ class Filter(msgspec.Struct):
     promptsListChanged: bool = False
     resourcesListChanged: bool = False
     resourceSubscriptions: tuple[str, ...] = ()
+    taskIds: tuple[str, ...] = ()
 
 
 def read_filter(params: Members) -> Filter:
@@ -251,11 +252,16 @@ def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Me
     meta: Members = {
         mcp.VERSION_KEY: _VERSION,
         mcp.CLIENT_INFO_KEY: info,
-        mcp.CAPABILITIES_KEY: Raw(jsonrpc.encode(asks.relayed_capabilities(client.capabilities))),
+        mcp.CAPABILITIES_KEY: Raw(jsonrpc.encode(_relayed(client.capabilities))),
     }
     if log_level:
         meta[mcp.LOG_LEVEL_KEY] = Raw(jsonrpc.encode(log_level))
     return meta
+
+
+def _relayed(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = asks.relayed_capabilities(capabilities)
+    return {**found, **tasks.EXTENSION} if tasks.declares(capabilities) else found
 
 
 _VERSION = Raw(jsonrpc.encode(mcp.MODERN))
@@ -281,6 +287,8 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
         raise Fault("UPSTREAM_ERROR", f"The server's result is out of shape: {error}", reach="executed") from None
     if peek.resultType == "complete":
         return Done(body)
+    if peek.resultType == "task":
+        return _read_task(call, body)
     if peek.resultType != "input_required":
         raise Fault("UPSTREAM_ERROR", f"The server's result has the unknown type {peek.resultType!r}", reach="executed")
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
@@ -294,6 +302,16 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but said not which", reach="executed")
     return Required(questions, peek.requestState)
+
+
+def _read_task(call: Call, body: Raw) -> Done | Accepted:
+    """A new task; on looking at one that there is, some servers say the same word."""
+    if call.kind == "tasks":
+        return Done(body)
+    if call.method != "tools/call" or not tasks.declares(call.client.capabilities):
+        raise Fault("UPSTREAM_ERROR", "The server made a task for a client that cannot have one", reach="executed")
+    tasks.read_id(body)
+    return Accepted(body)
 
 
 def read_discovered(body: Raw) -> Discovered:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate.eras import tasks
 from toolgate.eras.mending import (
     FLAG,
     NUMBER,
@@ -37,7 +38,8 @@ _PARTS_SINCE = "2025-11-25"  # `elicitation` and `sampling` have members that me
 
 def known_capabilities(declared: Mapping[str, Any], revision: str) -> dict[str, Any]:
     """Of what a client of this revision declares what it can mean. An empty `elicitation` means forms."""
-    found = {name: value for name, value in declared.items() if _CAPABILITY_SINCE.get(name, "") <= revision}
+    known = tasks.without_extension(declared)
+    found = {name: value for name, value in known.items() if _CAPABILITY_SINCE.get(name, "") <= revision}
     if revision < _PARTS_SINCE:
         for name in found.keys() & {"elicitation", "sampling"}:
             found[name] = {} if isinstance(found[name], Mapping) else found[name]

@@ -81,7 +81,16 @@ _audience = options(
     lastModified=TEXT,
 )
 _hints = options(title=TEXT, readOnlyHint=FLAG, destructiveHint=FLAG, idempotentHint=FLAG, openWorldHint=FLAG)
-_task_support = options(taskSupport=of_type(Literal["forbidden", "optional", "required"]))
+
+
+def _support(raw: Raw) -> Raw:
+    """No client needs to run a tool as a task: for those that do not, the gateway does."""
+    said = _of_support(raw)
+    return Raw(b'"optional"') if bytes(said) == b'"required"' else said
+
+
+_of_support = of_type(Literal["forbidden", "optional", "required"])
+_task_support = options(taskSupport=_support)
 _argument = options(title=TEXT, description=TEXT, required=FLAG)
 
 

@@ -120,6 +120,9 @@ class HttpDoor:
         if message.is_notification:
             await response.whole(202)
             return
+        if message.method == mcp.LISTEN and not request.accepts_events:
+            text = "A subscription is a stream of events: accept text/event-stream"
+            raise Refused(406, text, id=bytes(message.id))
         outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
         work = asyncio.get_running_loop().create_task(
             self._modern.answer(message, request.headers, request.principal, request.route, outbox.note)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, headers, legacy, modern
+from toolgate.eras import calls, headers, legacy, modern, tasks
 from toolgate.exchange import Retry
 from toolgate.frontends import face
 from toolgate.frontends.face import Send
@@ -25,10 +25,10 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
 from toolgate.model import (
+    Accepted,
     Answer,
     Call,
     Client,
-    Done,
     Fault,
     NeedInput,
     Note,
@@ -74,12 +74,18 @@ class Reply(msgspec.Struct, frozen=True):
     asks: bool = False
 
 
-async def _is_watched(subscriber: Subscriber, uri: str) -> bool:
-    """Whether a resource can be watched: what a server does not tell of is left out of the acknowledgement."""
+async def _watched(watch: Callable[[str], Awaitable[None]], names: Iterable[str]) -> list[str]:
+    """What can be watched of these: what a server does not tell of is left out of the acknowledgement."""
+    asked = list(dict.fromkeys(names))
+    found = await asyncio.gather(*(_is_watched(watch, name) for name in asked))
+    return [name for name, is_watched in zip(asked, found, strict=True) if is_watched]
+
+
+async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> bool:
     try:
-        await subscriber.watch(uri)
+        await watch(name)
     except Fault as fault:
-        log.debug("%s is not watched: %s", uri, fault.message)
+        log.debug("%s is not watched: %s", name, fault.message)
         return False
     return True
 
@@ -107,7 +113,9 @@ class ModernFace:
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         modern.check_version(envelope.version)
         client = Client(principal, "", envelope.capabilities, envelope.info)
-        if message.method in mcp.CALLS:
+        if message.method in mcp.TASK_CALLS:
+            tasks.check_declared(client.capabilities)
+        if message.method in mcp.CALLS or message.method in mcp.TASK_CALLS:
             return await self._call(message.method, params, meta, envelope, http, client, route, send)
         if message.method in mcp.LISTS:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
@@ -137,6 +145,8 @@ class ModernFace:
 
     async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: Send) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
+        if wanted.taskIds:
+            tasks.check_declared(client.capabilities)
         capabilities = (await self._gateway.about(route, client)).capabilities
         honoured: dict[str, Any] = {
             key: True
@@ -154,14 +164,17 @@ class ModernFace:
         lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
         subscriber = Subscriber(self._gateway, route, client, say, lists)
         try:
-            uris = [uri for uri in dict.fromkeys(wanted.resourceSubscriptions) if await _is_watched(subscriber, uri)]
-            send(modern.write_acknowledged(id, honoured | ({"resourceSubscriptions": uris} if uris else {})))
+            named = {
+                "resourceSubscriptions": await _watched(subscriber.watch, wanted.resourceSubscriptions),
+                "taskIds": await _watched(subscriber.watch_task, wanted.taskIds),
+            }
+            send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
             kept, early = early, None
             for method, params in kept:
                 say(method, params)
             await self._closing.wait()
         finally:
-            await subscriber.close()
+            subscriber.close()
         return Reply(modern.write_unsubscribed(id))
 
     async def _call(
@@ -244,7 +257,8 @@ class ModernFace:
                 state = self._seal_state(call, route, origin.asker, flow.round, flow.id, None)
                 return Reply(modern.write_required(questions, state), flow, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
-        assert isinstance(outcome, Done)
+        if isinstance(outcome, Accepted):
+            return Reply(bytes(outcome.body), flow)
         return Reply(modern.write_done(call.method, outcome.body), flow)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, legacy, questions
+from toolgate.eras import calls, legacy, questions, tasks
 from toolgate.frontends import face
 from toolgate.frontends.channels import Archive, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
-from toolgate.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
+from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
@@ -67,9 +67,11 @@ class Session:
         self._gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
+        self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
         self._pages = pages
-        self._subscriber = Subscriber(gateway, route, self.client, self._say, mcp.LIST_CHANGED)
+        wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
+        self._subscriber = Subscriber(gateway, route, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._untold: Untold | None = None
         self._archive: Archive | None = None
@@ -159,7 +161,7 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         for listener in self._listeners:
             listener.end()
-        await self._subscriber.close()
+        self._subscriber.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -172,8 +174,10 @@ class Session:
             return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
 
     async def _result(self, message: Message, stream: Stream) -> bytes | Raw:
-        if message.method in mcp.CALLS:
+        if message.method in mcp.CALLS or (self._has_tasks and message.method in mcp.TASK_CALLS_BEFORE):
             return await self._call(message, stream)
+        if self._has_tasks and message.method == mcp.TASKS_LIST:
+            return await self._list_tasks(message)
         if message.method in mcp.LISTS:
             return await self._list(message)
         if message.method == "initialize":
@@ -197,11 +201,15 @@ class Session:
         self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
+        self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
         return legacy.write_initialized(self.revision, about.capabilities, face.SERVER_INFO, about.instructions)
 
     async def _subscribe(self, message: Message) -> bytes:
         uri = calls.read_text(calls.read_members(message.params, "params"), "uri")
-        await (self._subscriber.watch if message.method == mcp.SUBSCRIBE else self._subscriber.unwatch)(uri)
+        if message.method == mcp.SUBSCRIBE:
+            await self._subscriber.watch(uri)
+        else:
+            self._subscriber.unwatch(uri)
         return b"{}"
 
     async def _set_level(self, params: Raw) -> bytes:
@@ -220,18 +228,31 @@ class Session:
         page = self._pages.cut(listing, params, self.route, self.client)
         return legacy.write_listing(self.revision, page)
 
+    async def _list_tasks(self, message: Message) -> bytes:
+        params = calls.read_members(message.params, "params")
+        listing = await self._gateway.tasks(self.route, self.client)
+        return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
+
     async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params)
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
-
-        def listen(note: Note) -> None:
-            if self._is_wanted(note) if note.kind == "log" else token:
-                stream.note(face.write_note(note, token))
-
-        call = calls.read_call(message.method, params, meta, self.client, Notes(listen), self._log_level, True)
-        outcome = await self._to_the_end(call, stream)
+        notes = Notes(self._reporter(stream.note, token))
+        call = calls.read_call(message.method, params, meta, self.client, notes, self._log_level, True)
+        if call.method == mcp.TASK_RESULT:
+            notes.attach(self._reporter(stream.note, token, call.target))
+        outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
+        if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
+            notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
         return legacy.write_done(self.revision, outcome.body)
+
+    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Callable[[Note], None]:
+        def report(note: Note) -> None:
+            if self._is_wanted(note) if note.kind == "log" else token:
+                params = tasks.with_related(note.params, task) if task else note.params
+                say(face.write_note(Note(note.kind, params), token))
+
+        return report
 
     def _is_wanted(self, note: Note) -> bool:
         """A client of this era that sets no level hears what the server thinks right."""
@@ -239,35 +260,39 @@ class Session:
 
     def _say(self, method: str, params: Raw) -> None:
         """An event. One that is a log line is held against the client's level as any other is."""
-        if self.is_initialized and (method != mcp.LOGGED or self._is_wanted(Note("log", params))):
+        if not self.is_initialized or not legacy.knows(self.revision, method):
+            return
+        if method != mcp.LOGGED or self._is_wanted(Note("log", params)):
             self.tell(jsonrpc.notification(method, params))
 
-    async def _to_the_end(self, call: Call, stream: Stream) -> Done:
+    async def _to_the_end(self, call: Call, stream: Stream) -> Done | Accepted:
         """Ask the client whatever the call asks, as it asks it, and answer at once."""
         asking: set[asyncio.Task[None]] = set()
+        task = call.target if call.method == mcp.TASK_RESULT else ""
         outcome = await self._gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
                 for ask in outcome.asks:
                     _refuse_if_unaskable(ask, stream, outcome.resume)
-                    asking.add(self._spawn(self._put(ask, outcome.resume, stream)))
+                    asking.add(self._spawn(self._put(ask, outcome.resume, stream, task)))
                 outcome = await outcome.resume.next()
         except asyncio.CancelledError:
             if isinstance(outcome, NeedInput):
                 outcome.resume.cancel()
             raise
         finally:
-            for task in asking:
-                task.cancel()
-        assert isinstance(outcome, Done)
+            for each in asking:
+                each.cancel()
         return outcome
 
-    async def _put(self, ask: Ask, resume: Resume, stream: Stream) -> None:
-        """Put one question to the client; a client that does not answer in time has declined."""
+    async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str) -> None:
+        """Put one question to the client; a client that does not answer in time has declined. `task` is the client's
+        id of the one that asks, if it is one."""
         id = next(self._ids)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[id] = future
-        stream.send(jsonrpc.request(id, ask.method, jsonrpc.encode(legacy.write_ask(ask, self.revision))))
+        question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
+        stream.send(jsonrpc.request(id, ask.method, tasks.with_related(question, task)))
         try:
             async with self._clock.timeout(self._ask_time):
                 answer = await future

@@ -5,7 +5,7 @@ The rule this file keeps: a client hears only what it asked for, of servers that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Raw
 
@@ -21,14 +21,16 @@ MOST_WATCHED = 1024  # resources of one client
 
 
 class Subscriber:
-    """`lists` are the notifications of changed lists that the client wants; `client` may become another."""
+    """`wants` are the notifications that the client wants, besides those of what it watches; `client` may become
+    another."""
 
-    def __init__(self, gateway: Gateway, route: Route, client: Client, say: Say, lists: Collection[str]) -> None:
+    def __init__(self, gateway: Gateway, route: Route, client: Client, say: Say, wants: Collection[str]) -> None:
+        self._tasks: dict[str, Call] = {}  # by the client's own id of it
         self.client = client
         self._gateway = gateway
         self._route = route
         self._say = say
-        self._lists = lists
+        self._wants = wants
         self._watched: dict[str, Call] = {}  # by the client's own name for it
         self._stop = gateway.events.listen(self._hear)
 
@@ -40,38 +42,60 @@ class Subscriber:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} resources are watched; unsubscribe from some")
         call = await self._gateway.watch(uri, self._route, self.client)
         if uri in self._watched:  # the same was asked twice at once
-            await self._gateway.unwatch(call)
+            self._gateway.unwatch(call)
         self._watched.setdefault(uri, call)
 
-    async def unwatch(self, uri: str) -> None:
+    async def watch_task(self, id: str) -> None:
+        """Hear of a task of the client (the extension of 2026-07-28). Raises `Fault`."""
+        if len(self._tasks) >= MOST_WATCHED:
+            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} tasks are watched")
+        self._tasks[id] = await self._gateway.watch(id, self._route, self.client, mcp.TASK_GET)
+
+    def unwatch(self, uri: str) -> None:
         call = self._watched.pop(uri, None)
         if call:
-            await self._gateway.unwatch(call)
+            self._gateway.unwatch(call)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._stop()
         for uri in list(self._watched):
-            await self.unwatch(uri)
+            self.unwatch(uri)
+        while self._tasks:
+            self._gateway.unwatch(self._tasks.popitem()[1])
 
     def _hear(self, event: Event) -> None:
         if not self._gateway.concerns(event, self._route, self.client):
             return
         if event.kind == "list_changed":
-            for method in self._lists:
-                if set(event.lists) & set(mcp.LIST_CHANGED[method]):
+            for method, lists in mcp.LIST_CHANGED.items():
+                if method in self._wants and set(event.lists) & set(lists):
                     self._say(method, jsonrpc.EMPTY_OBJECT)
-        elif event.kind == "updated" and self._watches(event):
-            uri = self._route.surface.expose(event.server, event.uri)
-            params = jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})
-            self._say(mcp.UPDATED, Raw(params))
-        elif event.kind == "elicited":
-            self._say(mcp.ELICITED, event.params)
-        elif event.kind == "log":
-            self._say(mcp.LOGGED, event.params)
+        elif event.kind == "updated":
+            for uri in self._names_of(event):
+                self._say(mcp.UPDATED, Raw(jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})))
+        elif event.kind == "task_status" or (event.kind == "task" and self._watches_task(event)):
+            method = mcp.TASK_CHANGED if event.kind == "task" else mcp.TASK_STATUS
+            self._say(method, Raw(self._gateway.told_of_task(event, self._route, self.client)))
+        elif (method := _PASSED_ON.get(event.kind)) and method in self._wants:
+            self._say(method, event.params)
 
-    def _watches(self, event: Event) -> bool:
-        """A server may tell of a part of what was asked for (spec 2025-11-25: server/resources, "Subscriptions")."""
-        return any(
-            call.server == event.server and (event.uri == call.target or event.uri.startswith(call.target))
-            for call in self._watched.values()
-        )
+    def _watches_task(self, event: Event) -> bool:
+        return any(call.server == event.server and call.target == event.uri for call in self._tasks.values())
+
+    def _names_of(self, event: Event) -> Iterable[str]:
+        """By which names the client asked for what has changed. A server may tell of a part of that (spec 2025-11-25:
+        server/resources, "Subscriptions"), which then has the surface's name."""
+        watched = [(name, call.target) for name, call in self._watched.items() if call.server == event.server]
+        whole = [name for name, target in watched if target == event.uri]
+        if whole or not any(_is_part(event.uri, target) for _, target in watched):
+            return whole
+        return [self._route.surface.expose(event.server, event.uri)]
+
+
+def _is_part(uri: str, whole: str) -> bool:
+    """`file:///a/b` is of `file:///a`, `file:///ab` is not."""
+    return uri.startswith(whole) and any(sign in _APART for sign in uri[len(whole) - 1 : len(whole) + 1])
+
+
+_APART = ":/?#"  # what sets the parts of a URI apart
+_PASSED_ON = {"elicited": mcp.ELICITED, "log": mcp.LOGGED}

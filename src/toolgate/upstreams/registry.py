@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.desk import Arguments, Desk, Object, Registry, Work
+from toolgate.eras import tasks
 from toolgate.exchange import Exchange, run
 from toolgate.model import Call, Client, Done, Fault, Outcome
 from toolgate.ports import About, Clock, Items, Status
@@ -40,6 +42,8 @@ class RegistryUpstream:
         return Items(tuple(Raw(jsonrpc.encode(entry.shown)) for entry in self._registry.entries.get(kind, {}).values()))
 
     async def invoke(self, call: Call) -> Outcome:
+        if call.kind == "tasks":
+            raise tasks.not_found()
         work = self._work(call)
         try:
             arguments = msgspec.json.decode(call.arguments or b"{}", type=dict[str, Any])
@@ -51,10 +55,13 @@ class RegistryUpstream:
 
         return await run(f"upstream:{self.id}", self._clock, self._timeout, done).next()
 
-    async def watch(self, uri: str, client: Client) -> None:
+    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+        return {}
+
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
         raise Fault("METHOD_NOT_FOUND", f"{self.name} does not tell of changes of its resources", reach="not_sent")
 
-    async def unwatch(self, uri: str, client: Client) -> None: ...
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
 
     async def set_level(self, level: str, client: Client) -> None: ...
 

@@ -31,7 +31,19 @@ CLIENT_INFO_KEY: Final = PREFIX + "clientInfo"
 SERVER_INFO_KEY: Final = PREFIX + "serverInfo"
 LOG_LEVEL_KEY: Final = PREFIX + "logLevel"
 PROGRESS_KEY: Final = "progressToken"
-HOP_KEYS: Final = frozenset({VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY, PROGRESS_KEY})
+RELATED_TASK_KEY: Final = PREFIX + "related-task"  # 2025-11-25 only; each hop has its own ids of tasks
+SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
+HOP_KEYS: Final = frozenset(
+    {
+        VERSION_KEY,
+        CAPABILITIES_KEY,
+        CLIENT_INFO_KEY,
+        LOG_LEVEL_KEY,
+        PROGRESS_KEY,
+        SUBSCRIPTION_KEY,
+        RELATED_TASK_KEY,
+    }
+)
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -54,8 +66,26 @@ REFERENCES: Final[dict[str, CallMethod]] = {
     "ref/resource": CallMethod("uri", "resourceTemplates"),
 }
 
+# Tasks: the experimental ones of 2025-11-25, and the extension of 2026-07-28.
+TASKS_EXTENSION: Final = PREFIX + "tasks"
+TASKS_SINCE: Final = "2025-11-25"  # the only handshake revision that knows them
+TASK_GET: Final = "tasks/get"
+TASK_RESULT: Final = "tasks/result"
+TASK_CANCEL: Final = "tasks/cancel"
+TASK_UPDATE: Final = "tasks/update"
+TASKS_LIST: Final = "tasks/list"
+TASK_CHANGED: Final = "notifications/tasks"
+TASK_STATUS: Final = "notifications/tasks/status"
+_TASK = CallMethod("taskId", "tasks")
+TASK_CALLS: Final = {TASK_GET: _TASK, TASK_UPDATE: _TASK, TASK_CANCEL: _TASK}  # those of the extension
+TASK_CALLS_BEFORE: Final = {TASK_GET: _TASK, TASK_RESULT: _TASK, TASK_CANCEL: _TASK}
+TASK_LOOKS: Final = frozenset({TASK_GET, TASK_UPDATE, TASK_CANCEL})  # that make a server ask nothing
+TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
+
 # Whose target an HTTP request repeats in the header Mcp-Name (basic/transports/streamable-http; Tasks extension).
-NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    TASK_CALLS, "taskId"
+)
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -114,13 +144,13 @@ ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 LOGGED: Final = "notifications/message"
 ELICITED: Final = "notifications/elicitation/complete"
-SUBSCRIPTION_KEY: Final = PREFIX + "subscriptionId"
 LIST_FILTERS: Final = {
     "toolsListChanged": ("tools", "notifications/tools/list_changed"),
     "promptsListChanged": ("prompts", "notifications/prompts/list_changed"),
     "resourcesListChanged": ("resources", "notifications/resources/list_changed"),
 }
-TARGETED: Final = CALLS | {SUBSCRIBE: CallMethod("uri", "resources")}  # all that names something of one server
+# All that names something of one server.
+TARGETED: Final = CALLS | TASK_CALLS | TASK_CALLS_BEFORE | {SUBSCRIBE: CallMethod("uri", "resources")}
 
 LIST_CHANGED: Final = {
     "notifications/tools/list_changed": ("tools",),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from toolgate.model import Call
+from toolgate.wire import mcp
 
 
 class InFlight(Protocol):
@@ -31,12 +32,27 @@ def owner_of(origin: int | None, in_flight: Mapping[int, Request], given_up: Ite
     """
     if origin is not None:
         return in_flight.get(origin)
-    calls = [request for request in in_flight.values() if request.call]
-    identities = {request.call.client.identity for request in (*calls, *given_up) if request.call}
+    calls = askers(in_flight.values())
+    identities = {request.call.client.identity for request in (*calls, *askers(given_up)) if request.call}
     return calls[-1] if calls and len(identities) == 1 else None
+
+
+def askers(requests: Iterable[Request]) -> list[Request]:
+    """Those that may have made the server ask without saying for which task. Looking at a task makes it ask nothing,
+    and a task says that it asks (2025-11-25: basic/utilities/tasks), unless nobody else can have."""
+    asking = [request for request in requests if request.call and request.call.method not in mcp.TASK_LOOKS]
+    calls = [request for request in asking if request.call and request.call.method != mcp.TASK_RESULT]
+    return calls or asking
+
+
+def waiting_for(task: str, in_flight: Mapping[int, Request]) -> Request | None:
+    """The request that waits for this task's result: on it the task asks (spec 2025-11-25: basic/utilities/tasks)."""
+    found = (request for request in in_flight.values() if request.call and request.call.method == mcp.TASK_RESULT)
+    return next((request for request in found if request.call and request.call.target == task), None)
 
 
 def heir_of(call: Call, in_flight: Mapping[int, Request]) -> Request | None:
     """Who takes over a question when the call that it was put to has ended: the same client's newest other call."""
-    same = [each for each in in_flight.values() if each.call and each.call.client.identity == call.client.identity]
+    calls = askers(in_flight.values())
+    same = [each for each in calls if each.call and each.call.client.identity == call.client.identity]
     return same[-1] if same else None

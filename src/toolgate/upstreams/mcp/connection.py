@@ -9,22 +9,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.eras import calls, legacy
-from toolgate.exchange import Exchange, Retry
-from toolgate.model import Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
+from toolgate.eras import calls, legacy, tasks
+from toolgate.exchange import Exchange, Part, Retry, run
+from toolgate.model import Accepted, Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
 from toolgate.ports import Clock, Items
 from toolgate.upstreams.links.base import Headers, Link
-from toolgate.upstreams.mcp.attribution import owner_of
+from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
 from toolgate.upstreams.mcp.hearing import Hearing, Wanted
 from toolgate.upstreams.mcp.questions import Questions, Request
+from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
 from toolgate.upstreams.mcp.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
+LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -53,7 +55,9 @@ class Connection:
         on_closed: Callable[[Connection, Fault], None],
         sole_owner: bool,
         scope: str = "",
+        book: Book | None = None,
     ) -> None:
+        self.book = book or Book()  # of the tasks that clients have made
         self.hearing: Hearing | None = None
         self.wanted = Wanted()
         self.dialect: Dialect = Unknown()
@@ -72,6 +76,7 @@ class Connection:
         self._ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._given_up: dict[int, Request] = {}  # that the server may still work on
+        self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
         self._turns = Turns(server.name, server.concurrency, clock)
         self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,10 +97,19 @@ class Connection:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
         if call.log_level and self.hearing and self.wanted.raise_level(call.log_level):
             await self.hearing.set_level(call.log_level)
-        await self._turns.take(self._server.timeout)
+        if call.task and not self.dialect.runs_tasks:
+            raise tasks.not_as_task(call.target)
+        if call.task_support == "required" and not call.task and self.dialect.runs_tasks:
+            return await self._as_task(call)
+        return await self.leg(call)
+
+    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
+        """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
+        if call.kind != "tasks":
+            await self._turns.take(self._server.timeout)
         self.used = self._clock.now()
         id = next(self._ids)
-        exchange = self._expect(id, call, self._server.timeout)
+        exchange = self._expect(id, call, LONGEST_RESULT if _waits(call) else self._server.timeout, whole=whole)
         try:
             params, headers = self.dialect.call(call, id)
             await self._send(id, call.method, params, headers)
@@ -105,6 +119,49 @@ class Connection:
             raise
         self._questions.hand_over()
         return await exchange.next()
+
+    async def _as_task(self, call: Call) -> Outcome:
+        """The result of a tool that runs as a task only, for a client that wants none."""
+
+        async def work(whole: Exchange) -> Outcome:
+            return await Waiting(self, call, whole, self._clock, self._server.timeout).outcome()
+
+        return await run(self.asker, self._clock, None, work).next()
+
+    def tell_task_is_over(self, whole: Exchange) -> None:
+        self._made = {id: made for id, made in self._made.items() if not _is_part(made[0].exchange, whole)}
+
+    def end_task(self, id: str) -> None:
+        if tasks.offers(self.dialect.capabilities, "cancel"):
+            self._spawn(self._end_task(id))
+
+    async def _end_task(self, id: str) -> None:
+        try:
+            params = jsonrpc.encode({"taskId": id})
+            await self.ask_server(mcp.TASK_CANCEL, params, self.dialect.other(), TELLING)
+        except Fault as fault:
+            log.info("%s did not cancel the task %s: %s", self._server.name, id, fault.message)
+
+    async def tasks_of(self, principal: str) -> Mapping[str, Raw]:
+        """The tasks that a principal has made, as they are now. Raises `Fault`."""
+        mine = self.book.of(principal)
+        if not mine or not self.dialect.runs_tasks:
+            return {}
+        if tasks.offers(self.dialect.capabilities, "list"):
+            listed = (await self._pages(mcp.TASKS_LIST, "tasks", Client())).raw
+            there = dict(_known_tasks(listed))
+        else:
+            there = {id: raw for id in mine if (raw := await self._task(id))}
+        self.book.forget(id for id in mine if id not in there)
+        return {id: there[id] for id in mine if id in there}
+
+    async def _task(self, id: str) -> Raw | None:
+        try:
+            return await self.ask_server(mcp.TASK_GET, jsonrpc.encode({"taskId": id}), self.dialect.other())
+        except Fault as fault:
+            if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
+                return None
+            raise
 
     async def ask_server(
         self, method: str, params: Members | bytes, headers: Headers = (), timeout: float | None = None
@@ -134,6 +191,9 @@ class Connection:
             raise
         return id, exchange
 
+    def missed(self) -> None:
+        self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
+
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:
         """Have the server tell what is wanted, from now until the connection ends."""
         self.hearing, self.wanted = hearing, wanted
@@ -141,7 +201,9 @@ class Connection:
 
     async def list(self, method: str, client: Client) -> Items:
         """Every page of a list. Raises `Fault`."""
-        kind = mcp.LISTS[method].kind
+        return await self._pages(method, mcp.LISTS[method].kind, client)
+
+    async def _pages(self, method: str, kind: str, client: Client) -> Items:
         pages: list[Page] = []
         seen: set[str | None] = set()
         cursor: str | None = None
@@ -174,8 +236,14 @@ class Connection:
         except (Fault, TimeoutError) as error:
             log.info("%s could not be told: %s", self._server.name, error)
 
-    def _expect(self, id: int, call: Call | None, timeout: float | None, is_long: bool = False) -> Exchange:
-        exchange = Exchange(self.asker, self._clock, timeout, lambda reason: self._cancel(id, reason))
+    def _expect(
+        self, id: int, call: Call | None, timeout: float | None, is_long: bool = False, whole: Exchange | None = None
+    ) -> Exchange:
+        def cancel(reason: str) -> None:
+            self._cancel(id, reason)
+
+        clock = self._clock
+        exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
         self._requests[id] = Request(exchange, call, is_long)
         return exchange
 
@@ -201,7 +269,7 @@ class Connection:
 
     def _forget(self, id: int) -> Request | None:
         request = self._requests.pop(id, None)
-        if request and request.call:
+        if request and request.call and request.call.kind != "tasks":
             self._turns.give_back()
         return request
 
@@ -267,9 +335,29 @@ class Connection:
             request.exchange.fail(self._error(request.call, jsonrpc.read_error(message.error)))
         else:
             try:
-                request.exchange.finish(self._outcome(request.call, message.result))
+                outcome = self._outcome(request.call, message.result)
+                if isinstance(outcome, Accepted):
+                    self._accepted(id or 0, request, outcome)
+                elif request.call and request.call.method == mcp.TASK_RESULT:
+                    self._task_over(request.call.target)
+                request.exchange.finish(outcome)
             except Fault as fault:
                 request.exchange.fail(fault)
+
+    def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
+        """A task was made: for a client that goes on with it, or for one that we wait for."""
+        if not request.call or not request.call.task:
+            return  # of the extension, which reports nothing
+        task = tasks.read_made(outcome.body)
+        self._made[id] = request, task.taskId
+        if len(self._made) > MOST_TASKS:
+            del self._made[next(iter(self._made))]
+        if not isinstance(request.exchange, Part):
+            self.book.add(task, request.call.client, self._clock.now())
+
+    def _task_over(self, task: str) -> None:
+        self.book.over(task)
+        self._made = {id: made for id, made in self._made.items() if made[1] != task}
 
     def _error(self, call: Call | None, error: jsonrpc.RpcError) -> Fault:
         """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
@@ -295,11 +383,14 @@ class Connection:
             self._on_event(Event(self._server.id, "list_changed", self._scope, changed))
         elif message.method == mcp.UPDATED:
             uri = calls.read_text(jsonrpc.members(message.params), "uri")
-            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=message.params))
+            told = calls.read_told(message.params)
+            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=told))
         elif message.method == mcp.ACKNOWLEDGED and self.hearing:
             self.hearing.acknowledged(message.params)
         elif message.method == mcp.ELICITED:
             self._elicited(message.params)
+        elif message.method in (mcp.TASK_CHANGED, mcp.TASK_STATUS):
+            self._task_changed(message)
         elif message.method == "notifications/progress":
             self._progress(message.params)
         elif message.method == "notifications/message":
@@ -309,16 +400,19 @@ class Connection:
 
     def _progress(self, params: Raw) -> None:
         token = msgspec.json.decode(params, type=_Progress).progressToken
-        request = self._requests.get(token) if isinstance(token, int) else None
+        made = self._made.get(token) if isinstance(token, int) else None
+        request = made[0] if made else self._requests.get(token) if isinstance(token, int) else None
         if request and request.call and request.call.notes:
-            rest = jsonrpc.members(params)
+            rest = jsonrpc.members(tasks.with_related(params, ""))
             del rest[mcp.PROGRESS_KEY]
             request.call.notes.put(Note("progress", Raw(jsonrpc.encode(rest))))
 
     def _logged(self, params: Raw) -> None:
         """A log line belongs to a call as a question does; where it is uncertain whose it is, nobody gets it. On a
         connection that is one client's own it is that client's in any case."""
-        owner = owner_of(None, self._requests, self._given_up.values())
+        task, params = tasks.related(params), tasks.with_related(params, "")
+        given_up = self._given_up.values()
+        owner = waiting_for(task, self._requests) if task else owner_of(None, self._requests, given_up)
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not self.in_flight and params:
@@ -330,6 +424,36 @@ class Connection:
         whose = self._questions.elicitations.pop(id, None)
         if whose:
             self._on_event(Event(self._server.id, "elicited", self._scope, params=params, whose=whose))
+
+    def _task_changed(self, message: Message) -> None:
+        """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
+        task = tasks.read_task(message.params)
+        if message.method == mcp.TASK_CHANGED:
+            self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=message.params))
+            return
+        if task.is_over:
+            self._task_over(task.taskId)
+        if maker := self.book.maker(task.taskId):
+            told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=message.params)
+            self._on_event(msgspec.structs.replace(told, whose=maker))
+
+
+def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
+    """The tasks of a list by their ids; one that is out of shape is left out."""
+    for raw in listed:
+        try:
+            yield tasks.read_id(raw), raw
+        except Fault as fault:
+            log.warning("%s: %.200r", fault.message, bytes(raw)[:200])
+
+
+def _waits(call: Call) -> bool:
+    """Whether the answer comes only when something else has happened."""
+    return call.method == mcp.TASK_RESULT
+
+
+def _is_part(exchange: Exchange, whole: Exchange) -> bool:
+    return isinstance(exchange, Part) and exchange.whole is whole
 
 
 class Page(msgspec.Struct, frozen=True):

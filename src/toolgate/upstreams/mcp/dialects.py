@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from toolgate import __version__
-from toolgate.eras import calls, headers, legacy, mirrors, modern
+from toolgate.eras import calls, headers, legacy, mirrors, modern, tasks
 from toolgate.model import Accepted, Call, Client, Done, Required
 from toolgate.upstreams.links.base import Headers
 from toolgate.wire import jsonrpc, mcp
@@ -48,6 +48,11 @@ class Dialect(Protocol):
         """Whether the end of a request's stream tells the server that it is cancelled."""
         ...
 
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether it runs tools as tasks where it is asked to (2025-11-25)."""
+        ...
+
     def call(self, call: Call, id: int) -> tuple[Members, Headers]: ...
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]: ...
@@ -66,6 +71,7 @@ class Modern:
     resource_missing = jsonrpc.INVALID_PARAMS
     closing_cancels = True
     hears_of_roots = False
+    runs_tasks = False  # it decides itself
     mirrors_arguments = True
 
     def __init__(self, found: modern.Discovered) -> None:
@@ -107,13 +113,14 @@ class Legacy:
         self.revision = found.protocolVersion
         self.capabilities = found.capabilities
         self.instructions = found.instructions
+        self.runs_tasks = self.revision == mcp.TASKS_SINCE and tasks.offers_tasks(found.capabilities)
         self._headers: Headers = (
             ((b"MCP-Protocol-Version", self.revision.encode()),) if self.revision >= "2025-06-18" else ()
         )
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         meta = {mcp.PROGRESS_KEY: Raw(b"%d" % id)} if call.wants_progress else {}
-        return calls.write_params(call, meta), self._headers
+        return tasks.write_wish(call, calls.write_params(call, meta)), self._headers
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         return _cursor(cursor), self._headers
@@ -122,7 +129,7 @@ class Legacy:
         return self._headers
 
     def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
-        return Done(body)
+        return Accepted(body) if tasks.is_made(call, body) else Done(body)
 
 
 class Unknown:
@@ -134,6 +141,7 @@ class Unknown:
     resource_missing = None
     closing_cancels = False
     hears_of_roots = False
+    runs_tasks = False
     mirrors_arguments = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:

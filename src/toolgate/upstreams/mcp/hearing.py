@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolgate.eras import headers, modern
+from toolgate.eras import headers, modern, tasks
 from toolgate.exchange import Exchange
 from toolgate.model import Client, Fault, Outcome
 from toolgate.ports import Clock
@@ -31,12 +31,28 @@ PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream that ended is op
 ANSWER = 10.0  # seconds in which a server is to acknowledge
 
 
+Watched = tuple[str, str]  # "resources" and a URI, or "tasks" and an id
+_FILTERS = {"resources": "resourceSubscriptions", "tasks": "taskIds"}
+
+
 class Wanted:
-    """What clients of one scope want: resources, counted, and the most talkative log level."""
+    """What clients of one scope want: resources and tasks, counted, and the most talkative log level."""
 
     def __init__(self) -> None:
-        self.uris: Counter[str] = Counter()
+        self.watched: Counter[Watched] = Counter()
         self.level: str | None = None
+        self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
+        self.client: Client | None = None  # the last who wanted something
+        self._losses = 0
+        self._opened = 0.0
+
+    def opened(self, now: float) -> None:
+        self._opened = now
+
+    def pause(self, now: float) -> float:
+        """How long to wait before what was lost at this time is opened again."""
+        self._losses = self._losses + 1 if now - self._opened < PAUSES[-1] else 1
+        return PAUSES[min(self._losses, len(PAUSES)) - 1]
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -60,6 +76,10 @@ class Speaker(Protocol):
         """A request whose answer is its end; it has no time limit."""
         ...
 
+    def missed(self) -> None:
+        """For a while the server could not tell of changes."""
+        ...
+
 
 class Hearing(Protocol):
     def open(self, wanted: Wanted) -> None:
@@ -70,9 +90,9 @@ class Hearing(Protocol):
         """The connection is over."""
         ...
 
-    async def watch(self, uri: str) -> None: ...
+    async def watch(self, what: Watched) -> None: ...
 
-    async def unwatch(self, uri: str) -> None: ...
+    async def unwatch(self, what: Watched) -> None: ...
 
     async def set_level(self, level: str) -> None: ...
 
@@ -84,10 +104,11 @@ class LegacyHearing:
 
     def __init__(self, connection: Speaker) -> None:
         self._connection = connection
+        self._watched: set[Watched] = set()
         self._opening: asyncio.Task[None] | None = None
 
     def open(self, wanted: Wanted) -> None:
-        if wanted.level or wanted.uris:
+        if wanted.level or wanted.watched:
             self._opening = asyncio.get_running_loop().create_task(self._open(wanted), name="hear")
 
     def close(self) -> None:
@@ -97,19 +118,22 @@ class LegacyHearing:
     async def _open(self, wanted: Wanted) -> None:
         if wanted.level:
             await self.set_level(wanted.level)
-        for uri in list(wanted.uris):
+        for what in list(wanted.watched):
             try:
-                await self.watch(uri)
+                await self.watch(what)
             except Fault as fault:
-                log.info("%s no longer tells of changes of %s: %s", self._connection, uri, fault.message)
+                log.info("%s no longer tells of changes of %s: %s", self._connection, what[1], fault.message)
 
-    async def watch(self, uri: str) -> None:
-        if not _capability(self._connection, "resources", "subscribe"):
+    async def watch(self, what: Watched) -> None:
+        if not _can_watch(self._connection, what):
             raise _no_subscriptions()
-        await self._ask("resources/subscribe", {"uri": uri})
+        if what not in self._watched:
+            await self._ask("resources/subscribe", {"uri": what[1]})
+            self._watched.add(what)
 
-    async def unwatch(self, uri: str) -> None:
-        await self._ask("resources/unsubscribe", {"uri": uri})
+    async def unwatch(self, what: Watched) -> None:
+        self._watched.discard(what)
+        await self._ask("resources/unsubscribe", {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
         if "logging" not in self._connection.dialect.capabilities:
@@ -128,11 +152,16 @@ class LegacyHearing:
 
 class _Honoured(msgspec.Struct):
     resourceSubscriptions: tuple[str, ...] = ()
+    taskIds: tuple[str, ...] = ()
+
+
+class _OfSubscription(msgspec.Struct):
+    id: int = msgspec.field(name=mcp.SUBSCRIPTION_KEY, default=0)
 
 
 class _Acknowledged(msgspec.Struct):
     notifications: _Honoured = msgspec.field(default_factory=_Honoured)
-    meta: dict[str, Any] = msgspec.field(name="_meta", default_factory=dict[str, Any])
+    meta: _OfSubscription = msgspec.field(name="_meta", default_factory=_OfSubscription)
 
 
 class ModernHearing:
@@ -142,14 +171,14 @@ class ModernHearing:
         self._connection = connection
         self._client = client
         self._clock = clock
-        self._uris: set[str] = set()
+        self._watched: set[Watched] = set()
         self._current: asyncio.Task[Outcome] | None = None  # until the stream ends
-        self._waiting: dict[int, asyncio.Future[frozenset[str]]] = {}  # for the acknowledgement, by request id
+        self._waiting: dict[int, asyncio.Future[frozenset[Watched]]] = {}  # for the acknowledgement, by request id
         self._turn = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
 
     def open(self, wanted: Wanted) -> None:
-        self._uris |= set(wanted.uris)
+        self._watched |= set(wanted.watched)
         self._keep()
 
     def close(self) -> None:
@@ -168,6 +197,8 @@ class ModernHearing:
             try:
                 if not self._current:
                     await self._renew()
+                    if failures:
+                        self._connection.missed()
             except Fault as fault:
                 log.info("%s does not tell of changes: %s", self._connection, fault.message)
                 if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
@@ -178,24 +209,26 @@ class ModernHearing:
             if self._current is not current:
                 continue  # another one has taken its place
             self._current = None
-            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 0
+            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 1
             await self._clock.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
 
-    async def watch(self, uri: str) -> None:
-        if not _capability(self._connection, "resources", "subscribe"):
+    async def watch(self, what: Watched) -> None:
+        if not _can_watch(self._connection, what):
             raise _no_subscriptions()
-        self._uris.add(uri)
+        if what in self._watched and self._current:
+            return
+        self._watched.add(what)
         try:
             honoured = await self._renew()
         except Fault:
-            self._uris.discard(uri)
+            self._watched.discard(what)
             raise
-        if uri not in honoured:
-            self._uris.discard(uri)
-            raise Fault("RESOURCE_NOT_FOUND", f"The server does not tell of changes of {uri}", reach="executed")
+        if what not in honoured:
+            self._watched.discard(what)
+            raise Fault("RESOURCE_NOT_FOUND", f"The server does not tell of changes of {what[1]}", reach="executed")
 
-    async def unwatch(self, uri: str) -> None:
-        self._uris.discard(uri)
+    async def unwatch(self, what: Watched) -> None:
+        self._watched.discard(what)
         await self._renew()
 
     async def set_level(self, level: str) -> None:
@@ -206,23 +239,28 @@ class ModernHearing:
             found = msgspec.json.decode(params, type=_Acknowledged)
         except jsonrpc.UNREADABLE:
             return
-        waiting = self._waiting.get(found.meta.get(mcp.SUBSCRIPTION_KEY, 0))
+        waiting = self._waiting.get(found.meta.id)
         if waiting and not waiting.done():
-            waiting.set_result(frozenset(found.notifications.resourceSubscriptions))
+            told = found.notifications
+            uris = [("resources", uri) for uri in told.resourceSubscriptions]
+            waiting.set_result(frozenset([*uris, *(("tasks", id) for id in told.taskIds)]))
 
-    async def _renew(self) -> frozenset[str]:
-        """Open a stream for what is wanted now, then close the one before. The resources that the server honours."""
+    async def _renew(self) -> frozenset[Watched]:
+        """Open a stream for what is wanted now, then close the one before. What of it the server honours."""
         async with self._turn:
             wanted = self._filter()
-            before, honoured = self._current, frozenset[str]()
+            before, honoured = self._current, frozenset[Watched]()
             self._current, honoured = await self._listen(wanted) if wanted else (None, honoured)
             self._keep()
             if before:
                 before.cancel()
             return honoured
 
-    async def _listen(self, wanted: Mapping[str, Any]) -> tuple[asyncio.Task[Outcome], frozenset[str]]:
-        meta = modern.envelope_meta(self._client, INFO)
+    async def _listen(self, wanted: Mapping[str, Any]) -> tuple[asyncio.Task[Outcome], frozenset[Watched]]:
+        client = self._client
+        if "taskIds" in wanted:  # clients that declared the extension ask for that
+            client = msgspec.structs.replace(client, capabilities={**client.capabilities, **tasks.EXTENSION})
+        meta = modern.envelope_meta(client, INFO)
         params = jsonrpc.encode({"_meta": meta, "notifications": wanted})
         id, exchange = await self._connection.begin(mcp.LISTEN, params, headers.for_request(mcp.LISTEN, None))
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
@@ -250,13 +288,20 @@ class ModernHearing:
             for key, (capability, _) in mcp.LIST_FILTERS.items()
             if _capability(self._connection, capability, "listChanged")
         }
-        return lists | ({"resourceSubscriptions": sorted(self._uris)} if self._uris else {})
+        names = {_FILTERS[kind]: sorted(name for each, name in self._watched if each == kind) for kind in _FILTERS}
+        return lists | {key: each for key, each in names.items() if each}
 
 
 def hearing_of(connection: Speaker, client: Client, clock: Clock) -> Hearing:
     if isinstance(connection.dialect, Modern):
         return ModernHearing(connection, client, clock)
     return LegacyHearing(connection)
+
+
+def _can_watch(connection: Speaker, what: Watched) -> bool:
+    if what[0] == "tasks":
+        return isinstance(connection.dialect, Modern) and tasks.offers_extension(connection.dialect.capabilities)
+    return _capability(connection, "resources", "subscribe")
 
 
 def _capability(connection: Speaker, name: str, part: str) -> bool:

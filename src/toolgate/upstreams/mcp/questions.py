@@ -14,10 +14,10 @@ from msgspec import Raw
 
 from toolgate import asks
 from toolgate.config import Server
-from toolgate.eras import legacy
+from toolgate.eras import legacy, tasks
 from toolgate.exchange import Exchange
 from toolgate.model import Answer, Ask, Call
-from toolgate.upstreams.mcp.attribution import heir_of, owner_of
+from toolgate.upstreams.mcp.attribution import askers, heir_of, owner_of, waiting_for
 from toolgate.upstreams.mcp.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Message
@@ -109,7 +109,10 @@ class Questions:
         self._is_over = True
 
     def _place(self, id: Raw, ask: Ask, origin: int | None) -> None:
-        calls = [request for request in self._in_flight.values() if request.call]
+        if task := tasks.related(ask.params):
+            self._place_of_task(id, ask, task)
+            return
+        calls = askers(self._in_flight.values())
         owner = owner_of(origin, self._in_flight, self._given_up.values())
         if owner and owner.call:
             unsure = [each.exchange for each in calls if each is not owner] if origin is None else []
@@ -121,6 +124,16 @@ class Questions:
             if calls and origin is None:
                 self._turns.limit = 1  # from now on it is certain whose question it is
 
+    def _place_of_task(self, id: Raw, ask: Ask, task: str) -> None:
+        """A task's question is for whoever waits for its result, and waits until somebody does."""
+        owner = waiting_for(task, self._in_flight)
+        if owner and owner.call:
+            self._put(id, ask, owner.exchange, owner.call, [])
+            return
+        self._kept.append((id, ask))
+        if len(self._kept) > MOST_KEPT:
+            self._decline(*self._kept.pop(0))
+
     def _put(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
         too, and one of them takes it over if this call ends first."""
@@ -130,6 +143,7 @@ class Questions:
         if ask.method == "elicitation/create":
             self._sent_to(msgspec.json.decode(ask.params, type=_Page).elicitationId, call)
         key = jsonrpc.id_key(id)
+        task = tasks.related(ask.params)
         future = self._open[key] = exchange.ask(ask.method, ask.params)
         for other in others:
             other.pause()
@@ -140,7 +154,9 @@ class Questions:
             if self._open.pop(key, None) is None:
                 return  # the server has withdrawn it
             if not future.cancelled():
-                self._send(legacy.write_answer(id, future.result()))
+                self._send(legacy.write_answer(id, _of_task(future.result(), task)))
+            elif task and not self._is_over:
+                self._place_of_task(id, ask, task)  # who waited for the task does no more; somebody may later
             elif others and (heir := heir_of(call, self._in_flight)) and heir.call:
                 rest = [other for other in others if other is not heir.exchange]
                 self._put(id, ask, heir.exchange, heir.call, rest)
@@ -152,7 +168,12 @@ class Questions:
         future.add_done_callback(answered)
 
     def _decline(self, id: Raw, ask: Ask) -> None:
-        self._send(legacy.write_answer(id, asks.declined(ask)))
+        self._send(legacy.write_answer(id, _of_task(asks.declined(ask), tasks.related(ask.params))))
+
+
+def _of_task(answer: Answer, task: str) -> Answer:
+    """The answer to a task's question says of which it is, in the server's words."""
+    return answer if answer.error else Answer(result=tasks.with_related(answer.result, task))
 
 
 def _configured_roots(server: Server) -> bytes:

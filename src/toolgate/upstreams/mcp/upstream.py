@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -17,13 +19,15 @@ from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
 from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.connection import Connection
-from toolgate.upstreams.mcp.hearing import Wanted, hearing_of
+from toolgate.upstreams.mcp.hearing import Wanted, Watched, hearing_of
 from toolgate.upstreams.mcp.opening import open_connection
+from toolgate.upstreams.mcp.tasks import Book
 from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
 IDLE = 300.0  # seconds after which a connection that serves one client only is closed
+MOST_AWAY = 256  # scopes without a connection whose lists are kept, to be compared when their clients are back
 
 
 class McpUpstream:
@@ -38,10 +42,12 @@ class McpUpstream:
         self._live: dict[str, Connection] = {}
         self._opening: dict[str, asyncio.Task[Connection]] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._reopening: set[asyncio.Task[None]] = set()
         self._state: State = "configured"
         self._fault: Fault | None = None
         self._wanted: defaultdict[str, Wanted] = defaultdict(Wanted)  # by scope
-        self._opened_before: set[str] = set()
+        self._books: defaultdict[str, Book] = defaultdict(Book)  # by scope
+        self._opened_before: dict[str, None] = {}  # scopes, the latest last
         self._last: dict[str, object] = {}  # what was known of the newest connection when it ended
         self._newest: Connection | None = None
 
@@ -110,28 +116,42 @@ class McpUpstream:
         connection = self._live.get(self.scope(call.client)) or await self._connection(call.client)
         return await connection.invoke(call)
 
-    async def watch(self, uri: str, client: Client) -> None:
+    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+        scope = self.scope(client)
+        if scope not in self._books or not self._books[scope].of(client.principal.id):
+            return {}
+        return await (await self._connection(client)).tasks_of(client.principal.id)
+
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
         connection = await self._connection(client)
         wanted = self._wanted[self.scope(client)]
-        if not wanted.uris[uri] and connection.hearing:
-            await connection.hearing.watch(uri)
-        wanted.uris[uri] += 1
+        async with wanted.turn:
+            if not wanted.watched[kind, uri] and connection.hearing:
+                await connection.hearing.watch((kind, uri))
+            wanted.watched[kind, uri] += 1
+            wanted.client = client
 
-    async def unwatch(self, uri: str, client: Client) -> None:
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
         scope = self.scope(client)
         wanted = self._wanted.get(scope)
-        if not wanted or not wanted.uris[uri]:
-            return  # the scope has ended
-        wanted.uris[uri] -= 1
-        if wanted.uris[uri]:
-            return
-        del wanted.uris[uri]
-        live = self._live.get(scope)
-        if live and live.hearing:
+        if not wanted:
+            return  # all that was held for this client has ended
+        wanted.watched[kind, uri] -= 1
+        if wanted.watched[kind, uri] <= 0:
+            del wanted.watched[kind, uri]
+            task = asyncio.get_running_loop().create_task(self._stop_watching((kind, uri), scope, wanted))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _stop_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
+        async with wanted.turn:
+            live = self._live.get(scope)
+            if what in wanted.watched or not live or not live.hearing:
+                return
             try:
-                await live.hearing.unwatch(uri)
+                await live.hearing.unwatch(what)
             except Fault as fault:
-                log.info("%s was not told that nobody watches %s: %s", self.name, uri, fault.message)
+                log.info("%s was not told that nobody watches %s: %s", self.name, what[1], fault.message)
 
     async def set_level(self, level: str, client: Client) -> None:
         live = self._live.get(self.scope(client))  # one that is opened later hears the level with its first call
@@ -147,14 +167,16 @@ class McpUpstream:
         if self._server.scope != "session" or not client.session:
             return
         theirs = f"{client.principal.id}/{client.session}/"  # whatever the client could do when each was opened
-        known = dict.fromkeys((*self._opening, *self._live, *self._opened_before))
+        known = {*self._opening, *self._live, *self._wanted, *self._opened_before}
         for scope in [scope for scope in known if scope.startswith(theirs)]:
             await self._close_scope(scope)
+            self._forget(scope)
 
     async def close(self) -> None:
-        for task in list(self._opening.values()):
+        under_way: list[asyncio.Task[Any]] = [*self._reopening, *self._opening.values()]
+        for task in under_way:
             task.cancel()
-        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*under_way, return_exceptions=True)
         await asyncio.gather(*(connection.close() for connection in list(self._live.values())))
         await asyncio.gather(*self._closing, return_exceptions=True)
         self._state = "stopped"
@@ -176,6 +198,9 @@ class McpUpstream:
 
     def _opened(self, scope: str, done: asyncio.Task[Connection]) -> None:
         self._opening.pop(scope, None)
+        if scope not in self._opened_before:
+            self._wanted.pop(scope, None)
+            self._books.pop(scope, None)
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
 
@@ -189,7 +214,14 @@ class McpUpstream:
             raise self._not_started(self._fault)
         self._state = "starting"
         connection = Connection(
-            server, self._clock, self.invoke, self._on_event, self._connection_closed, server.scope != "shared", scope
+            server,
+            self._clock,
+            self.invoke,
+            self._on_event,
+            self._connection_closed,
+            server.scope != "shared",
+            scope,
+            self._books[scope],
         )
         self._newest = connection
         try:
@@ -204,14 +236,29 @@ class McpUpstream:
             await self._give_up(connection, Fault("SERVER_FAILED", f"{self.name} was stopped while it started"))
             raise
         self._live[scope] = connection
+        self._wanted[scope].opened(self._clock.now())
         self._state, self._fault = "ready", None
         connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
         if scope in self._opened_before:  # it may offer something else than before
             self._on_event(Event(self.id, "list_changed", scope, tuple(mcp.LIST_OF_KIND)))
-        self._opened_before.add(scope)
+        self._opened_before.pop(scope, None)
+        self._opened_before[scope] = None
+        self._forget_the_longest_away()
         if server.scope != "shared":
             self._watch_idle(scope, connection)
         return connection
+
+    def _forget_the_longest_away(self) -> None:
+        """A client can have many scopes: one for each set of capabilities that it declares."""
+        away = [each for each in self._opened_before if each not in self._live and not self._wanted[each].watched]
+        for scope in away[:-MOST_AWAY]:
+            self._forget(scope)
+
+    def _forget(self, scope: str) -> None:
+        self._opened_before.pop(scope, None)
+        self._wanted.pop(scope, None)
+        self._books.pop(scope, None)
+        self._on_event(Event(self.id, "scope_ended", scope))
 
     def _not_started(self, fault: Fault) -> Fault:
         """What a call is told; the status keeps the reason alone."""
@@ -232,7 +279,28 @@ class McpUpstream:
                 self._state, self._fault = "failed", fault
                 if not connection.is_closing:
                     log.warning("%s; the next call starts it again", fault.message)
+                    self._reopen(scope)
         self._remember(connection)
+
+    def _reopen(self, scope: str) -> None:
+        """Whoever watches what this server has may never call it: it is started again for them."""
+        wanted = self._wanted.get(scope)
+        if wanted and wanted.watched:
+            task = asyncio.get_running_loop().create_task(self._open_again(scope, wanted), name=f"hear {self.id} again")
+            self._reopening.add(task)
+            task.add_done_callback(self._reopening.discard)
+
+    async def _open_again(self, scope: str, wanted: Wanted) -> None:
+        while True:
+            await self._clock.sleep(wanted.pause(self._clock.now()))
+            is_wanted = wanted.watched and self._wanted.get(scope) is wanted
+            if scope in self._live or not is_wanted or not wanted.client:
+                return
+            try:
+                await self._connection(wanted.client)
+                return
+            except Fault as fault:
+                log.info("%s is not there again: %s", self.name, fault.message)
 
     def _remember(self, connection: Connection) -> None:
         if connection.link:
@@ -241,14 +309,14 @@ class McpUpstream:
             self._newest = None
 
     def _watch_idle(self, scope: str, connection: Connection) -> None:
-        """A connection that serves one client only is closed when that client has long asked for nothing; of one that
-        was lost meanwhile no more is remembered."""
+        """A connection that serves one client only is closed when that client has long asked for nothing."""
 
         def look() -> None:
-            if self._live.get(scope, connection) is not connection or scope not in self._opened_before:
-                return  # another one, which is looked at for itself; or the scope has ended
-            is_needed = connection.in_flight or scope in self._opening or self._wanted[scope].uris
-            if not is_needed and self._clock.now() - connection.used >= IDLE:
+            if self._live.get(scope) is not connection:
+                return
+            now = self._clock.now()
+            is_needed = connection.in_flight or self._wanted[scope].watched or connection.book.runs(now)
+            if not is_needed and now - connection.used >= IDLE:
                 task = asyncio.get_running_loop().create_task(self._close_scope(scope))
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
@@ -263,9 +331,8 @@ class McpUpstream:
             opening.cancel()
             await asyncio.wait([opening])
         connection = self._live.pop(scope, None)
-        self._opened_before.discard(scope)
         self._wanted.pop(scope, None)
+        self._books.pop(scope, None)
         if connection:
             await connection.close()
         self._state = "ready" if self._live else "stopped"
-        self._on_event(Event(self.id, "scope_ended", scope))

@@ -1,0 +1,220 @@
+"""Tasks as both eras know them: what can be told of one, and the places where its id stands.
+
+2025-11-25 has them as an experiment that clients ask for (`task` in `tools/call`), 2026-07-28 as an extension by which
+servers decide. The rule this file keeps: on each hop a task goes by one id of that hop's own, wherever it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Call, Fault
+from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.jsonrpc import Members
+
+EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
+# What a server that is not up yet may turn out to offer.
+MAYBE: Mapping[str, Any] = {**EXTENSION, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+_KEY = b"related-task"  # whoever wrote it may have escaped the slash in front
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A task of 2025-11-25, as far as waiting for it needs; times in milliseconds."""
+
+    taskId: str
+    status: str = "working"
+    ttl: float | None = None
+    pollInterval: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in mcp.TASK_ENDS
+
+
+class _Made(msgspec.Struct):
+    task: Task
+
+
+class _Related(msgspec.Struct):
+    taskId: str
+
+
+# Who offers and who declares what.
+
+
+def declares(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client knows the extension, by what this very request of it declares."""
+    return _part(capabilities, "extensions", mcp.TASKS_EXTENSION) is not None
+
+
+def offers_extension(capabilities: Mapping[str, Any]) -> bool:
+    return _part(capabilities, "extensions", mcp.TASKS_EXTENSION) is not None
+
+
+def offers_tasks(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a server of 2025-11-25 runs tools as tasks."""
+    return _part(capabilities, "tasks", "requests", "tools", "call") is not None
+
+
+def offers(capabilities: Mapping[str, Any], what: str) -> bool:
+    return _part(capabilities, "tasks", what) is not None
+
+
+def _part(found: Any, *path: str) -> Any:
+    for name in path:
+        if not isinstance(found, dict):
+            return None
+        found = cast("dict[str, Any]", found).get(name)
+    return found
+
+
+def relayed(offered: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the clients of these servers can be offered. Each era's writer leaves out what is not of its revision."""
+    found: dict[str, Any] = {}
+    if any(offers_extension(each) for each in offered):
+        found["extensions"] = EXTENSION["extensions"]
+    able = [each for each in offered if offers_tasks(each)]
+    if able:
+        found["tasks"] = {"list": {}, "requests": {"tools": {"call": {}}}}
+        if any(offers(each, "cancel") for each in able):
+            found["tasks"]["cancel"] = {}
+    return found
+
+
+def known_to(revision: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """The capabilities without what is not of this revision."""
+    foreign = {"extensions", "tasks"} - ({"extensions"} if revision == mcp.MODERN else set())
+    foreign -= {"tasks"} if revision == mcp.TASKS_SINCE else set()
+    return {name: value for name, value in capabilities.items() if name not in foreign}
+
+
+def check_declared(capabilities: Mapping[str, Any]) -> None:
+    if not declares(capabilities):
+        extra = {"requiredCapabilities": EXTENSION}
+        raise Fault("MISSING_CAPABILITY", f"The client did not declare {mcp.TASKS_EXTENSION}", extra=extra)
+
+
+def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """What a client of a handshake revision declares: the extension is not for it."""
+    if not declares(capabilities):
+        return dict(capabilities)
+    rest = {name: value for name, value in capabilities["extensions"].items() if name != mcp.TASKS_EXTENSION}
+    return {**capabilities, "extensions": rest}
+
+
+def not_found() -> Fault:
+    return Fault("INVALID_ARGS", "Task not found", reach="not_sent")
+
+
+def not_as_task(tool: str) -> Fault:
+    return Fault("METHOD_NOT_FOUND", f"The tool {tool} does not run as a task", reach="not_sent")
+
+
+# Messages.
+
+
+def asked(call: Call, revision: str, is_offered: bool) -> Call:
+    """A client's call with its wish for a task taken out; it counts only where tasks were offered (spec: a receiver
+    that does not offer them processes the request as any other)."""
+    if call.method != "tools/call" or "task" not in call.extra or revision != mcp.TASKS_SINCE:
+        return call
+    extra = {name: raw for name, raw in call.extra.items() if name != "task"}
+    return msgspec.structs.replace(call, extra=extra, task=call.extra["task"] if is_offered else jsonrpc.NOTHING)
+
+
+def write_wish(call: Call, params: Members) -> Members:
+    """The parameters for a server of 2025-11-25: as a task only where one is wanted."""
+    if call.method == "tools/call":
+        params.pop("task", None)
+        if call.task:
+            params["task"] = call.task
+    return params
+
+
+def is_made(call: Call, body: Raw) -> bool:
+    """Whether a server of 2025-11-25 has made a task of the call."""
+    return bool(call.task) and "task" in _members(body)
+
+
+def read_made(body: Raw | bytes) -> Task:
+    """The new task in a `CreateTaskResult` of 2025-11-25. Raises `Fault`."""
+    try:
+        return msgspec.json.decode(body, type=_Made).task
+    except jsonrpc.UNREADABLE as error:
+        raise _misshapen(error) from None
+
+
+def read_task(body: Raw | bytes) -> Task:
+    """Raises `Fault`."""
+    try:
+        return msgspec.json.decode(body, type=Task)
+    except jsonrpc.UNREADABLE as error:
+        raise _misshapen(error) from None
+
+
+def read_id(body: Raw | bytes) -> str:
+    """The id in anything that tells of one task. Raises `Fault`."""
+    try:
+        found = jsonrpc.members(body)
+        return msgspec.json.decode(found.get("task", Raw(body)), type=_Related).taskId
+    except jsonrpc.UNREADABLE as error:
+        raise _misshapen(error) from None
+
+
+def _misshapen(error: Exception) -> Fault:
+    return Fault("UPSTREAM_ERROR", f"What the server says of a task is out of shape: {error}", reach="executed")
+
+
+def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> Raw | bytes:
+    """What tells of one task, under another id; `leave` has the last word on the result of a task that is over."""
+    found = _members(body)
+    changed: dict[str, Raw | bytes] = {}
+    if "taskId" in found:
+        changed["taskId"] = jsonrpc.encode(id)
+        if "result" in found:
+            changed["result"] = leave(found["result"])
+    elif "task" in found:
+        changed["task"] = jsonrpc.with_members(found["task"], {"taskId": jsonrpc.encode(id)})
+    return jsonrpc.with_members(body, changed) if changed else body
+
+
+def _members(body: Raw | bytes) -> Members:
+    try:
+        return jsonrpc.members(body)
+    except jsonrpc.UNREADABLE as error:
+        raise _misshapen(error) from None
+
+
+def related(raw: Raw) -> str:
+    """The id of the task that parameters or a result are of; empty where they say nothing of one."""
+    if _KEY not in memoryview(raw).tobytes():
+        return ""
+    try:
+        return msgspec.json.decode(_meta(raw)[mcp.RELATED_TASK_KEY], type=_Related).taskId
+    except (KeyError, *jsonrpc.UNREADABLE):
+        return ""
+
+
+def with_related(raw: Raw | bytes, id: str) -> Raw:
+    """The same, said to be of the task of this id; of none where the id is empty."""
+    whole = bytes(raw)
+    if not id and _KEY not in whole:
+        return Raw(raw)
+    try:
+        meta = _meta(raw)
+        meta.pop(mcp.RELATED_TASK_KEY, None)
+        if id:
+            meta[mcp.RELATED_TASK_KEY] = Raw(jsonrpc.encode({"taskId": id}))
+        rest = jsonrpc.members(raw)
+        rest.pop("_meta", None)
+        return Raw(jsonrpc.encode({**rest, "_meta": meta} if meta else rest))
+    except jsonrpc.UNREADABLE:
+        return Raw(raw)
+
+
+def _meta(raw: Raw | bytes) -> Members:
+    return jsonrpc.members(jsonrpc.members(raw).get("_meta", jsonrpc.EMPTY_OBJECT))

@@ -1,0 +1,75 @@
+"""The ids by which clients know tasks: sealed, so that nothing is kept here of who may ask for which.
+
+The rule this file keeps: an id is good for the principal, the path and the form of the protocol that it was given out
+for; any other is that of no task, and nobody is told why.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from toolgate.eras import tasks
+from toolgate.model import Accepted, Call, Client, Done, Event, Outcome
+from toolgate.seal import Broken, Seal
+from toolgate.surfaces.base import Surface
+from toolgate.wire import mcp
+
+
+class Handle(msgspec.Struct, frozen=True, array_like=True):
+    principal: str
+    path: str
+    of_extension: bool
+    server: str
+    id: str
+
+
+class Handles:
+    """`path` is where the client came in."""
+
+    def __init__(self, seal: Seal) -> None:
+        self._seal = seal
+
+    def enter(self, call: Call, path: str) -> Call:
+        """The call about a task with the server's own id of it. Raises `Fault` where the client has no such task."""
+        handle = self.read(call.target, path, call.client)
+        return call.at(handle.server, handle.id)
+
+    def read(self, text: str, path: str, client: Client) -> Handle:
+        try:
+            handle = self._seal.unseal(text, Handle)
+        except Broken:
+            raise tasks.not_found() from None
+        if handle != _handle(handle.server, handle.id, path, client):
+            raise tasks.not_found()
+        return handle
+
+    def write(self, server: str, id: str, path: str, client: Client) -> str:
+        return self._seal.stable(_handle(server, id, path, client))
+
+    def leave(self, call: Call, outcome: Outcome, path: str, surface: Surface) -> Outcome:
+        """What a client is told of a task, in its own names. `call` is as the server knows it."""
+        if isinstance(outcome, Accepted):
+            id = self.write(call.server, tasks.read_id(outcome.body), path, call.client)
+            return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
+        if call.kind != "tasks" or not isinstance(outcome, Done):
+            return surface.leave(call, outcome)
+        id = self.write(call.server, call.target, path, call.client)
+        if call.method == mcp.TASK_RESULT:
+            return Done(tasks.with_related(_as_of_tool(surface, call.server, outcome.body), id))
+        return Done(tasks.with_id(outcome.body, id, lambda raw: _as_of_tool(surface, call.server, raw)))
+
+    def shown(self, event: Event, path: str, client: Client, surface: Surface) -> bytes:
+        """The parameters of a notification on a task, for a client whose it is."""
+        id = self.write(event.server, event.uri, path, client)
+        return bytes(tasks.with_id(event.params, id, lambda raw: _as_of_tool(surface, event.server, raw)))
+
+
+def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msgspec.Raw | bytes:
+    """A task's result, as the tool's own would leave."""
+    left = surface.leave(Call("tools/call", "", Client(), server=server), Done(body))
+    assert isinstance(left, Done)
+    return left.body
+
+
+def _handle(server: str, id: str, path: str, client: Client) -> Handle:
+    return Handle(client.principal.id, path, tasks.declares(client.capabilities), server, id)

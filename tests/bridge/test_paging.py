@@ -1,0 +1,173 @@
+"""Pages: long lists come in parts, each client's cursors are its own, and servers' pages are read to their end."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from peers import LATEST, MODERN, Json, LegacyServer, ModernServer, Scene, gateway
+
+from toolgate.config import CatalogLimits
+
+CLIENTS = ["2024-11-05", LATEST, MODERN]
+KEYS = {
+    "tools/list": "name",
+    "prompts/list": "name",
+    "resources/list": "uri",
+    "resources/templates/list": "uriTemplate",
+}
+OF_TWO = CatalogLimits(page_size=2)
+
+
+async def plain(scene: Scene) -> str:
+    return "just so"
+
+
+def a_server(kind: Any, count: int, **more: Any) -> Any:
+    numbers = range(count)
+    scripts = {f"n{number}": plain for number in numbers}
+    resources = {f"mem://{number}": plain for number in numbers}
+    templates = {f"mem://{number}/{{x}}": plain for number in numbers}
+    return kind(scripts, scripts, resources, templates=templates, **more)
+
+
+async def pages(client: Any, method: str = "tools/list") -> list[list[str]]:
+    """The names on each page."""
+    found: list[list[str]] = []
+    params: Json = {}
+    while True:
+        result = (await client.request(method, **params)).result
+        [kind] = [name for name in result if name in ("tools", "prompts", "resources", "resourceTemplates")]
+        found.append([item[KEYS[method]] for item in result[kind]])
+        if "nextCursor" not in result:
+            return found
+        params = {"cursor": result["nextCursor"]}
+
+
+@pytest.mark.promise("spec.2026.pagination.cursor")
+@pytest.mark.parametrize("revision", CLIENTS)
+@pytest.mark.parametrize("method", KEYS)
+async def test_a_long_list_comes_in_pages(revision: str, method: str) -> None:
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 3), two=a_server(ModernServer, 2)) as house:
+        found = await pages(await house.client(revision), method)
+        assert [len(page) for page in found] == [2, 2, 1]
+        whole = [name for page in found for name in page]
+        assert len(set(whole)) == 5
+        assert [name[:3] for name in whole] == ["one"] * 3 + ["two"] * 2
+
+
+@pytest.mark.parametrize("revision", CLIENTS)
+@pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2])])
+async def test_the_last_page_has_no_cursor(revision: str, count: int, sizes: list[int]) -> None:
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, count)) as house:
+        assert [len(page) for page in await pages(await house.client(revision))] == sizes
+
+
+@pytest.mark.promise("b.001.list-pages")
+@pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
+@pytest.mark.parametrize("revision", CLIENTS)
+@pytest.mark.parametrize("method", KEYS)
+async def test_the_pages_of_a_server_are_read_to_their_end(kind: Any, revision: str, method: str) -> None:
+    there = a_server(kind, 5, page=2)
+    async with gateway(there=there) as house:
+        [page] = await pages(await house.client(revision), method)
+        assert len(page) == 5
+        assert len(there.requests(method)) == 3
+
+
+@pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
+async def test_an_empty_cursor_is_one(kind: Any) -> None:
+    there = a_server(kind, 2)
+    first = {"tools": there.lists["tools/list"][1][:1], "nextCursor": ""}
+    last = {"tools": there.lists["tools/list"][1][1:]}
+    cut = lambda self, method, cursor: first if cursor is None else last  # noqa: E731
+    there.connection = type("Cutting", (there.connection,), {"_page": cut})
+    async with gateway(there=there) as house:
+        assert await pages(await house.client(LATEST)) == [["there__n0", "there__n1"]]
+        assert there.requests("tools/list")[1]["params"]["cursor"] == ""
+
+
+@pytest.mark.parametrize("revision", CLIENTS)
+async def test_a_list_that_has_changed_meanwhile_goes_on_behind_the_last_item(revision: str) -> None:
+    there = a_server(LegacyServer, 5, announces=True)
+    async with gateway(catalog=OF_TWO, there=there) as house:
+        client = await house.client(revision)
+        first = (await client.request("tools/list")).result
+        tools = there.lists["tools/list"][1][:]
+        new = [{"name": f"new{number}", "inputSchema": {"type": "object"}} for number in range(2)]
+        there.offer("tools", *new, *tools)
+        await house.clock.advance(1)
+        second = (await client.request("tools/list", cursor=first["nextCursor"])).result
+        assert [tool["name"] for tool in second["tools"]] == ["there__n2", "there__n3"]
+        there.offer("tools", *tools[4:])  # the last item is gone, and most of what was before it
+        await house.clock.advance(1)
+        third = (await client.request("tools/list", cursor=second["nextCursor"])).result
+        assert (third["tools"], "nextCursor" in third) == ([], False)
+
+
+FORGED = [
+    "",
+    "2",
+    "null",
+    "AAAA",
+    "é+/=",
+    "x" * 5000,
+    base64.urlsafe_b64encode(b"2").decode(),
+    2,
+    True,
+    ["x"],
+    {},
+]
+
+
+@pytest.mark.promise("spec.2026.pagination.cursor")
+@pytest.mark.parametrize("revision", CLIENTS)
+@pytest.mark.parametrize("cursor", FORGED, ids=lambda cursor: repr(cursor)[:20])
+async def test_a_cursor_that_is_not_ours_is_refused(revision: str, cursor: Any) -> None:
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as house:
+        client = await house.client(revision)
+        assert (await client.request("tools/list", cursor=cursor)).error["code"] == -32602
+
+
+@pytest.mark.promise("spec.2026.pagination.cursor")
+@pytest.mark.parametrize("revision", CLIENTS)
+async def test_a_cursor_is_good_for_its_own_principal_path_and_list(revision: str) -> None:
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as house:
+        ann = await house.client(revision, principal="ann")
+        cursor = (await ann.request("tools/list")).result["nextCursor"]
+        changed = cursor[:-5] + ("A" if cursor[-5] != "A" else "B") + cursor[-4:]
+        strangers = [
+            (ann, "prompts/list", cursor),
+            (await house.client(revision, principal="bob"), "tools/list", cursor),
+            (await house.client(revision, principal="ann", path="/mcp/servers/one"), "tools/list", cursor),
+            (ann, "tools/list", changed),
+            (ann, "tools/list", cursor[:-1]),
+        ]
+        for client, method, told in strangers:
+            assert (await client.request(method, cursor=told)).error["code"] == -32602
+        for _ in range(2):  # it may be used again, and by another connection of its principal
+            same = await house.client(revision, principal="ann")
+            assert len((await same.request("tools/list", cursor=cursor)).result["tools"]) == 2
+
+
+async def test_a_cursor_tells_nothing() -> None:
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as house:
+        ann = house.modern("ann")
+        cursors = [(await ann.request("tools/list")).result["nextCursor"] for _ in range(2)]
+        body = cursors[0].partition(".")[2]
+        readable = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+        assert b"ann" not in readable and b"tools" not in readable
+        assert cursors[0] != cursors[1]
+
+
+async def test_every_page_says_the_same_of_how_long_and_for_whom_it_holds() -> None:
+    there = a_server(ModernServer, 5, keeps={"ttlMs": 60_000, "cacheScope": "public"})
+    async with gateway(catalog=OF_TWO, there=there) as house:
+        client = house.modern()
+        params: Json = {}
+        for _ in range(3):
+            result = (await client.request("tools/list", **params)).result
+            assert (result["ttlMs"], result["cacheScope"]) == (60_000, "public")
+            params = {"cursor": result.get("nextCursor")}
+        assert len(there.requests("tools/list")) == 1
