@@ -147,7 +147,7 @@ class Client:
             "sampling": {},
             "roots": {},
         }
-        return {name: value for name, value in every.items() if random.random() < 0.8}
+        return {name: value for name, value in every.items() if random.random() < 0.85}
 
     def mark(self, number: int | None = None) -> str:
         return f"mark.{self.principal}.{self.name}.{next(self._numbers) if number is None else number}.end"
@@ -344,8 +344,8 @@ class Client:
     def request(self, random: Random, method: str = "") -> Json:
         """A request as it should be, of one method or any."""
         every = [*CALLS, *CALLS[:3], *CALLS[:3], *mcp.LISTS]
-        every += ["server/discover", "subscriptions/listen"] if self.is_modern else ["ping", "logging/setLevel"]
-        every += [] if self.is_modern else [mcp.SUBSCRIBE, mcp.SUBSCRIBE, mcp.UNSUBSCRIBE]
+        every += ["server/discover", *["subscriptions/listen"] * 3] if self.is_modern else ["ping", "logging/setLevel"]
+        every += [] if self.is_modern else [*[mcp.SUBSCRIBE] * 4, mcp.UNSUBSCRIBE]
         method = method or random.choice(every)
         params = self._params(method, random)
         meta: Json = {}
@@ -541,7 +541,7 @@ async def _retries_what_is_altered(client: Client, random: Random) -> None:
 
 async def _retries_what_is_another_clients(client: Client, random: Random) -> None:
     """Errors of tools do not repeat arguments, so that whatever mark comes back was somebody's result."""
-    others = [each for other in client.others if other.is_modern for each in other.states]
+    others = [each for other in client.others if other.principal != client.principal for each in other.states[-2:]]
     stolen = [(asked, result) for asked, result in others if asked["method"] == "tools/call"]
     if client.is_modern and stolen:
         asked, result = random.choice(stolen)

@@ -127,6 +127,7 @@ class Line:
         self.withdrawn: set[Any] = set()
         self.marks: set[tuple[str, str]] = set()
         self.watched: list[str] = []
+        self.states: set[str] = set()  # that came back
         self.pages: list[tuple[str, str]] = []  # of URL elicitations, with their marks
         self.capabilities: Json = {}
         self.ids: set[Any] = set()
@@ -210,8 +211,17 @@ class Line:
                 self.answer(asked, shook)
         else:
             self.waiting[asked.id] = asked
+            self._check_state(asked, asked.params.get("requestState"))
             if server.mood == "ready" and asked.method not in CALLS:
                 self.serve(asked)
+
+    def _check_state(self, asked: Asked, state: Any) -> None:
+        """A state comes back with the very call that it was given to, and once: unless its line broke over that."""
+        if not isinstance(state, str) or asked.mark in self.server.mismatched:
+            return
+        if state.split(" ")[1:2] != [asked.mark] or state in self.states:
+            self.server.ledger.complain(f"{self.name} got the state {state!r} with {asked.mark}, or twice")
+        self.states.add(state)
 
     def serve(self, asked: Asked) -> None:
         """Answer as a server should."""
@@ -281,6 +291,7 @@ class AnyServer:
         self.offers = 4
         self.is_away = False
         self.states = itertools.count(1)
+        self.mismatched: set[str] = set()  # marks of calls that may come twice
 
     async def make_link(self, server: Configured, receiver: Receiver, ground: Ground) -> MemoryLink:
         if self.is_away:
@@ -367,6 +378,8 @@ def _fails(line: Line, random: Random) -> None:
         data = {"elicitations": [page]}
         line.pages.append((page["elicitationId"], asked.mark))
     is_odd = code in ("odd", 1.5) or code in (-32020, -32021, -32022, -32042, -32002)
+    if code == -32020:
+        line.server.mismatched.add(asked.mark)
     line.refuse(asked, code, f"no {asked.mark}" + (f" {CHAOS}" if is_odd else ""), **data)
 
 
