@@ -122,7 +122,7 @@ class Client:
         self.principal = "local" if self.door == "stdio" else random.choice(["ann", "bob"])
         self.name = f"c{number}"
         self.who = f"{self.name} ({self.principal} at {self.door})"
-        self.revision = random.choice([*LEGACY, MODERN, MODERN])
+        self.revision = random.choice([*LEGACY, MODERN, MODERN, MODERN, MODERN])
         self.is_modern = self.revision == MODERN
         self.others = others
         self.capabilities = self._some_capabilities(random)
@@ -318,7 +318,7 @@ class Client:
             self.has_shaken = True
         if isinstance(result.get("nextCursor"), str):
             self.cursors.append((asked["method"], result["nextCursor"]))
-        if result.get("resultType") == "input_required":
+        if self.is_modern and result.get("resultType") == "input_required":
             self.states.append((asked, result))
 
     def _asked(self, message: Json, raw: str, books: Books) -> None:
@@ -660,5 +660,11 @@ async def act(client: Client, random: Random) -> str:
     step = random.choices(list(STEPS), list(STEPS.values()))[0]
     if needs_hands and random.random() < 0.8:
         step = _shakes_hands
+    elif client.questions and random.random() < 0.4:
+        step = _answers
+    elif client.states and random.random() < 0.3:
+        step = random.choice([_retries, _retries, _retries_what_is_altered])
+    elif random.random() < 0.1:
+        step = _retries_what_is_another_clients
     await step(client, random)
     return f"{client.who}{step.__name__.replace('_', ' ')}"

@@ -6,10 +6,11 @@ What a server says on behalf of a call carries the call's mark; what it says out
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -21,6 +22,7 @@ from toolgate.model import Fault
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
+from toolgate.upstreams.mcp.connection import GIVEN_UP
 from toolgate.wire import mcp
 
 Json = dict[str, Any]
@@ -125,6 +127,7 @@ class Line:
         self.questions: dict[Any, tuple[str, Asked | None]] = {}
         self.over: list[Asked] = []  # answered, or cancelled
         self.withdrawn: set[Any] = set()
+        self.cancelled: list[tuple[float, Asked]] = []
         self.marks: set[tuple[str, str]] = set()
         self.watched: list[str] = []
         self.states: set[str] = set()  # that came back
@@ -166,12 +169,17 @@ class Line:
             asked = self.waiting.pop(message["params"]["requestId"], None)
             if asked:
                 self.over.append(asked)
+                self.cancelled.append((asyncio.get_running_loop().time(), asked))
 
     def _check(self, message: Json, raw: str) -> None:
         opening = {"server/discover": MODERN, "initialize": LEGACY[-1]}
         revision = opening.get(message.get("method", ""), self.server.revision)
         answers = "" if "method" in message else self.questions.get(message.get("id"), ("", None))[0]
-        is_known = revision < MODERN and (answers != "elicitation/create" or revision >= "2025-06-18")
+        is_known = (
+            message.get("id") != "odd"
+            and revision < MODERN
+            and (answers != "elicitation/create" or revision >= "2025-06-18")
+        )
         if "method" in message or (answers and is_known):
             self.server.ledger.check(self.name, message, raw, revision, answers)
         if "method" in message and "id" in message:
@@ -401,6 +409,16 @@ def _asks(line: Line, random: Random) -> None:
     line.answer(asked, {"resultType": "input_required", "inputRequests": asks, "requestState": state})
 
 
+def _is_late(line: Line, random: Random) -> None:
+    """It had not heard yet that a call was cancelled when it said this of it."""
+    now = asyncio.get_running_loop().time()
+    asked = _any_of(random, [each for at, each in line.cancelled if now - at < GIVEN_UP - 1 and each.method in CALLS])
+    if asked and not line.server.is_modern and random.random() < 0.6:
+        line.ask(asked, question_for(asked, random))
+    elif asked:
+        line.tell("notifications/message", {"level": "error", "data": f"late log of {asked.mark}"})
+
+
 def _asks_nobody(line: Line, random: Random) -> None:
     if not line.server.is_modern or random.random() < 0.2:
         line.ask(None, question_for(None, random), id=random.choice([None, "odd", "odd"]))
@@ -435,7 +453,7 @@ def _logs(line: Line, random: Random) -> None:
 
 
 def _changes(line: Line, random: Random) -> None:
-    line.server.offers = random.choice([0, 1, 2, 3, 4, 4])
+    line.server.offers = random.choice([0, 3, 4, 4, 4])
     line.tell(random.choice(sorted(mcp.LIST_CHANGED)))
 
 
@@ -476,6 +494,7 @@ STEPS: dict[Callable[[Line, Random], None], int] = {
     _answers_nobody: 1,
     _fails: 4,
     _asks: 12,
+    _is_late: 8,
     _asks_nobody: 2,
     _withdraws: 3,
     _withdraws_nothing: 1,
@@ -491,12 +510,15 @@ STEPS: dict[Callable[[Line, Random], None], int] = {
 }
 
 
-def act(server: AnyServer, random: Random) -> str:
-    """One step of one server. Returns what it was."""
-    line = _any_of(random, server.open_lines)
-    if not line:
-        server.is_away = False
-        return f"{server.name} comes back"
+def act(servers: Sequence[AnyServer], random: Random) -> str:
+    """One step of one server, mostly of one that has something to do. Returns what it was."""
+    lines = [line for server in servers for line in server.open_lines]
+    busy = [line for line in lines if any(asked.method in CALLS for asked in line.waiting.values())]
+    line = _any_of(random, busy if busy and random.random() < 0.8 else lines)
+    if not line or random.random() < 0.1:
+        for server in servers:
+            server.is_away = False
+        return "servers come back"
     step = random.choices(list(STEPS), list(STEPS.values()))[0]
     step(line, random)
     return f"{line.name}{step.__name__.replace('_', ' ')}"

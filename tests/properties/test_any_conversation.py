@@ -37,7 +37,7 @@ from toolgate.upstreams.mcp.upstream import McpUpstream
 
 SHORT, LONG = 40, 120  # steps
 PATIENCE = 2000.0  # seconds in which every request ends, and everything that nobody uses any more
-PAUSES = [0.0] * 6 + [0.02, 0.06, 0.3, 1.0, 12.0, 70.0]
+PAUSES = [0.0] * 24 + [0.02, 0.06, 0.06, 0.06, 0.3, 0.3, 1.0, 1.0, 12.0, 70.0]
 
 
 class Failed(AssertionError):
@@ -100,7 +100,7 @@ async def _step(random: Random, clients: Sequence[Client], servers: dict[str, An
     if random.random() < 0.5:
         told = await any_client.act(random.choice(clients), random)
     else:
-        told = any_server.act(random.choice(list(servers.values())), random)
+        told = any_server.act(list(servers.values()), random)
     pause = random.choice(PAUSES)
     if random.random() < 0.8:
         await settle()
