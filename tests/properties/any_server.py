@@ -268,6 +268,7 @@ class Line:
 
     def _ended(self, asked: Asked) -> None:
         self.waiting.pop(asked.id, None)
+        self.cancelled = [(at, each) for at, each in self.cancelled if each.id != asked.id]
         self.over.append(asked)
 
     def tell(self, method: str, params: Any = None) -> None:
