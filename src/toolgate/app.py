@@ -85,6 +85,8 @@ class App:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
             self.gateway.snapshot.catalog.changed(event.server, event.scope, event.lists)
+        elif event.kind == "scope_ended":
+            self.gateway.snapshot.catalog.forget(event.server, event.scope)
         else:
             self.events.tell(event)
 

@@ -357,7 +357,7 @@ class Event(msgspec.Struct, frozen=True):
     (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
 
     server: str
-    kind: Literal["list_changed", "updated", "elicited", "log", "status", "task", "task_status"]
+    kind: Literal["list_changed", "updated", "elicited", "log", "status", "task", "task_status", "scope_ended"]
     scope: str = ""
     lists: tuple[str, ...] = ()
     uri: str = ""  # of a task: its id

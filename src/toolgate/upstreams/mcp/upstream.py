@@ -27,6 +27,7 @@ from toolgate.wire import jsonrpc, mcp
 log = logging.getLogger(__name__)
 
 IDLE = 300.0  # seconds after which a connection that serves one client only is closed
+MOST_AWAY = 256  # scopes without a connection whose lists are kept, to be compared when their clients are back
 
 
 class McpUpstream:
@@ -46,7 +47,7 @@ class McpUpstream:
         self._fault: Fault | None = None
         self._wanted: defaultdict[str, Wanted] = defaultdict(Wanted)  # by scope
         self._books: defaultdict[str, Book] = defaultdict(Book)  # by scope
-        self._opened_before: set[str] = set()
+        self._opened_before: dict[str, None] = {}  # scopes, the latest last
         self._last: dict[str, object] = {}  # what was known of the newest connection when it ended
         self._newest: Connection | None = None
 
@@ -189,7 +190,7 @@ class McpUpstream:
         known = {*self._opening, *self._live, *self._wanted, *self._opened_before}
         for scope in [scope for scope in known if scope.startswith(theirs)]:
             await self._close_scope(scope)
-            self._opened_before.discard(scope)
+            self._forget(scope)
 
     async def close(self) -> None:
         under_way: list[asyncio.Task[Any]] = [*self._reopening, *self._opening.values()]
@@ -217,6 +218,9 @@ class McpUpstream:
 
     def _opened(self, scope: str, done: asyncio.Task[Connection]) -> None:
         self._opening.pop(scope, None)
+        if scope not in self._opened_before:
+            self._wanted.pop(scope, None)
+            self._books.pop(scope, None)
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
 
@@ -257,10 +261,24 @@ class McpUpstream:
         connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
         if scope in self._opened_before:  # it may offer something else than before
             self._on_event(Event(self.id, "list_changed", scope, tuple(mcp.LIST_OF_KIND)))
-        self._opened_before.add(scope)
+        self._opened_before.pop(scope, None)
+        self._opened_before[scope] = None
+        self._forget_the_longest_away()
         if server.scope != "shared":
             self._watch_idle(scope, connection)
         return connection
+
+    def _forget_the_longest_away(self) -> None:
+        """A client can have many scopes: one for each set of capabilities that it declares."""
+        away = [each for each in self._opened_before if each not in self._live and not self._wanted[each].watched]
+        for scope in away[:-MOST_AWAY]:
+            self._forget(scope)
+
+    def _forget(self, scope: str) -> None:
+        self._opened_before.pop(scope, None)
+        self._wanted.pop(scope, None)
+        self._books.pop(scope, None)
+        self._on_event(Event(self.id, "scope_ended", scope))
 
     def _not_started(self, fault: Fault) -> Fault:
         """What a call is told; the status keeps the reason alone."""
