@@ -72,3 +72,16 @@ class Link(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class PipeLink:
+    """What links have in common that carry everything both ways on one connection."""
+
+    def listen(self, headers: Headers) -> None:
+        """All that the server says comes as it is."""
+
+    async def fall_back(self) -> Link | None:
+        return None
+
+    def abandon(self, origin: int) -> bool:
+        return False
