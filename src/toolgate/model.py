@@ -133,6 +133,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Listener: TypeAlias = Callable[[Note], None]
+"""Whoever hears the notes of one call; events, which belong to no call, go to an `EventSink`."""
 
 
 class _Progress(msgspec.Struct):
@@ -357,7 +358,7 @@ class Event(msgspec.Struct, frozen=True):
     (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
 
     server: str
-    kind: Literal["list_changed", "updated", "elicited", "log", "status", "task", "task_status"]
+    kind: Literal["list_changed", "updated", "elicited", "log", "task", "task_status"]
     scope: str = ""
     lists: tuple[str, ...] = ()
     uri: str = ""  # of a task: its id

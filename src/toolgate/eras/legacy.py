@@ -150,7 +150,7 @@ def read_pages(fault: Fault) -> tuple[Ask, ...]:
 
 
 def cancelled(id: int | Raw, reason: str) -> bytes:
-    return jsonrpc.notification("notifications/cancelled", jsonrpc.encode({"requestId": id, "reason": reason}))
+    return jsonrpc.notification(mcp.CANCELLED, jsonrpc.encode({"requestId": id, "reason": reason}))
 
 
 def read_answer(message: Message) -> Answer:

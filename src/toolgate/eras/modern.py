@@ -106,9 +106,7 @@ def _optional(meta: Members, key: str, decoder: msgspec.json.Decoder[Value]) -> 
 
 def _log_level(meta: Members) -> str | None:
     level = _optional(meta, mcp.LOG_LEVEL_KEY, _text)
-    if level is not None and level not in mcp.LOG_LEVELS:
-        raise Fault("INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}")
-    return level
+    return level if level is None else calls.check_level(level)
 
 
 def read_answers(params: Members) -> Mapping[str, Answer]:

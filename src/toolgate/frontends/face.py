@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 
 SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
-Send = Callable[[bytes], None]
+SendMessage = Callable[[bytes], None]
+"""Sends one message to a client, whole."""
 
 
 def rescued(error: BaseException) -> Fault:
@@ -54,9 +55,7 @@ def write_note(note: Note, progress_token: bytes) -> bytes:
     params = revisions.write_note(note.kind, note.params)
     if note.kind == "log":
         return jsonrpc.notification(mcp.LOGGED, params)
-    return jsonrpc.notification(
-        "notifications/progress", jsonrpc.with_members(params, {"progressToken": progress_token})
-    )
+    return jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: progress_token}))
 
 
 class _Log(msgspec.Struct):

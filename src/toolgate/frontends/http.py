@@ -129,16 +129,18 @@ class HttpDoor:
         )
         self._modern_work.add(work)
         work.add_done_callback(lambda _done: outbox.end())
-        watch = Watch(request.receive, work)
+        leaving = Leaving(request.receive, work)
         try:
-            await streams.relay(response, outbox, self._clock, watch.start)
-            await self._modern_end(response, message, work, watch)
+            await streams.relay(response, outbox, self._clock, leaving.start)
+            await self._modern_end(response, message, work, leaving)
         finally:
             work.cancel()
             self._modern_work.discard(work)
-            watch.stop()
+            leaving.stop()
 
-    async def _modern_end(self, response: Response, message: Message, work: asyncio.Task[Any], watch: Watch) -> None:
+    async def _modern_end(
+        self, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
+    ) -> None:
         id = bytes(message.id)
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
             error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
@@ -155,7 +157,7 @@ class HttpDoor:
         except BaseException:
             self._modern.unsent(reply)
             raise
-        if watch.has_left:
+        if leaving.has_left:
             self._modern.unsent(reply)
         else:
             self._modern.flushed(reply)
@@ -212,12 +214,12 @@ class HttpDoor:
     def _session(self, request: Request, message: Message) -> Session:
         """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""
         version = request.headers.get(era_headers.VERSION)
-        if version is not None and version not in mcp.HANDSHAKE_REVISIONS and message.method != "initialize":
+        if version is not None and version not in mcp.HANDSHAKE_REVISIONS and message.method != mcp.INITIALIZE:
             raise Refused(400, f"Unsupported protocol version: {version}", id=bytes(message.id) or b"null")
         id = request.headers.get(era_headers.SESSION)
-        if id is not None and message.method != "initialize":
+        if id is not None and message.method != mcp.INITIALIZE:
             return self._known_session(request, id)
-        return self._new_session(request, is_implicit=message.method != "initialize")
+        return self._new_session(request, is_implicit=message.method != mcp.INITIALIZE)
 
     def _new_session(self, request: Request, is_implicit: bool) -> Session:
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
@@ -289,7 +291,7 @@ class HttpDoor:
                 await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:100]})
 
 
-class Watch:
+class Leaving:
     """Cancels the work of a client that goes away."""
 
     def __init__(self, receive: Receive, work: asyncio.Task[Any]) -> None:
@@ -299,13 +301,13 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._task = asyncio.get_running_loop().create_task(self._wait())
 
     def stop(self) -> None:
         if self._task:
             self._task.cancel()
 
-    async def _watch(self) -> None:
+    async def _wait(self) -> None:
         await streams.gone(self._receive)
         self.has_left = True
         self._work.cancel()

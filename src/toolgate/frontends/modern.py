@@ -20,7 +20,7 @@ from toolgate import asks
 from toolgate.eras import calls, headers, legacy, modern, tasks
 from toolgate.exchange import Retry
 from toolgate.frontends import face
-from toolgate.frontends.face import Send
+from toolgate.frontends.face import SendMessage
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
@@ -101,7 +101,7 @@ class ModernFace:
         self._node = node
 
     async def answer(
-        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: Send
+        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
     ) -> Reply:
         """The answer to one request; notes go through `send` before it. `http` are the headers, where there are any.
         Raises `Fault`."""
@@ -121,7 +121,7 @@ class ModernFace:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
             page = self._pages.cut(listing, params, route, client)
             return Reply(modern.write_listing(page, face.SERVER_INFO))
-        if message.method == "server/discover":
+        if message.method == mcp.DISCOVER:
             about = await self._gateway.about(route, client)
             return Reply(modern.write_discovered(about.capabilities, face.SERVER_INFO, about.instructions))
         if message.method == mcp.LISTEN:
@@ -143,7 +143,7 @@ class ModernFace:
         """End what clients listen to, gracefully."""
         self._closing.set()
 
-    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: Send) -> Reply:
+    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: SendMessage) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
         if wanted.taskIds:
             tasks.check_declared(client.capabilities)
@@ -186,7 +186,7 @@ class ModernFace:
         http: Mapping[str, str] | None,
         client: Client,
         route: Route,
-        send: Send,
+        send: SendMessage,
     ) -> Reply:
         def listen(note: Note) -> None:
             if note.kind == "progress" and envelope.progress_token:

@@ -22,7 +22,21 @@ from toolgate.frontends.channels import Archive, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
-from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
+from toolgate.model import (
+    Accepted,
+    Answer,
+    Ask,
+    Call,
+    Client,
+    Done,
+    Fault,
+    Listener,
+    NeedInput,
+    Note,
+    Notes,
+    Principal,
+    Resume,
+)
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
@@ -78,7 +92,7 @@ class Session:
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._ids = itertools.count(1)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._work: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision} {len(self._in_flight)} in flight>"
@@ -155,10 +169,10 @@ class Session:
             self._archive.expire()
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        under_way = list(self._work)
+        for work in under_way:
+            work.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
@@ -180,14 +194,14 @@ class Session:
             return await self._list_tasks(message)
         if message.method in mcp.LISTS:
             return await self._list(message)
-        if message.method == "initialize":
+        if message.method == mcp.INITIALIZE:
             return await self._initialize(message.params)
         if message.method == "ping":
             return b"{}"
         if message.method == "close":
             self.is_to_end = True
             return b"{}"
-        if message.method == "logging/setLevel":
+        if message.method == mcp.SET_LEVEL:
             return await self._set_level(message.params)
         if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
             return await self._subscribe(message)
@@ -213,11 +227,7 @@ class Session:
         return b"{}"
 
     async def _set_level(self, params: Raw) -> bytes:
-        level = calls.read_text(calls.read_members(params, "params"), "level")
-        if level not in mcp.LOG_LEVELS:
-            raise Fault(
-                "INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}"
-            )
+        level = calls.check_level(calls.read_text(calls.read_members(params, "params"), "level"))
         self._log_level = level
         await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
@@ -246,7 +256,7 @@ class Session:
             notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
         return legacy.write_done(self.revision, outcome.body)
 
-    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Callable[[Note], None]:
+    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Listener:
         def report(note: Note) -> None:
             if self._is_wanted(note) if note.kind == "log" else token:
                 params = tasks.with_related(note.params, task) if task else note.params
@@ -312,8 +322,8 @@ class Session:
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
         return task
 
 

@@ -18,7 +18,7 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.eras import calls, legacy, tasks
 from toolgate.exchange import Exchange, Part, Retry, run
-from toolgate.model import Accepted, Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
+from toolgate.model import Accepted, Call, Client, Done, Event, EventSink, Fault, NeedInput, Note, Outcome, Required
 from toolgate.ports import Clock, Items
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
@@ -51,7 +51,7 @@ class Connection:
         server: Server,
         clock: Clock,
         again: Callable[[Call], Awaitable[Outcome]],
-        on_event: Callable[[Event], None],
+        on_event: EventSink,
         on_closed: Callable[[Connection, Fault], None],
         sole_owner: bool,
         scope: str = "",
@@ -79,7 +79,7 @@ class Connection:
         self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
         self._turns = Turns(server.name, server.concurrency, clock)
         self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<Connection {self._server.id} {self.dialect.revision or 'opening'} {len(self._requests)} in flight>"
@@ -128,7 +128,7 @@ class Connection:
 
         return await run(self.asker, self._clock, None, work).next()
 
-    def tell_task_is_over(self, whole: Exchange) -> None:
+    def forget_progress(self, whole: Exchange) -> None:
         self._made = {id: made for id, made in self._made.items() if not _is_part(made[0].exchange, whole)}
 
     def end_task(self, id: str) -> None:
@@ -275,8 +275,8 @@ class Connection:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     # What the link calls.
 
@@ -322,7 +322,7 @@ class Connection:
         if self.link:
             await self.link.close()
         self.closed(reason)
-        for task in list(self._tasks):
+        for task in list(self._work):
             task.cancel()
 
     def _answered(self, message: Message, origin: int | None) -> None:
@@ -391,11 +391,11 @@ class Connection:
             self._elicited(message.params)
         elif message.method in (mcp.TASK_CHANGED, mcp.TASK_STATUS):
             self._task_changed(message)
-        elif message.method == "notifications/progress":
+        elif message.method == mcp.PROGRESSED:
             self._progress(message.params)
-        elif message.method == "notifications/message":
+        elif message.method == mcp.LOGGED:
             self._logged(message.params)
-        elif message.method == "notifications/cancelled":
+        elif message.method == mcp.CANCELLED:
             self._questions.withdrawn(calls.read_cancelled(message))
 
     def _progress(self, params: Raw) -> None:

@@ -128,18 +128,18 @@ class LegacyHearing:
         if not _can_watch(self._connection, what):
             raise _no_subscriptions()
         if what not in self._watched:
-            await self._ask("resources/subscribe", {"uri": what[1]})
+            await self._ask(mcp.SUBSCRIBE, {"uri": what[1]})
             self._watched.add(what)
 
     async def unwatch(self, what: Watched) -> None:
         self._watched.discard(what)
-        await self._ask("resources/unsubscribe", {"uri": what[1]})
+        await self._ask(mcp.UNSUBSCRIBE, {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
         if "logging" not in self._connection.dialect.capabilities:
             return
         try:
-            await self._ask("logging/setLevel", {"level": level})
+            await self._ask(mcp.SET_LEVEL, {"level": level})
         except Fault as fault:
             log.info("%s does not take the log level %s: %s", self._connection, level, fault.message)
 
@@ -300,7 +300,7 @@ def hearing_of(connection: Speaker, client: Client, clock: Clock) -> Hearing:
 
 def _can_watch(connection: Speaker, what: Watched) -> bool:
     if what[0] == "tasks":
-        return isinstance(connection.dialect, Modern) and tasks.offers_extension(connection.dialect.capabilities)
+        return isinstance(connection.dialect, Modern) and tasks.declares(connection.dialect.capabilities)
     return _capability(connection, "resources", "subscribe")
 
 

@@ -239,7 +239,7 @@ class McpUpstream:
             self._on_event(Event(self.id, "list_changed", scope, tuple(mcp.LIST_OF_KIND)))
         self._opened_before.add(scope)
         if server.scope != "shared":
-            self._watch_idle(scope, connection)
+            self._close_when_idle(scope, connection)
         return connection
 
     def _not_started(self, fault: Fault) -> Fault:
@@ -290,7 +290,7 @@ class McpUpstream:
         if self._newest is connection:
             self._newest = None
 
-    def _watch_idle(self, scope: str, connection: Connection) -> None:
+    def _close_when_idle(self, scope: str, connection: Connection) -> None:
         """A connection that serves one client only is closed when that client has long asked for nothing."""
 
         def look() -> None:
