@@ -10,35 +10,26 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, carrying, face, streams
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.guards import (
-    LOOPBACK,
     Guards,
-    Headers,
     Identify,
     Refused,
     Request,
     Scope,
-    everyone_is_local,
     not_allowed,
 )
-from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.pages import Pages
+from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Outbox, Receive, Response, Send
-from toolgate.gateway import Gateway
 from toolgate.model import Fault
-from toolgate.ports import Clock
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
-
-__all__ = ["LOOPBACK", "Headers", "HttpDoor", "Identify", "everyone_is_local"]
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
@@ -46,25 +37,15 @@ LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
 class HttpDoor:
-    def __init__(
-        self,
-        gateway: Gateway,
-        modern_face: ModernFace,
-        pages: Pages,
-        sessions: Sessions,
-        config: Config,
-        clock: Clock,
-        identify: Identify = everyone_is_local,
-    ) -> None:
-        self.body_limit = config.http.body_limit
-        self._gateway = gateway
-        self._modern = modern_face
-        self._pages = pages
+    def __init__(self, inside: Inside, sessions: Sessions, identify: Identify) -> None:
+        self.body_limit = inside.config.http.body_limit
+        self._inside = inside
+        self._modern = inside.modern
         self._sessions = sessions
-        self._config = config
-        self._clock = clock
-        self._guards = Guards(gateway, config, identify)
-        self._pipes = Pipes(gateway, modern_face, pages, config, clock)
+        self._config = inside.config
+        self._clock = inside.clock
+        self._guards = Guards(inside.gateway, inside.config, identify)
+        self._pipes = Pipes(inside)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
         self._modern_work: set[asyncio.Task[Any]] = set()
@@ -225,15 +206,8 @@ class HttpDoor:
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
         version = request.headers.get(era_headers.VERSION)
-        session = Session(
-            self._gateway,
-            self._pages,
-            request.route,
-            request.principal,
-            self._clock,
-            ask_time=self._config.parking.ttl,
-            revision=version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER,
-        )
+        revision = version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER
+        session = self._inside.new_session(request.route, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
 

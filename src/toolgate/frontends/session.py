@@ -69,7 +69,7 @@ class Session:
         principal: Principal,
         clock: Clock,
         ask_time: float,
-        revision: str = mcp.REVISION_WITHOUT_HEADER,
+        revision: str,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.route = route
