@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -50,7 +50,7 @@ _RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "r
 
 def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Of a client's capabilities those that we relay, without anything else in them. An empty `elicitation` means
-    forms."""
+    forms. That a client shows pages (MCP Apps) concerns its server alone."""
     found: dict[str, dict[str, Any]] = {}
     for name, known in _RELAYED.items():
         declared = capabilities.get(name)
@@ -58,7 +58,16 @@ def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str,
             found[name] = {part: {} for part in known if part in declared}
     if found.get("elicitation") == {}:
         found["elicitation"] = {"form": {}}
+    pages = extension(capabilities, mcp.UI_EXTENSION)
+    if pages is not None:
+        found["extensions"] = {mcp.UI_EXTENSION: pages}
     return found
+
+
+def extension(capabilities: Mapping[str, Any], name: str) -> Any:
+    """What a side declares of an extension; None where it does not know it."""
+    extensions = capabilities.get("extensions")
+    return cast("Mapping[str, Any]", extensions).get(name) if isinstance(extensions, Mapping) else None
 
 
 def is_accepted(answer: Answer) -> bool:

@@ -364,6 +364,11 @@ def _merged(told: Mapping[str, About | None]) -> About:
         if found or name == "tools":
             capabilities[name] = {part: True for part in parts if part == "listChanged" or _any_has(found, part)}
     capabilities |= tasks.relayed([about.capabilities if about else tasks.MAYBE for about in told.values()])
+    pages = [
+        each for about in told.values() if about and (each := asks.extension(about.capabilities, mcp.UI_EXTENSION))
+    ]
+    if pages:
+        capabilities["extensions"] = {**capabilities.get("extensions", {}), mcp.UI_EXTENSION: pages[0]}
     instructions = {name: about.instructions for name, about in told.items() if about and about.instructions}
     if len(told) == 1:
         return About(capabilities, "".join(instructions.values()))

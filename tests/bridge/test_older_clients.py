@@ -37,7 +37,7 @@ async def test_one_of_several_choices_is_what_an_older_client_is_asked_for(serve
 
 @pytest.mark.promise("spec.2026.mrtr.declared", "spec.legacy.elicitation.decline")
 @pytest.mark.parametrize(
-    "revision, question", [("2024-11-05", form()), ("2025-03-26", form()), ("2025-06-18", link())], ids=str
+    "revision, question", [("2024-11-05", form()), ("2025-03-26", form()), ("2025-03-26", link())], ids=str
 )
 async def test_what_a_revision_does_not_have_is_not_asked_whatever_its_client_declares(
     revision: str, question: Any

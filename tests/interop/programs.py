@@ -191,7 +191,7 @@ PROGRAMS = {
         ),
         Program(
             "codex-0.169", "node_modules/@openai/codex-*/vendor/*/bin/codex", codex, "2025-06-18",
-            frozenset({FORM}), "codex-mcp-client",  # it declares `url` too, which its revision does not know
+            frozenset({FORM, URL}), "codex-mcp-client",  # it declares `url`, which its revision does not know
             alarm=DECLINED, deletion='Note 1, "Groceries", is kept, as you wish.',
         ),
         Program(

@@ -203,13 +203,23 @@ CAN: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"too
     [
         ("2024-11-05", {"sampling": {}, "roots": {}, "x": 1}),
         ("2025-03-26", {"sampling": {}, "roots": {}, "x": 1}),
-        ("2025-06-18", {"elicitation": {}, "sampling": {}, "roots": {}, "x": 1}),
+        ("2025-06-18", {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}, "x": 1}),
         ("2025-11-25", CAN),
     ],
 )
 def test_a_client_can_do_what_its_revision_has(revision: str, known: dict[str, Any]) -> None:
     assert questions.known_capabilities(CAN, revision) == known
     assert questions.known_capabilities({"elicitation": None}, LATEST) == {"elicitation": None}
+    assert questions.known_capabilities({"elicitation": {"form": {}}}, "2025-06-18") == {"elicitation": {}}
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_a_client_that_names_pages_is_sent_to_them_whatever_its_revision(revision: str) -> None:
+    page = {"mode": "url", "message": "Sign in", "url": "https://example.com"}
+    ask = Ask("1", "elicitation/create", Raw(json.dumps(page).encode()))
+    written = {name: json.loads(bytes(raw)) for name, raw in legacy.write_ask(ask, revision).items()}
+    assert written.pop("elicitationId")
+    assert written == page
 
 
 # Questions.

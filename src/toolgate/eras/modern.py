@@ -259,7 +259,9 @@ def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Me
 
 def _relayed(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
     found = asks.relayed_capabilities(capabilities)
-    return {**found, **tasks.EXTENSION} if tasks.declares(capabilities) else found
+    if not tasks.declares(capabilities):
+        return found
+    return {**found, "extensions": {**found.get("extensions", {}), **tasks.EXTENSION["extensions"]}}
 
 
 _VERSION = Raw(jsonrpc.encode(mcp.MODERN))

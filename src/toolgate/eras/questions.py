@@ -37,12 +37,17 @@ _PARTS_SINCE = "2025-11-25"  # `elicitation` and `sampling` have members that me
 
 
 def known_capabilities(declared: Mapping[str, Any], revision: str) -> dict[str, Any]:
-    """Of what a client of this revision declares what it can mean. An empty `elicitation` means forms."""
+    """Of what a client of this revision declares what it can mean. An empty `elicitation` means forms. A client that
+    names `url` knows it, whatever its revision: there are such (Codex), and they are sent to pages in the words of the
+    first revision that has them."""
     known = tasks.without_extension(declared)
     found = {name: value for name, value in known.items() if _CAPABILITY_SINCE.get(name, "") <= revision}
     if revision < _PARTS_SINCE:
         for name in found.keys() & {"elicitation", "sampling"}:
-            found[name] = {} if isinstance(found[name], Mapping) else found[name]
+            knows_url = name == "elicitation" and "url" in (found[name] or ())
+            found[name] = (
+                {"form": {}, "url": {}} if knows_url else {} if isinstance(found[name], Mapping) else found[name]
+            )
     return found
 
 
@@ -56,9 +61,14 @@ _SPANS = {
 }
 
 
+_URL = Raw(b'"url"')
+
+
 def write_question(ask: Ask, revision: str) -> Members:
     """The parameters of a question for a client of this revision."""
     found = jsonrpc.members(ask.params)
+    if found.get("mode") == _URL:
+        revision = max(revision, _PARTS_SINCE)  # only who names it is asked so
     known = {name: raw for name, raw in found.items() if name not in _SPANS or _is_within(revision, _SPANS[name])}
     mends = _QUESTIONS.get(ask.method, {})
     written = {name: kept(mends[name](revision))(raw) if name in mends else raw for name, raw in known.items()}

@@ -84,9 +84,10 @@ def relayed(offered: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 def known_to(revision: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """The capabilities without what is not of this revision."""
-    foreign = {"extensions", "tasks"} - ({"extensions"} if revision == mcp.MODERN else set())
-    foreign -= {"tasks"} if revision == mcp.TASKS_SINCE else set()
-    return {name: value for name, value in capabilities.items() if name not in foreign}
+    known = dict(capabilities) if revision == mcp.MODERN else without_extension(capabilities)
+    if revision != mcp.TASKS_SINCE:
+        known.pop("tasks", None)
+    return known
 
 
 def check_declared(capabilities: Mapping[str, Any]) -> None:
@@ -96,11 +97,12 @@ def check_declared(capabilities: Mapping[str, Any]) -> None:
 
 
 def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """What a client of a handshake revision declares: the extension is not for it."""
+    """What a side of a handshake revision declares, or is told: the extension is not for it."""
     if not declares(capabilities):
         return dict(capabilities)
-    rest = {name: value for name, value in capabilities["extensions"].items() if name != mcp.TASKS_EXTENSION}
-    return {**capabilities, "extensions": rest}
+    known = dict(capabilities)
+    rest = {name: value for name, value in known.pop("extensions").items() if name != mcp.TASKS_EXTENSION}
+    return known | ({"extensions": rest} if rest else {})
 
 
 def not_found() -> Fault:

@@ -45,6 +45,8 @@ HOP_KEYS: Final = frozenset(
     }
 )
 
+UI_EXTENSION: Final = PREFIX + "ui"  # MCP Apps
+
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
