@@ -69,7 +69,7 @@ class Speaker(Protocol):
     def dialect(self) -> Dialect: ...
 
     async def ask_server(
-        self, method: str, params: Members | bytes, headers: Headers = (), timeout: float | None = None
+        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None
     ) -> Raw: ...
 
     async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
