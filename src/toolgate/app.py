@@ -104,7 +104,7 @@ async def running(
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
-    What is injected here is for tests and embedding: time, environment, rules, who a client is, and links by server id.
+    Injected here, for tests and embedding: time, environment, policies, who a client is, and links by server id.
     """
     gateway_environ = os.environ if environ is None else environ
     app = App(config, clock or SystemClock(), gateway_environ, policies, identify, links or {})

@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 
 
 class Events:
+    """Everyone who listens, in the order that they came."""
+
     def __init__(self) -> None:
         self._listeners: dict[int, EventSink] = {}
         self._number = 0
@@ -29,6 +31,7 @@ class Events:
         return lambda: self._listeners.pop(number, None) and None
 
     def tell(self, event: Event) -> None:
+        """Tell everyone, at once. Never raises."""
         for listener in list(self._listeners.values()):
             try:
                 listener(event)

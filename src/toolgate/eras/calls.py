@@ -44,6 +44,7 @@ def check_level(level: str) -> str:
 
 
 def read_meta(params: Members) -> Members:
+    """The members of `_meta`, none where it is missing. Raises `Fault` INVALID_ARGS."""
     meta = params.get("_meta")
     return read_members(meta, "_meta") if meta else {}
 

@@ -91,6 +91,7 @@ def known_to(revision: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_declared(capabilities: Mapping[str, Any]) -> None:
+    """Raises `Fault` MISSING_CAPABILITY for a client that does not declare the extension."""
     if not declares(capabilities):
         extra = {"requiredCapabilities": EXTENSION}
         raise Fault("MISSING_CAPABILITY", f"The client did not declare {mcp.TASKS_EXTENSION}", extra=extra)
@@ -106,6 +107,7 @@ def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def not_found() -> Fault:
+    """For a task that is not there, or not for this client: the two look alike."""
     return Fault("INVALID_ARGS", "Task not found", reach="not_sent")
 
 

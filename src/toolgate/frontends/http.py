@@ -14,14 +14,7 @@ from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, carrying, face, streams
 from toolgate.frontends.channels import Channel, is_of_session
-from toolgate.frontends.guards import (
-    Guards,
-    Identify,
-    Refused,
-    Request,
-    Scope,
-    not_allowed,
-)
+from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
@@ -37,6 +30,8 @@ LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
 class HttpDoor:
+    """The ASGI application. `identify` says who a client is, by its headers and address."""
+
     def __init__(self, inside: Inside, sessions: Sessions, identify: Identify) -> None:
         self.body_limit = inside.config.http.body_limit
         self._inside = inside

@@ -16,6 +16,8 @@ from toolgate.wire import mcp
 
 
 class Inside(msgspec.Struct, frozen=True):
+    """What a door is made with, whichever it is."""
+
     gateway: Gateway
     modern: ModernFace
     pages: Pages

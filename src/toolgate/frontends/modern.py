@@ -91,6 +91,8 @@ async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> boo
 
 
 class ModernFace:
+    """What all doors give the requests of modern clients to. `node` names this process in the states that it seals."""
+
     def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, pages: Pages, clock: Clock, node: str) -> None:
         self._gateway = gateway
         self._pages = pages
@@ -136,6 +138,7 @@ class ModernFace:
             self._parking.finished(reply.flow)
 
     def unsent(self, reply: Reply) -> None:
+        """The reply is lost, and with it whatever waited for its retry."""
         if reply.flow:
             self._parking.drop(reply.flow)
 
@@ -246,7 +249,7 @@ class ModernFace:
         while isinstance(outcome, NeedInput):
             origin = outcome.resume.origin
             if not origin.is_live:
-                if flow:  # a rule asks anew in front of parked work, which no later state would find again
+                if flow:  # a policy asks anew in front of parked work, which no later state would find again
                     self._parking.finished(flow)
                     flow.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)

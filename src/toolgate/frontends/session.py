@@ -102,6 +102,7 @@ class Session:
         return not self._in_flight and not self._listeners
 
     def touch(self) -> None:
+        """It is used again, or is to last: from now on servers may know it by its id."""
         self.used = self._clock.now()
         if not self.client.session:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, session=self.id)
@@ -119,6 +120,7 @@ class Session:
         return task
 
     def notified(self, message: Message) -> None:
+        """The client cancels a request, or says that its roots have changed; all else is no matter."""
         key = calls.read_cancelled(message)
         if key in self._in_flight:
             self._in_flight[key].cancel()
@@ -145,6 +147,7 @@ class Session:
         return self._archive
 
     def listen(self, stream: Stream) -> None:
+        """From now on this stream gets what belongs to no request, and first what was kept for it."""
         self._listeners.append(stream)
         if self._untold:
             for message in self._untold.take():
@@ -169,6 +172,7 @@ class Session:
             self._archive.expire()
 
     async def close(self) -> None:
+        """End all that was begun in it; its client is told nothing more."""
         under_way = list(self._work)
         for work in under_way:
             work.cancel()

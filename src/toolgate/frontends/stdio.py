@@ -17,11 +17,7 @@ class StdioDoor(asyncio.Protocol):
     many bytes the client has not taken yet."""
 
     def __init__(
-        self,
-        inside: Inside,
-        route: Route,
-        write: Callable[[bytes], None],
-        backlog: Callable[[], int],
+        self, inside: Inside, route: Route, write: Callable[[bytes], None], backlog: Callable[[], int]
     ) -> None:
         def write_line(message: bytes) -> None:
             write(message + b"\n")

@@ -18,6 +18,7 @@ def reach_of(status: int) -> Reach:
 
 
 def credentials_hint(status: int) -> str:
+    """What to look at where a server refuses whoever asks; empty where it does not."""
     return "check the credentials in its headers" if status in (401, 403) else ""
 
 

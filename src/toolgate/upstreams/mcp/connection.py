@@ -190,6 +190,7 @@ class Connection:
         return id, exchange
 
     def missed(self) -> None:
+        """Whatever is listed may be something else by now."""
         self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
 
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:

@@ -43,6 +43,7 @@ class Book:
         return found[0] if found else None
 
     def of(self, principal: str) -> list[str]:
+        """The ids of the tasks that a principal has made, the oldest first."""
         return [id for id, (maker, _) in self._makers.items() if maker[0] == principal]
 
     def over(self, id: str) -> None:
@@ -55,6 +56,7 @@ class Book:
             self._makers.pop(id, None)
 
     def runs(self, now: float) -> bool:
+        """Whether any of them may still run."""
         return any(until > now for _, until in self._makers.values())
 
 
@@ -64,7 +66,9 @@ class Runner(Protocol):
     @property
     def asker(self) -> str: ...
 
-    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome: ...
+    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
+        """One request for the call, as a part of `whole`. Raises `Fault`."""
+        ...
 
     def forget_progress(self, whole: Exchange) -> None:
         """The task behind this exchange reports nothing more."""
@@ -86,6 +90,7 @@ class Waiting:
         self._patience = patience
 
     async def outcome(self) -> Outcome:
+        """The outcome, when the task is over. Raises `Fault`; the task is cancelled where it took too long."""
         try:
             made = await self._runner.leg(msgspec.structs.replace(self._call, task=jsonrpc.EMPTY_OBJECT), self._whole)
             if not isinstance(made, Accepted):

@@ -30,6 +30,8 @@ IDLE = 300.0  # seconds after which a connection that serves one client only is 
 
 
 class McpUpstream:
+    """An `Upstream` that speaks MCP over a link. `make_link` makes one, `on_event` hears what is said unasked."""
+
     def __init__(self, server: Server, make_link: MakeLink, ground: Ground, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
@@ -232,7 +234,7 @@ class McpUpstream:
             await self._give_up(connection, Fault("SERVER_FAILED", f"{self.name} was stopped while it started"))
             raise
         self._live[scope] = connection
-        self._wanted[scope].opened(self._clock.now())
+        self._wanted[scope].pauses.opened(self._clock.now())
         self._state, self._fault = "ready", None
         connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
         if scope in self._opened_before:  # it may offer something else than before
@@ -274,7 +276,7 @@ class McpUpstream:
 
     async def _open_again(self, scope: str, wanted: Wanted) -> None:
         while True:
-            await self._clock.sleep(wanted.pause(self._clock.now()))
+            await self._clock.sleep(wanted.pauses.after_loss(self._clock.now()))
             is_wanted = wanted.watched and self._wanted.get(scope) is wanted
             if scope in self._live or not is_wanted or not wanted.client:
                 return
