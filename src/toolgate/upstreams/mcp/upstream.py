@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -140,9 +140,7 @@ class McpUpstream:
         wanted.watched[kind, uri] -= 1
         if wanted.watched[kind, uri] <= 0:
             del wanted.watched[kind, uri]
-            task = asyncio.get_running_loop().create_task(self._stop_watching((kind, uri), scope, wanted))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._spawn(self._stop_watching((kind, uri), scope, wanted), self._closing)
 
     async def _stop_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
         async with wanted.turn:
@@ -270,9 +268,7 @@ class McpUpstream:
         """Whoever watches what this server has may never call it: it is started again for them."""
         wanted = self._wanted.get(scope)
         if wanted and wanted.watched:
-            task = asyncio.get_running_loop().create_task(self._open_again(scope, wanted), name=f"hear {self.id} again")
-            self._reopening.add(task)
-            task.add_done_callback(self._reopening.discard)
+            self._spawn(self._open_again(scope, wanted), self._reopening, name=f"hear {self.id} again")
 
     async def _open_again(self, scope: str, wanted: Wanted) -> None:
         while True:
@@ -285,6 +281,11 @@ class McpUpstream:
                 return
             except Fault as fault:
                 log.info("%s is not there again: %s", self.name, fault.message)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]], name: str | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        among.add(task)
+        task.add_done_callback(among.discard)
 
     def _remember(self, connection: Connection) -> None:
         if connection.link:
@@ -301,9 +302,7 @@ class McpUpstream:
             now = self._clock.now()
             is_needed = connection.in_flight or self._wanted[scope].watched or connection.book.runs(now)
             if not is_needed and now - connection.used >= IDLE:
-                task = asyncio.get_running_loop().create_task(self._close_scope(scope))
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                self._spawn(self._close_scope(scope), self._closing)
             else:
                 self._clock.call_later(IDLE, look)
 
