@@ -25,6 +25,7 @@ Wanted = tuple[str, str]  # (server id, kind of list)
 Place = tuple[str, str, str]  # server id, scope, kind
 
 DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
+LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
 
@@ -64,6 +65,8 @@ class Catalog:
         self._before: dict[tuple[str, str], dict[str, list[tuple[str, Raw]] | None]] = {}
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
         self._looking: set[asyncio.Task[None]] = set()
+        # How often in a row servers have said in vain that lists changed, and when last, by server and scope.
+        self._vain: dict[tuple[str, str], tuple[int, float]] = {}
 
     def known(self, server: str, kind: str, client: Client) -> Shelf | None:
         """The shelf as it is in memory, whatever its age."""
@@ -101,7 +104,8 @@ class Catalog:
         before = self._before.get((server, scope))
         if before is None:
             before = self._before[server, scope] = {}
-            self._clock.call_later(DEBOUNCE, functools.partial(self._look_again, server, scope))
+            pause = min(DEBOUNCE * 2 ** self._in_vain(server, scope), LONGEST_DEBOUNCE)
+            self._clock.call_later(pause, functools.partial(self._look_again, server, scope))
         for kind in kinds:
             place = (server, scope, kind)
             shelf = self._shelves.pop(place, None)
@@ -119,7 +123,15 @@ class Catalog:
         before = self._before.pop((server, scope))
         changed = [kind for kind, items in before.items() if await self._is_other((server, scope, kind), items)]
         if changed:
+            self._vain.pop((server, scope), None)
             self._tell(Event(server, "list_changed", scope, tuple(changed)))
+        else:
+            self._vain[server, scope] = min(self._in_vain(server, scope) + 1, 10), self._clock.now()
+
+    def _in_vain(self, server: str, scope: str) -> int:
+        """A server may say that its lists have changed each time that it lists them: without this that has no end."""
+        times, last = self._vain.get((server, scope), (0, 0.0))
+        return times if self._clock.now() - last <= 2 * LONGEST_DEBOUNCE else 0
 
     async def _is_other(self, place: Place, before: list[tuple[str, Raw]] | None) -> bool:
         """Whether a list differs from before. One that nobody has read, or that cannot be read now, may be anything."""
@@ -141,6 +153,7 @@ class Catalog:
             if place[:2] == (server, scope):
                 fetch.cancel()
         self._readers.pop((server, scope), None)
+        self._vain.pop((server, scope), None)
 
     async def close(self) -> None:
         under_way: list[asyncio.Task[Any]] = [*self._looking, *self._fetching.values()]

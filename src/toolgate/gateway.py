@@ -206,7 +206,10 @@ class Gateway:
             return await upstream.invoke(call)
         except Fault as fault:
             if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
-                call = await self._looked_up_again(call)
+                again = await self._looked_up_again(call)
+                if again.mirrors == call.mirrors:
+                    raise  # no other headers to send: for whatever else it said so, it may have executed the call
+                call = again
             elif not self._may_be_sent_again(call, fault):
                 raise
             return await upstream.invoke(call)

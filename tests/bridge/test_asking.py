@@ -612,3 +612,12 @@ async def test_a_question_that_is_still_open_after_a_quick_call_is_asked_again_w
         assert old.answers == []
         reply = await client.converse("tools/call", {"roots/list": rooted("file:///ann")}, name="old__roots")
         assert reply.text == "file:///ann"
+
+
+async def test_a_question_with_an_id_for_its_page_that_is_none_is_answered_all_the_same() -> None:
+    async def ask(scene: Scene) -> str:
+        return (await scene.ask(form(elicitationId=7)))["action"]
+
+    async with gateway(there=LegacyServer({"ask": ask})) as house:
+        reply = await house.modern().converse("tools/call", {"elicitation/create": named("Ann")}, name="ask")
+        assert reply.text == "accept"

@@ -10,10 +10,23 @@ from typing import Any
 
 import pytest
 from asgi import HttpRequest
-from peers import LATEST, LegacyServer, ModernServer, Scene, eventually, form, gateway, named
+from peers import (
+    LATEST,
+    MODERN,
+    LegacyClient,
+    LegacyServer,
+    ModernServer,
+    RpcError,
+    Scene,
+    eventually,
+    form,
+    gateway,
+    named,
+)
 from virtualtime import settle
 
 from toolgate.config import ParkingLimits
+from toolgate.frontends import face
 
 INVALID = -32602
 
@@ -523,3 +536,42 @@ async def test_a_session_that_is_deleted_ends_its_calls() -> None:
         assert house.in_flight == 0
         for call in (asked, running):
             assert "error" in (await call.reply()).message
+
+
+# Once, and no more.
+
+
+@pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
+async def test_a_tool_whose_own_error_has_the_code_of_a_header_mismatch_runs_once(kind: Any) -> None:
+    ran: list[str] = []
+
+    async def fail(scene: Scene) -> str:
+        ran.append(scene.target)
+        raise RpcError(-32020, "An error of mine")
+
+    async with gateway(there=kind({"fail": fail})) as house:
+        assert (await house.modern().call("fail")).error["message"] == "An error of mine"
+        assert (await (await house.legacy()).call("fail")).error["message"] == "An error of mine"
+        assert ran == ["fail", "fail"]
+
+
+# Too many.
+
+
+@pytest.mark.parametrize(("revision", "stdio"), [(LATEST, False), (LATEST, True), (MODERN, True)])
+async def test_a_client_has_no_more_requests_in_flight_than_it_may(
+    revision: str, stdio: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face, "MOST_IN_FLIGHT", 3)
+    async with gateway(there=ModernServer({"never": never})) as house:
+        client = await house.client(revision, stdio=stdio)
+        first = [client.start("tools/call", name="never") for _ in range(3)]
+        await house.clock.advance(0.1)
+        refused = await client.call("never")
+        assert refused.error["code"] == -32600
+        assert "more than 3 requests" in refused.error["message"]
+        for pending in first:
+            if isinstance(client, LegacyClient):
+                client.cancel(pending)
+            else:
+                await pending.gone()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, Ear, House, LegacyServer, ModernServer, Scene, gateway
+from peers import LATEST, MODERN, Ear, House, LegacyServer, ModernServer, Scene, _LegacyConnection, gateway
 from virtualtime import settle
 
 SERVERS = [LegacyServer, ModernServer]
@@ -184,3 +185,31 @@ async def test_what_changed_while_a_server_told_nothing_is_told_afterwards(diffe
             there.offer("tools", tool("new"))
         await house.clock.advance(2)
         assert ear.changed == (["tools"] if differs else [])
+
+
+# Servers that say so in vain.
+
+
+class _Insistent(_LegacyConnection):
+    is_in_its_senses = False
+
+    def requested(self, message: Any) -> None:
+        super().requested(message)
+        if message["method"] == "tools/list" and not self.is_in_its_senses:
+            asyncio.get_running_loop().call_later(0.001, self.changed, "tools")
+
+
+async def test_a_server_that_says_of_each_list_that_it_has_changed_is_asked_ever_less() -> None:
+    there = a_server(LegacyServer)
+    there.connection = _Insistent
+    async with gateway(there=there) as house:
+        client, ear = await reading(house, LATEST)
+        await house.clock.advance(120)
+        assert len(there.requests("tools/list")) < 20
+        assert ear.changed == []
+        there.connections[0].is_in_its_senses = True
+        await house.clock.advance(120)
+        await client.request("tools/list")
+        there.offer("tools", tool("another"))
+        await house.clock.advance(0.1)
+        assert ear.changed == ["tools"]

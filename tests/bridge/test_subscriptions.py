@@ -9,8 +9,23 @@ import asyncio
 from typing import Any
 
 import pytest
-from peers import LATEST, LISTEN, META, MODERN, LegacyServer, ModernServer, RpcError, Scene, gateway, link
+from peers import (
+    LATEST,
+    LISTEN,
+    META,
+    MODERN,
+    LegacyServer,
+    ModernServer,
+    RpcError,
+    Scene,
+    _LegacyConnection,
+    _ModernConnection,
+    gateway,
+    link,
+)
 from virtualtime import settle, soon
+
+from toolgate.frontends.subscriber import MOST_WATCHED
 
 SERVERS = [LegacyServer, ModernServer]
 CLIENTS = ["2024-11-05", LATEST, MODERN]
@@ -459,3 +474,68 @@ async def test_a_server_that_is_lost_again_and_again_is_started_ever_less() -> N
         before = len(there.connections)
         await house.clock.advance(100)
         assert len(there.connections) == before
+
+
+# Clients that want too much, and servers that say nothing.
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_no_client_watches_more_than_it_may_by_asking_for_all_at_once(kind: Any) -> None:
+    there = docs(kind, templates={"mem://{any}": text})
+    wanted = [f"there+mem://{number}" for number in range(MOST_WATCHED + 50)]
+    async with gateway(there=there) as house:
+        ear = await house.modern().listen(*wanted)
+        assert ear.honoured["resourceSubscriptions"] == wanted[:MOST_WATCHED]
+        assert len(there.watched) == MOST_WATCHED
+
+
+class _SilentModern(_ModernConnection):
+    def _listen(self, message: Any) -> None:
+        self.listening[message["id"]] = message["params"]["notifications"]
+
+
+class _SilentLegacy(_LegacyConnection):
+    def _subscribe(self, message: Any, uri: str) -> None:
+        if message["method"] == "resources/subscribe":
+            self._watched.append(uri)
+        else:
+            super()._subscribe(message, uri)
+
+
+def silent(kind: Any) -> Any:
+    """A server that takes subscriptions, and says nothing to that."""
+    there = docs(kind, templates={"mem://{any}": text})
+    there.connection = _SilentModern if kind is ModernServer else _SilentLegacy
+    return there
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_who_leaves_before_the_server_has_acknowledged_has_unsubscribed(kind: Any) -> None:
+    there = silent(kind)
+    async with gateway(there=there) as house:
+        for number in range(3):
+            asking = house.modern().start(LISTEN, notifications={"resourceSubscriptions": [f"there+mem://{number}"]})
+            await house.clock.advance(0.5)
+            assert there.watched == [f"mem://{number}"]
+            await asking.gone()
+            await house.clock.advance(0.5)
+            assert there.watched == []
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_one_client_that_asks_a_silent_server_for_much_keeps_no_other_waiting(kind: Any) -> None:
+    there, other = silent(kind), docs(kind)
+    async with gateway(there=there, other=other) as house:
+        much = house.modern("eve").start(
+            LISTEN, notifications={"resourceSubscriptions": [f"there+mem://{number}" for number in range(50)]}
+        )
+        await house.clock.advance(1)
+        little = house.modern("bob").start(
+            LISTEN, notifications={"resourceSubscriptions": ["there+mem://a", "other+mem://a"]}
+        )
+        await house.clock.advance(20)
+        [acknowledged] = little.messages
+        assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["other+mem://a"]}
+        assert [each["params"]["notifications"] for each in much.messages] == [{}]
+        await little.gone()
+        await much.gone()

@@ -36,7 +36,8 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.desk import Registry
-from toolgate.model import Call, Client, Fault, Outcome, Required
+from toolgate.model import Call, Client, Fault, Outcome, Principal, Required
+from toolgate.upstreams.mcp.tasks import MOST_TASKS
 from toolgate.upstreams.registry import RegistryUpstream
 
 WAIT = 3600 * 1000
@@ -279,6 +280,22 @@ async def test_a_client_hears_of_the_tasks_that_it_names_and_are_its_own() -> No
         assert listens[-1]["params"]["notifications"] == {"taskIds": ["own/1"]}
 
 
+async def test_what_says_in_no_shape_of_which_hop_it_is_is_told_to_nobody() -> None:
+    async with modern_server() as (house, server, gate):
+        ann = knowing(house)
+        hearing = ann.start("subscriptions/listen", notifications={"taskIds": [await made(ann)]})
+        await eventually(lambda: hearing.messages)
+        (connection,), (task,) = server.connections, server.kept.tasks.values()
+        for meta in (7, None, [], "x"):
+            params = {**server.shown(task), "_meta": meta}
+            connection.say({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params})
+        connection.tell_task(task)
+        await settle()
+        assert len(hearing.messages) == 2
+        gate.opened.set()
+        await hearing.gone()
+
+
 # Whose a task is.
 
 
@@ -323,6 +340,18 @@ async def test_on_a_shared_server_of_2025_another_principal_neither_gets_lists_c
         gate.opened.set()
         await settle()
         assert not overheard
+
+
+async def test_one_client_that_makes_many_tasks_has_its_own_forgotten_and_no_others() -> None:
+    async with legacy_server() as (house, _server, gate):
+        ann, eve = await house.legacy(), await house.legacy(principal="eve")
+        await ann.request("tools/call", name="slow", task={})
+        for _ in range(MOST_TASKS + 1):
+            await eve.request("tools/call", name="slow", task={})
+        assert len((await ann.request("tasks/list")).result["tasks"]) == 1
+        upstream = house.app.gateway.snapshot.upstreams["there"]
+        assert len(await upstream.tasks(Client(Principal("eve")))) == MOST_TASKS
+        gate.opened.set()
 
 
 @pytest.mark.promise("spec.legacy.tasks.isolation")

@@ -416,6 +416,22 @@ async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeyp
 
 
 @real
+async def test_a_head_without_an_end_fails_its_call_and_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http1, "LONGEST_HEAD", 1000)
+
+    def endless(request: Request) -> None:
+        request.write(b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(200)))
+
+    def endless_value(request: Request) -> None:
+        request.write(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 2000)
+
+    for way in (endless, endless_value):
+        error = await fails(writes(way))
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert "1000 bytes" in error.message
+
+
+@real
 async def test_connections_that_are_no_longer_needed_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any further call, and though the server would keep them."""
     monkeypatch.setattr(http1, "IDLE", 0.2)

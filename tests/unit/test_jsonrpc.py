@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 from msgspec import Raw
@@ -123,3 +124,18 @@ def test_a_message_on_one_line_means_the_same() -> None:
     assert jsonrpc.one_line(b'{\r\n"a":1\n}') == b'{  "a":1 }'
     line = b'{"a":"\\n"}'
     assert jsonrpc.one_line(line) is line
+
+
+def test_a_batch_is_read_no_further_than_it_may_be_long() -> None:
+    assert jsonrpc.read_batch(b"[]") == []
+    assert jsonrpc.read_batch(b'[1, {"a": [2]},"x"]') == [b"1", b'{"a": [2]}', b'"x"']
+    tracemalloc.start()
+    try:
+        found = jsonrpc.read_batch(b"[" + b"1," * 200_000 + b"1]")
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [b"1"] * (jsonrpc.LONGEST_BATCH + 1)
+    assert most < 2_000_000
+    for broken in (b"[1,", b"[1,]", b"[" + b"1," * 200 + b"]", b"{}", b"7", b"[" * 5000):
+        assert jsonrpc.read_batch(broken) is None

@@ -55,7 +55,7 @@ def test_an_event_has_its_own_name_and_the_next_has_not() -> None:
 
 
 def test_an_event_over_the_limit_is_refused_however_it_comes() -> None:
-    for chunks in ([b"data: " + b"a" * 50], [b"data: " + b"a" * 9 + b"\n"] * 5, [b"a" * 9] * 5):
+    for chunks in ([b"data: " + b"a" * 50], [b"data: " + b"a" * 9 + b"\n"] * 5, [b"a" * 9] * 5, [b"data:\n"] * 50):
         with pytest.raises(TooLong):
             read(*chunks, limit=40)
 

@@ -14,7 +14,7 @@ from toolgate.frontends.session import Session
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
 
-MOST = 100  # messages in one batch
+MOST = jsonrpc.LONGEST_BATCH
 
 Batch: TypeAlias = Sequence[Message | Malformed]
 

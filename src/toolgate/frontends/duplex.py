@@ -155,6 +155,9 @@ class Conversation:
         if key in self._in_flight:
             self.send(face.write_reused(message))
             return
+        if len(self._in_flight) >= face.MOST_IN_FLIGHT:
+            self.send(face.write_too_many(message))
+            return
         task = asyncio.get_running_loop().create_task(self._answer(message))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
+MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
+
 Send = Callable[[bytes], None]
 
 
@@ -42,6 +44,12 @@ def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int
 def write_reused(message: Message) -> bytes:
     """The error response for a request whose id is that of another one in flight."""
     text = f"Invalid request: the id {bytes(message.id).decode()} is still in flight"
+    return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
+
+
+def write_too_many(message: Message) -> bytes:
+    """The error response for a request of a client that has as many in flight as it may."""
+    text = f"Invalid request: more than {MOST_IN_FLIGHT} requests are in flight"
     return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
 
 

@@ -99,6 +99,8 @@ class Session:
         key = jsonrpc.id_key(message.id)
         if key in self._in_flight:
             return self._spawn(_fixed(face.write_reused(message)))
+        if len(self._in_flight) >= face.MOST_IN_FLIGHT:
+            return self._spawn(_fixed(face.write_too_many(message)))
         task = self._spawn(self._answer(message, stream))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))

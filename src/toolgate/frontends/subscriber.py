@@ -32,24 +32,32 @@ class Subscriber:
         self._say = say
         self._wants = wants
         self._watched: dict[str, Call] = {}  # by the client's own name for it
+        self._coming = 0  # that are being asked for
         self._stop = gateway.events.listen(self._hear)
 
     async def watch(self, uri: str) -> None:
         """Hear when this resource changes. Raises `Fault`."""
         if uri in self._watched:
             return
-        if len(self._watched) >= MOST_WATCHED:
+        if len(self._watched) + self._coming >= MOST_WATCHED:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} resources are watched; unsubscribe from some")
-        call = await self._gateway.watch(uri, self._route, self.client)
+        call = await self._ask(uri)
         if uri in self._watched:  # the same was asked twice at once
             self._gateway.unwatch(call)
         self._watched.setdefault(uri, call)
 
     async def watch_task(self, id: str) -> None:
         """Hear of a task of the client (the extension of 2026-07-28). Raises `Fault`."""
-        if len(self._tasks) >= MOST_WATCHED:
+        if len(self._tasks) + self._coming >= MOST_WATCHED:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} tasks are watched")
-        self._tasks[id] = await self._gateway.watch(id, self._route, self.client, mcp.TASK_GET)
+        self._tasks[id] = await self._ask(id, mcp.TASK_GET)
+
+    async def _ask(self, name: str, method: str = mcp.SUBSCRIBE) -> Call:
+        self._coming += 1
+        try:
+            return await self._gateway.watch(name, self._route, self.client, method)
+        finally:
+            self._coming -= 1
 
     def unwatch(self, uri: str) -> None:
         call = self._watched.pop(uri, None)

@@ -75,7 +75,10 @@ _just_id = msgspec.json.Decoder(_JustId)
 _error = msgspec.json.Decoder(RpcError)
 _members = msgspec.json.Decoder(Members)
 _value = msgspec.json.Decoder()
-_batch = msgspec.json.Decoder(list[Raw])
+LONGEST_BATCH = 100  # messages
+# An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.
+_places = [(f"at_{place}", Raw, NOTHING) for place in range(LONGEST_BATCH + 1)]
+_batch = msgspec.json.Decoder(msgspec.defstruct("_Batch", _places, array_like=True))
 _encoder = msgspec.json.Encoder()
 encode = _encoder.encode
 _EMPTY = re.compile(rb"\s*}")
@@ -99,9 +102,10 @@ def decode(data: bytes) -> Message:
 
 
 def read_batch(data: bytes) -> list[bytes] | None:
-    """The members of an array, each as its own bytes; None where the bytes are none."""
+    """The members of an array, each as its own bytes, and one more than `LONGEST_BATCH` where there are too many; None
+    where the bytes are none."""
     try:
-        return [bytes(raw) for raw in _batch.decode(data)]
+        return [bytes(raw) for raw in msgspec.structs.astuple(_batch.decode(data)) if raw]
     except UNREADABLE:
         return None
 

@@ -77,7 +77,7 @@ class Reader:
         content = content.removeprefix(b" ")
         if name == b"data":
             self._data.append(content)
-            self._held += len(content)
+            self._held += len(content) + 1  # with its line break: empty lines take room, too
         elif name == b"event":
             self._event = content.decode(errors="replace")
         elif name == b"id" and b"\0" not in content:

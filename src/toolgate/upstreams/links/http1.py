@@ -22,6 +22,7 @@ from toolgate.ports import Clock, Timer
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
+LONGEST_HEAD = 256 * 1024  # bytes of an answer's status and headers
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -80,6 +81,8 @@ class Wire(asyncio.Protocol):
         self._reply: Reply | None = None
         self._headers: dict[bytes, bytes] = {}
         self._until_close = False
+        self._head = 0  # bytes that have come of a head that is not whole; some of its body may be among them
+        self._is_in_head = True
         self.sent = 0.0
         self.idle_since = 0.0
         self.keep = IDLE
@@ -118,6 +121,10 @@ class Wire(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._break(f"the answer is no HTTP: {error}")
+            return
+        self._head = self._head + len(data) if self._is_in_head else 0
+        if self._head > LONGEST_HEAD:
+            self._break(f"the head of its answer has over {LONGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.forget(self)
@@ -135,16 +142,19 @@ class Wire(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headers = {}
+        self._is_in_head = True
         if not self._reply:
             self.close()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        if self._is_in_head:  # and not behind the body
+            self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200:
             return
+        self._is_in_head = False
         self._until_close = b"content-length" not in self._headers and b"transfer-encoding" not in self._headers
         self.keep = _kept(self._headers)
         if self._reply:

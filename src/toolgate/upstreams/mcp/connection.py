@@ -428,13 +428,14 @@ class Connection:
     def _task_changed(self, message: Message) -> None:
         """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
         task = tasks.read_task(message.params)
+        params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
-            self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=message.params))
+            self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=params))
             return
         if task.is_over:
             self._task_over(task.taskId)
         if maker := self.book.maker(task.taskId):
-            told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=message.params)
+            told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=params)
             self._on_event(msgspec.structs.replace(told, whose=maker))
 
 

@@ -43,6 +43,7 @@ class Wanted:
         self.level: str | None = None
         self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
         self.client: Client | None = None  # the last who wanted something
+        self.fell_silent = float("-inf")  # when the server last left a request to tell of something unanswered
         self._losses = 0
         self._opened = 0.0
 
@@ -220,7 +221,7 @@ class ModernHearing:
         self._watched.add(what)
         try:
             honoured = await self._renew()
-        except Fault:
+        except BaseException:
             self._watched.discard(what)
             raise
         if what not in honoured:

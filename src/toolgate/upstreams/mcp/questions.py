@@ -141,7 +141,7 @@ class Questions:
             self._decline(id, ask)
             return
         if ask.method == "elicitation/create":
-            self._sent_to(msgspec.json.decode(ask.params, type=_Page).elicitationId, call)
+            self._sent_to(_read_page(ask.params), call)
         key = jsonrpc.id_key(id)
         task = tasks.related(ask.params)
         future = self._open[key] = exchange.ask(ask.method, ask.params)
@@ -169,6 +169,14 @@ class Questions:
 
     def _decline(self, id: Raw, ask: Ask) -> None:
         self._send(legacy.write_answer(id, _of_task(asks.declined(ask), tasks.related(ask.params))))
+
+
+def _read_page(params: Raw) -> str:
+    """The id of the page that a client is sent to; empty where there is none that anybody could report."""
+    try:
+        return msgspec.json.decode(params, type=_Page).elicitationId
+    except jsonrpc.UNREADABLE:
+        return ""
 
 
 def _of_task(answer: Answer, task: str) -> Answer:

@@ -20,7 +20,7 @@ from toolgate.model import Accepted, Call, Client, Done, Fault, Outcome
 from toolgate.ports import Clock
 from toolgate.wire import jsonrpc, mcp
 
-MOST_TASKS = 1024  # tasks that are remembered for one connection; beyond, the oldest are forgotten
+MOST_TASKS = 1024  # tasks of one principal that are remembered; beyond, its oldest are forgotten
 LONGEST = 3600.0  # seconds that a task is waited for, unless it lives longer by its own ttl
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
@@ -34,8 +34,9 @@ class Book:
 
     def add(self, task: Task, client: Client, now: float) -> None:
         self._makers[task.taskId] = client.identity, now + max(LONGEST, (task.ttl or 0.0) / 1000)
-        if len(self._makers) > MOST_TASKS:
-            self._makers.popitem(last=False)
+        theirs = self.of(client.principal.id)
+        if len(theirs) > MOST_TASKS:
+            self.forget(theirs[:1])
 
     def maker(self, id: str) -> tuple[str, str] | None:
         """The client (`Client.identity`) that made it, as far as is known."""

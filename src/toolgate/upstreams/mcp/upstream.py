@@ -19,7 +19,7 @@ from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
 from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.connection import Connection
-from toolgate.upstreams.mcp.hearing import Wanted, Watched, hearing_of
+from toolgate.upstreams.mcp.hearing import Hearing, Wanted, Watched, hearing_of
 from toolgate.upstreams.mcp.opening import open_connection
 from toolgate.upstreams.mcp.tasks import Book
 from toolgate.wire import jsonrpc, mcp
@@ -124,12 +124,29 @@ class McpUpstream:
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
         connection = await self._connection(client)
-        wanted = self._wanted[self.scope(client)]
+        scope = self.scope(client)
+        wanted = self._wanted[scope]
+        began = self._clock.now()
         async with wanted.turn:
             if not wanted.watched[kind, uri] and connection.hearing:
-                await connection.hearing.watch((kind, uri))
+                if wanted.fell_silent > began:  # those who wait in line do not each find that out for themselves
+                    raise Fault(
+                        "TIMEOUT", f"{self.name} does not answer who wants to hear of changes", reach="not_sent"
+                    )
+                await self._begin_watching(connection.hearing, (kind, uri), scope, wanted)
             wanted.watched[kind, uri] += 1
             wanted.client = client
+
+    async def _begin_watching(self, hearing: Hearing, what: Watched, scope: str, wanted: Wanted) -> None:
+        try:
+            await hearing.watch(what)
+        except Fault as fault:
+            if fault.code == "TIMEOUT":
+                wanted.fell_silent = self._clock.now()
+            raise
+        except asyncio.CancelledError:
+            self._end_watching(what, scope, wanted)  # the server may have heard that much
+            raise
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
         scope = self.scope(client)
@@ -139,9 +156,12 @@ class McpUpstream:
         wanted.watched[kind, uri] -= 1
         if wanted.watched[kind, uri] <= 0:
             del wanted.watched[kind, uri]
-            task = asyncio.get_running_loop().create_task(self._stop_watching((kind, uri), scope, wanted))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._end_watching((kind, uri), scope, wanted)
+
+    def _end_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
+        task = asyncio.get_running_loop().create_task(self._stop_watching(what, scope, wanted))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _stop_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
         async with wanted.turn:
