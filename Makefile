@@ -46,6 +46,10 @@ behaviour: $(INSTALLED)
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid
 
+# FUZZ_SECONDS says how long, FUZZ_SEED from which seed; with FUZZ_STEPS that one conversation is held again, aloud.
+fuzz: $(INSTALLED)
+	.venv/bin/python -W error tests/properties/test_any_conversation.py
+
 bench: $(INSTALLED)
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py

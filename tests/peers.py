@@ -1350,7 +1350,7 @@ class House:
             assert connection.in_flight == 0, f"in flight: {connection}"
             assert not connection._questions._open, f"unanswered: {connection._questions._open}"
         for session in self.app.sessions.all():
-            assert not session._in_flight and not session._questions and not session._tasks, session
+            assert not session._in_flight and not session._questions and not session._work, session
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}
         running = {task for task in running if not task.get_name().startswith("hear")}  # as long as their connection
         assert not running, f"still running: {running}"

@@ -11,7 +11,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from toolgate import snapshot as snapshots
 from toolgate.config import Config
 from toolgate.events import Events
-from toolgate.frontends.http import HttpDoor, Identify, everyone_is_local
+from toolgate.frontends.guards import Identify, everyone_is_local
+from toolgate.frontends.http import HttpDoor
+from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
@@ -47,18 +49,19 @@ class App:
         snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links)
         self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
-        self.pages = Pages(Seal("cursor"), config.catalog.page_size)
+        pages = Pages(Seal("cursor"), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState"), self.pages, clock, node=secrets.token_hex(8)
+            self.gateway, self.parking, Seal("requestState"), pages, clock, node=secrets.token_hex(8)
         )
+        self._inside = Inside(self.gateway, self.modern, pages, config, clock)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self.http = HttpDoor(self.gateway, self.modern, self.pages, self.sessions, config, clock, identify)
+        self.http = HttpDoor(self._inside, self.sessions, identify)
 
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
     ) -> StdioDoor:
         route = self.gateway.snapshot.routes[path]
-        return StdioDoor(self.gateway, self.modern, self.pages, route, self.config, self.clock, write, backlog)
+        return StdioDoor(self._inside, route, write, backlog)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -85,6 +88,8 @@ class App:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
             self.gateway.snapshot.catalog.changed(event.server, event.scope, event.lists)
+        elif event.kind == "scope_ended":
+            self.gateway.snapshot.catalog.forget(event.server, event.scope)
         else:
             self.events.tell(event)
 
@@ -101,7 +106,7 @@ async def running(
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
-    What is injected here is for tests and embedding: time, environment, rules, who a client is, and links by server id.
+    Injected here, for tests and embedding: time, environment, policies, who a client is, and links by server id.
     """
     gateway_environ = os.environ if environ is None else environ
     app = App(config, clock or SystemClock(), gateway_environ, policies, identify, links or {})

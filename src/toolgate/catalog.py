@@ -175,7 +175,6 @@ class Catalog:
     def _fetch(self, place: Place, client: Client) -> asyncio.Task[Shelf]:
         running = self._fetching.get(place)
         if not running:
-            self._readers[place[:2]] = client
             running = asyncio.get_running_loop().create_task(self._read(place, client), name=f"list {place}")
             self._fetching[place] = running
             running.add_done_callback(lambda done: self._fetched(place, done))
@@ -186,6 +185,7 @@ class Catalog:
         items = await self._upstreams[server].list(kind, client)
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
+        self._readers[place[:2]] = client
         shelf = Shelf(_keyed(items.raw, kind, server), now, until, items.is_public)
         if place not in self._changed:  # else it is out of date already, and good for this one answer only
             self._shelves[place] = shelf

@@ -8,22 +8,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from toolgate.model import Event
+from toolgate.model import Event, EventSink
 
 log = logging.getLogger(__name__)
 
-Listener = Callable[[Event], None]
-
 
 class Events:
+    """Everyone who listens, in the order that they came."""
+
     def __init__(self) -> None:
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, EventSink] = {}
         self._number = 0
 
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: EventSink) -> Callable[[], None]:
         """Tell `listener` of every event from now on; call what is returned to stop that."""
         self._number += 1
         number = self._number
@@ -31,6 +31,7 @@ class Events:
         return lambda: self._listeners.pop(number, None) and None
 
     def tell(self, event: Event) -> None:
+        """Tell everyone, at once. Never raises."""
         for listener in list(self._listeners.values()):
             try:
                 listener(event)

@@ -84,6 +84,7 @@ class Exchange:
         return future
 
     def finish(self, outcome: Outcome) -> None:
+        """End it well. No matter where it has ended."""
         if not self.ended:
             self._outcome = outcome
             self._end()
@@ -103,6 +104,7 @@ class Exchange:
             self._timer = self._clock.call_later(self._budget, self._expire)
 
     def fail(self, fault: Fault) -> None:
+        """End it by a fault. No matter where it has ended."""
         if not self.ended:
             self._fault = fault
             self._end()
@@ -272,7 +274,7 @@ class Retry:
 
 
 class Then:
-    """A resume whose next outcome goes through `then`: how the gateway keeps its rules around what comes later."""
+    """A resume whose next outcome goes through `then`: how the gateway keeps its policies around what comes later."""
 
     def __init__(self, inner: Resume, then: Callable[[Outcome], Outcome]) -> None:
         self._inner = inner

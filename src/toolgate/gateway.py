@@ -2,7 +2,7 @@
 
     handle: catalog → surface.enter → policies before → upstream.invoke → policies after → surface.leave
 
-The rule this file keeps: every leg of a call, a retry too, goes through the same rules; what asks on the way keeps
+The rule this file keeps: every leg of a call, a retry too, goes through the same policies; what asks on the way keeps
 them around what comes later (`Then`).
 """
 
@@ -31,6 +31,8 @@ GREETING = 0.5  # seconds that a client's first words wait for servers to start;
 
 
 class Gateway:
+    """What all doors call: one request, list or watch of a client on a route, in that client's names."""
+
     def __init__(self, snapshot: Snapshot, events: Events, handles: Handles, clock: Clock) -> None:
         self.snapshot = snapshot
         self.events = events
@@ -146,6 +148,7 @@ class Gateway:
         return call
 
     def unwatch(self, call: Call) -> None:
+        """End what `watch` began, by what it returned."""
         self.snapshot.upstreams[call.server].unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
@@ -157,9 +160,11 @@ class Gateway:
         return self.snapshot.upstreams[event.server].scope(client) == event.scope
 
     async def set_level(self, level: str, route: Route, client: Client) -> None:
+        """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
         await self._tell_all(route, lambda upstream: upstream.set_level(level, client))
 
     async def roots_changed(self, route: Route, client: Client) -> None:
+        """A client's roots are others now: its own servers are told."""
         await self._tell_all(route, lambda upstream: upstream.roots_changed(client))
 
     async def _tell_all(self, route: Route, tell: Callable[[Upstream], Coroutine[Any, Any, None]]) -> None:
@@ -195,7 +200,7 @@ class Gateway:
     async def _invoke(self, call: Call) -> Outcome:
         resumption = call.resumption
         if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
-            # A bare name that means another server than on the leg before: the rules have judged the wrong one.
+            # A bare name that means another server than on the leg before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
@@ -307,7 +312,7 @@ async def _resume(resumption: Resumption) -> Outcome:
 
 
 def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
-    """How many of the rules the call had passed when it was asked something: those in front of whoever asked."""
+    """How many of the policies the call had passed when it was asked something: those in front of whoever asked."""
     if not resumption:
         return 0
     askers = [f"policy:{policy.name}" for policy in policies]
@@ -322,7 +327,7 @@ def _then(outcome: Outcome, then: Callable[[Outcome], Outcome]) -> Outcome:
 
 
 def _refuse_if_unanswerable(call: Call, required: Required) -> None:
-    """A rule may ask only what the client has declared; where it must ask and cannot, the call is over."""
+    """A policy may ask only what the client has declared; where it must ask and cannot, the call is over."""
     for ask in required.asks:
         if not asks.is_answerable(ask, call.client.capabilities):
             capability = mcp.ASKS[ask.method].capability

@@ -108,6 +108,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def cap_key(self) -> str:
+        """What is capped for each is counted by this."""
         return f"{self.id}@{self.address}"
 
 
@@ -133,6 +134,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 Listener: TypeAlias = Callable[[Note], None]
+"""Whoever hears the notes of one call; events, which belong to no call, go to an `EventSink`."""
 
 
 class _Progress(msgspec.Struct):
@@ -170,6 +172,7 @@ class Notes:
         return increased
 
     def detach(self) -> None:
+        """Nobody listens from now on: keep the last progress, and the last logs."""
         self._listener = None
 
     def attach(self, listener: Listener | None) -> None:
@@ -336,6 +339,7 @@ class Listing(msgspec.Struct, frozen=True):
     next_cursor: str | None = None
 
     def meta(self) -> dict[str, Any]:
+        """The `_meta` of the result: what could not be had, and what is still to come."""
         meta: dict[str, Any] = {}
         if self.failures:
             meta["partial_failure"] = True
@@ -345,6 +349,7 @@ class Listing(msgspec.Struct, frozen=True):
         return meta
 
     def members(self) -> dict[str, Any]:
+        """The result's members that all eras have."""
         found: dict[str, Any] = {self.kind: self.items}
         if self.next_cursor is not None:
             found["nextCursor"] = self.next_cursor
@@ -357,7 +362,7 @@ class Event(msgspec.Struct, frozen=True):
     (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
 
     server: str
-    kind: Literal["list_changed", "updated", "elicited", "log", "status", "task", "task_status"]
+    kind: Literal["list_changed", "updated", "elicited", "log", "task", "task_status", "scope_ended"]
     scope: str = ""
     lists: tuple[str, ...] = ()
     uri: str = ""  # of a task: its id

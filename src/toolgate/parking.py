@@ -4,7 +4,7 @@ A flow is parked when its `input_required` was flushed, claimed by the retry, an
 that leg ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
 work upstream; a retry that comes twice joins the running leg; the round that was answered is never answered again.
 
-Rounds of our own rules, where nothing is parked, are kept to the last two rules as well (`once`).
+Rounds of our own policies, where nothing is parked, are kept to the last two rules as well (`once`).
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
+    """Time, in seconds."""
+
     def now(self) -> float:
         """Seconds that only grow; for measuring."""
         ...
@@ -102,7 +104,9 @@ class Upstream(Protocol):
         """Whose connection serves this client; clients with the same answer see the same lists."""
         ...
 
-    def status(self) -> Status: ...
+    def status(self) -> Status:
+        """How it is now. Starts nothing, and never waits."""
+        ...
 
     async def open(self) -> None:
         """Start before anybody asks. Failure is kept in the status, not raised."""
@@ -145,7 +149,9 @@ class Upstream(Protocol):
         """This client is gone: end what was held for it alone."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """End everything that it has started."""
+        ...
 
 
 class Shelf(msgspec.Struct):
@@ -167,6 +173,10 @@ class View(Protocol):
         """Their ids, in the order of the configuration."""
         ...
 
-    def shelf(self, server: str, kind: str, /) -> Shelf | None: ...
+    def shelf(self, server: str, kind: str, /) -> Shelf | None:
+        """One list of one server; None where it is not known."""
+        ...
 
-    def fault(self, server: str, kind: str, /) -> Fault | None: ...
+    def fault(self, server: str, kind: str, /) -> Fault | None:
+        """Why it is not, where fetching it has failed."""
+        ...

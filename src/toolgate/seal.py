@@ -1,4 +1,4 @@
-"""Sealing what a client carries for us: `requestState`, and later cursors and handles.
+"""Sealing what a client carries for us: `requestState`, cursors, and the ids of tasks.
 
 Authenticated encryption (AES-256-GCM) under keys that rotate: the first seals, any opens. A sealed text is `v1.` and
 base64url of nonce (12 bytes) and ciphertext. The nonce is random, or, where equal values are to be equal texts, a keyed

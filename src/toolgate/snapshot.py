@@ -1,4 +1,4 @@
-"""Everything that is built from one configuration, swapped as a whole: upstreams, catalog, routes.
+"""Everything that is built from one configuration, so that it can be swapped as a whole: upstreams, catalog, routes.
 
 `KINDS` is the one table of what an upstream can be, `build_routes` the one place where paths get their surfaces.
 """
@@ -24,7 +24,7 @@ from toolgate.upstreams.registry import RegistryUpstream
 
 
 class Route(msgspec.Struct, frozen=True):
-    """An endpoint path: what is shown there, of which servers, by which rules. `is_strict`: no implicit sessions."""
+    """An endpoint path: what is shown there, of which servers, by which policies. `is_strict`: no implicit sessions."""
 
     path: str
     surface: Surface

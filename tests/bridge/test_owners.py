@@ -28,6 +28,9 @@ from peers import (
 )
 from virtualtime import settle
 
+from toolgate.model import Fault
+from toolgate.upstreams.mcp import upstream
+
 
 async def secret(scene: Scene) -> str:
     """Asks its caller something that nobody else may see."""
@@ -448,3 +451,41 @@ async def test_sampling_is_placed_by_the_same_rule() -> None:
             assert (await call.reply()).text != "thought" or len(old.requests("tools/call")) == 2
         for client, other in ((ann, "bob"), (bob, "ann")):
             assert not any(other in repr(question) for question in client.asked)
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("scope", ["principal", "session"])
+async def test_of_clients_with_their_own_child_that_stay_away_only_so_much_is_remembered(
+    scope: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may declare other capabilities with each request, and has another child for each of them."""
+    monkeypatch.setattr(upstream, "MOST_AWAY", 2)
+    old = LegacyServer({"plain": waits}, scope=scope)
+    async with gateway(old=old) as house:
+        for names in (["roots"], ["sampling"], ["elicitation"], ["roots", "sampling"], ["roots", "elicitation"]):
+            client = house.modern(capabilities={name: {} for name in names})
+            await client.request("tools/list")
+            await client.call("old__plain")
+            if is_lost:
+                old.connections[-1].hang_up()
+            await house.clock.advance(700)
+            assert not house.connections
+        catalog, there = house.app.gateway.snapshot.catalog, house.app.gateway.snapshot.upstreams["old"]
+        assert isinstance(there, upstream.McpUpstream)
+        kept = (there._opened_before, catalog._shelves, catalog._readers)
+        assert [len(each) for each in kept] == [3, 3, 3]  # with that of the last, which was open when it was counted
+        assert there._wanted.keys() <= there._opened_before.keys() >= there._books.keys()
+
+
+async def test_a_child_of_ones_own_that_does_not_start_is_forgotten() -> None:
+    old = LegacyServer({"plain": waits}, scope="principal")
+    async with gateway(old=old) as house:
+
+        async def fails(*_any: Any) -> Any:
+            raise Fault("SERVER_FAILED", "it does not start", reach="not_sent")
+
+        there = house.app.gateway.snapshot.upstreams["old"]
+        assert isinstance(there, upstream.McpUpstream)
+        there._make_link = fails
+        assert "does not start" in (await house.modern().call("old__plain")).error["message"]
+        assert not (there._wanted or there._books or house.app.gateway.snapshot.catalog._readers)

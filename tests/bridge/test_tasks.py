@@ -34,7 +34,7 @@ from task_peers import (
 )
 from virtualtime import FakeClock, settle
 
-from toolgate.config import Server
+from toolgate.config import CatalogLimits, Server
 from toolgate.desk import Registry
 from toolgate.model import Call, Client, Fault, Outcome, Principal, Required
 from toolgate.upstreams.mcp.tasks import MOST_TASKS
@@ -452,8 +452,7 @@ async def test_the_tasks_of_all_servers_are_one_list_in_pages(offered: Json) -> 
     tasks = {**offered, "cancel": {}, "requests": {"tools": {"call": {}}}}
     gate = Gate()
     servers = {id: LegacyTaskServer({"slow": gate}, support={"slow": "optional"}, tasks=tasks) for id in ("one", "two")}
-    async with gateway(**servers) as house:
-        house.app.pages._size = 3
+    async with gateway(catalog=CatalogLimits(page_size=3), **servers) as house:
         ann, bob = await house.legacy(), await house.legacy(principal="bob")
         ids = [await made(ann, f"{server}__slow") for server in ("one", "one", "two", "two")]
         await made(bob, "two__slow")

@@ -16,7 +16,7 @@ from virtualtime import settle
 from toolgate.app import App
 from toolgate.config import Config, Http, Sessions
 from toolgate.frontends import pipes
-from toolgate.frontends.http import Headers
+from toolgate.frontends.guards import Headers
 from toolgate.model import Principal
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ from inmemory import Exchange, Refusal, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
 from toolgate.frontends import channels
-from toolgate.frontends.http import Headers
+from toolgate.frontends.guards import Headers
 from toolgate.model import Principal
 from toolgate.wire import jsonrpc, sse
 from toolgate.wire.sse import Event

@@ -9,7 +9,7 @@ from inmemory import LATEST, Exchange, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
 from toolgate.config import Config, Sessions
-from toolgate.frontends.http import Headers
+from toolgate.frontends.guards import Headers
 from toolgate.model import Principal
 
 HALF_AN_HOUR = 30 * 60

@@ -15,7 +15,7 @@ import typer
 from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config
-from toolgate.frontends.http import LOOPBACK
+from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
 
 app = typer.Typer()

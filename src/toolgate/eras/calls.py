@@ -36,7 +36,15 @@ def read_text(found: Members, name: str) -> str:
         raise Fault("INVALID_ARGS", f'Invalid params: "{name}" must be a string') from None
 
 
+def check_level(level: str) -> str:
+    """Raises `Fault` INVALID_ARGS for a log level that the protocol does not have."""
+    if level not in mcp.LOG_LEVELS:
+        raise Fault("INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}")
+    return level
+
+
 def read_meta(params: Members) -> Members:
+    """The members of `_meta`, none where it is missing. Raises `Fault` INVALID_ARGS."""
     meta = params.get("_meta")
     return read_members(meta, "_meta") if meta else {}
 
@@ -125,7 +133,7 @@ def digest(call: Call) -> bytes:
 
 def read_cancelled(message: Message) -> str | int | float | None:
     """The request that `notifications/cancelled` names; None for any other message, or one out of shape."""
-    if message.method != "notifications/cancelled":
+    if message.method != mcp.CANCELLED:
         return None
     try:
         return _id.decode(jsonrpc.members(message.params)["requestId"])

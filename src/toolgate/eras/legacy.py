@@ -54,6 +54,7 @@ def negotiate(asked: str) -> str:
 def write_initialized(
     version: str, capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str
 ) -> bytes:
+    """The result of `initialize`; capabilities that are not of this revision are left out."""
     known = tasks.known_to(version, capabilities)
     result: dict[str, Any] = {"protocolVersion": version, "capabilities": known, "serverInfo": server_info}
     if instructions:
@@ -67,11 +68,13 @@ def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
 
 
 def write_listing(revision: str, listing: Listing) -> bytes:
+    """The result of a list, each item as this revision allows it."""
     items = tuple(revisions.write_item(listing.kind, item, revision) for item in listing.items)
     return jsonrpc.encode(listing.members() | {listing.kind: items})
 
 
 def knows(revision: str, notification: str) -> bool:
+    """Whether clients of this revision know such a notification."""
     return revision >= _TOLD_SINCE.get(notification, "")
 
 
@@ -106,6 +109,7 @@ class Initialized(msgspec.Struct):
 
 
 def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
+    """The parameters of `initialize`, in our latest revision; `info` is who we are."""
     return jsonrpc.encode({"protocolVersion": mcp.LATEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": info})
 
 
@@ -150,7 +154,8 @@ def read_pages(fault: Fault) -> tuple[Ask, ...]:
 
 
 def cancelled(id: int | Raw, reason: str) -> bytes:
-    return jsonrpc.notification("notifications/cancelled", jsonrpc.encode({"requestId": id, "reason": reason}))
+    """The notification that the request of this id is over, for its receiver."""
+    return jsonrpc.notification(mcp.CANCELLED, jsonrpc.encode({"requestId": id, "reason": reason}))
 
 
 def read_answer(message: Message) -> Answer:

@@ -19,6 +19,7 @@ Raises `jsonrpc.UNREADABLE` where nobody could make it fit."""
 
 
 def of_type(kind: Any) -> Mend:
+    """What a decoder takes for this type, as it is; all else is unreadable."""
     decode = msgspec.json.Decoder(kind).decode
 
     def mend(raw: Raw) -> Raw:
@@ -29,6 +30,8 @@ def of_type(kind: Any) -> Mend:
 
 
 def optional(mend: Mend) -> Mend:
+    """A value that can be left out: it is, where it cannot be mended."""
+
     def mend_or_leave_out(raw: Raw) -> Raw:
         try:
             return mend(raw)
@@ -39,6 +42,8 @@ def optional(mend: Mend) -> Mend:
 
 
 def kept(mend: Mend) -> Mend:
+    """A value that passes as it is where it cannot be mended: it is out of shape for everybody."""
+
     def mend_or_keep(raw: Raw) -> Raw:
         try:
             return mend(raw)
@@ -49,6 +54,8 @@ def kept(mend: Mend) -> Mend:
 
 
 def each_of(mend: Mend) -> Mend:
+    """A list, each item mended; those that are left out are left out."""
+
     def mend_each(raw: Raw) -> Raw:
         old = msgspec.json.decode(raw, type=list[Raw])
         new = [mend(item) for item in old]
@@ -58,6 +65,8 @@ def each_of(mend: Mend) -> Mend:
 
 
 def object_of(members: Mapping[str, Mend], *, any_other: Mend | None = None) -> Mend:
+    """An object, each member that it has mended by its name; all others by `any_other`, or as they are."""
+
     def mend_members(raw: Raw) -> Raw:
         old = jsonrpc.members(raw)
         keep = any_other or unseen
@@ -79,6 +88,7 @@ def unseen(raw: Raw) -> Raw:
 
 
 def is_same(old: Any, new: Any) -> bool:
+    """Whether each value is the very object that it was."""
     return all(before is after for before, after in zip(old, new, strict=True))
 
 

@@ -79,6 +79,7 @@ def read_envelope(meta: Members) -> Envelope:
 
 
 def check_version(version: str) -> None:
+    """Raises `Fault` UNSUPPORTED_VERSION, with those that are served."""
     if version != mcp.MODERN:
         extra = {"supported": [mcp.MODERN], "requested": version}
         raise Fault("UNSUPPORTED_VERSION", f"Unsupported protocol version: {version}", extra=extra)
@@ -106,9 +107,7 @@ def _optional(meta: Members, key: str, decoder: msgspec.json.Decoder[Value]) -> 
 
 def _log_level(meta: Members) -> str | None:
     level = _optional(meta, mcp.LOG_LEVEL_KEY, _text)
-    if level is not None and level not in mcp.LOG_LEVELS:
-        raise Fault("INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}")
-    return level
+    return level if level is None else calls.check_level(level)
 
 
 def read_answers(params: Members) -> Mapping[str, Answer]:
@@ -120,6 +119,7 @@ def read_answers(params: Members) -> Mapping[str, Answer]:
 
 
 def read_state(params: Members) -> str | None:
+    """The `requestState` of a retry; None for a first request. Raises `Fault` INVALID_ARGS."""
     return calls.read_text(params, "requestState") if "requestState" in params else None
 
 
@@ -205,6 +205,7 @@ def write_told(id: bytes, method: str, params: Raw) -> bytes:
 
 
 def write_acknowledged(id: bytes, honoured: Mapping[str, Any]) -> bytes:
+    """What of a filter is honoured: the first message of a subscription."""
     return write_told(id, mcp.ACKNOWLEDGED, Raw(jsonrpc.encode({"notifications": honoured})))
 
 

@@ -47,11 +47,7 @@ class _Related(msgspec.Struct):
 
 
 def declares(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client knows the extension, by what this very request of it declares."""
-    return _part(capabilities, "extensions", mcp.TASKS_EXTENSION) is not None
-
-
-def offers_extension(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client, by what this very request of it says, or a server knows the extension."""
     return _part(capabilities, "extensions", mcp.TASKS_EXTENSION) is not None
 
 
@@ -61,6 +57,7 @@ def offers_tasks(capabilities: Mapping[str, Any]) -> bool:
 
 
 def offers(capabilities: Mapping[str, Any], what: str) -> bool:
+    """Whether a server of 2025-11-25 can do this with tasks (`list`, `cancel`)."""
     return _part(capabilities, "tasks", what) is not None
 
 
@@ -75,7 +72,7 @@ def _part(found: Any, *path: str) -> Any:
 def relayed(offered: list[Mapping[str, Any]]) -> dict[str, Any]:
     """What the clients of these servers can be offered. Each era's writer leaves out what is not of its revision."""
     found: dict[str, Any] = {}
-    if any(offers_extension(each) for each in offered):
+    if any(declares(each) for each in offered):
         found["extensions"] = EXTENSION["extensions"]
     able = [each for each in offered if offers_tasks(each)]
     if able:
@@ -94,6 +91,7 @@ def known_to(revision: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_declared(capabilities: Mapping[str, Any]) -> None:
+    """Raises `Fault` MISSING_CAPABILITY for a client that does not declare the extension."""
     if not declares(capabilities):
         extra = {"requiredCapabilities": EXTENSION}
         raise Fault("MISSING_CAPABILITY", f"The client did not declare {mcp.TASKS_EXTENSION}", extra=extra)
@@ -109,6 +107,7 @@ def without_extension(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def not_found() -> Fault:
+    """For a task that is not there, or not for this client: the two look alike."""
     return Fault("INVALID_ARGS", "Task not found", reach="not_sent")
 
 

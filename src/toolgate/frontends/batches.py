@@ -30,7 +30,7 @@ def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
     if not 0 < len(raws) <= MOST:
         raise _refused(f"a batch has 1 to {MOST} messages")
     batch = [_read_one(raw) for raw in raws]
-    if any(isinstance(each, Message) and each.method == "initialize" for each in batch):
+    if any(isinstance(each, Message) and each.method == mcp.INITIALIZE for each in batch):
         raise _refused("initialize stands alone")
     return batch
 

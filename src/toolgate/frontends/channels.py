@@ -12,7 +12,7 @@ import itertools
 from collections import deque
 from typing import Literal, NamedTuple, TypeAlias
 
-from toolgate.frontends.streams import NOTES_KEPT
+from toolgate.frontends.streams import NOTES_KEPT, waited, wake
 from toolgate.ports import Clock
 
 Kind: TypeAlias = Literal["c", "s"]  # a call's stream, or the session's own
@@ -89,7 +89,7 @@ class Channel:
         if self._archive and last:
             self._put(last)
         self.has_ended = True
-        self._wake()
+        wake(self._reader)
         if self._archive:
             self._archive.settle(self)
 
@@ -114,7 +114,7 @@ class Channel:
         self._waiting = sum(len(item.message) for item in self._items)
         self._turns += 1
         self._turn = self._turns
-        self._wake()
+        wake(self._reader)
         return self._turn
 
     def leave(self, turn: int) -> None:
@@ -123,7 +123,7 @@ class Channel:
             self._turn = 0
             self._items.clear()
             self._waiting = 0
-            self._wake()
+            wake(self._reader)
             if self._archive:
                 self._archive.settle(self)
 
@@ -131,12 +131,8 @@ class Channel:
         """Until there is a message, or the end. Raises `TimeoutError` after `patience` seconds."""
         if self._items or self.has_ended:
             return
-        reader = self._reader = asyncio.get_running_loop().create_future()
-        timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
-        try:
-            await reader
-        finally:
-            timer.cancel()
+        self._reader = asyncio.get_running_loop().create_future()
+        await waited(self._reader, clock, patience)
 
     async def get(self, clock: Clock, patience: float, turn: int) -> Item | None:
         """The next message, None at the end. Raises `TimeoutError` after `patience` seconds, `Taken` where the turn is
@@ -159,11 +155,7 @@ class Channel:
         if self.is_carried:
             self._items.append(item)
             self._waiting += len(message)
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._reader and not self._reader.done():
-            self._reader.set_result(None)
+            wake(self._reader)
 
 
 class _Kept(NamedTuple):

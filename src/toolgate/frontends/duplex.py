@@ -10,16 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from toolgate.config import Config
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, face
-from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.pages import Pages
-from toolgate.frontends.session import Session
+from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import NOTES_KEPT
-from toolgate.gateway import Gateway
 from toolgate.model import Principal
-from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
 from toolgate.wire.jsonrpc import Malformed, Message
@@ -40,23 +35,19 @@ class Conversation:
 
     def __init__(
         self,
-        gateway: Gateway,
-        modern_face: ModernFace,
-        pages: Pages,
+        inside: Inside,
         route: Route,
-        config: Config,
-        clock: Clock,
         principal: Principal,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
     ) -> None:
-        self.session = Session(gateway, pages, route, principal, clock, ask_time=config.parking.ttl)
+        self.session = inside.new_session(route, principal)
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
-        self._modern = modern_face
-        self._limit = config.http.body_limit
-        self._clock = clock
+        self._modern = inside.modern
+        self._limit = inside.config.http.body_limit
+        self._clock = inside.clock
         self._write = write
         self._backlog = backlog
         self._hang_up = hang_up

@@ -20,7 +20,8 @@ SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
 MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
 
-Send = Callable[[bytes], None]
+SendMessage = Callable[[bytes], None]
+"""Sends one message to a client, whole."""
 
 
 def rescued(error: BaseException) -> Fault:
@@ -62,9 +63,7 @@ def write_note(note: Note, progress_token: bytes) -> bytes:
     params = revisions.write_note(note.kind, note.params)
     if note.kind == "log":
         return jsonrpc.notification(mcp.LOGGED, params)
-    return jsonrpc.notification(
-        "notifications/progress", jsonrpc.with_members(params, {"progressToken": progress_token})
-    )
+    return jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: progress_token}))
 
 
 class _Log(msgspec.Struct):

@@ -65,6 +65,8 @@ class Request:
 
 
 class Guards:
+    """The checks of one door. The size of a body is that of `http.body_limit`, in bytes."""
+
     def __init__(self, gateway: Gateway, config: Config, identify: Identify) -> None:
         self._gateway = gateway
         self._config = config

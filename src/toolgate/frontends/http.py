@@ -10,35 +10,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, carrying, face, streams
 from toolgate.frontends.channels import Channel, is_of_session
-from toolgate.frontends.guards import (
-    LOOPBACK,
-    Guards,
-    Headers,
-    Identify,
-    Refused,
-    Request,
-    Scope,
-    everyone_is_local,
-    not_allowed,
-)
-from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.pages import Pages
+from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
+from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Outbox, Receive, Response, Send
-from toolgate.gateway import Gateway
 from toolgate.model import Fault
-from toolgate.ports import Clock
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
-
-__all__ = ["LOOPBACK", "Headers", "HttpDoor", "Identify", "everyone_is_local"]
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
@@ -46,25 +30,17 @@ LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
 class HttpDoor:
-    def __init__(
-        self,
-        gateway: Gateway,
-        modern_face: ModernFace,
-        pages: Pages,
-        sessions: Sessions,
-        config: Config,
-        clock: Clock,
-        identify: Identify = everyone_is_local,
-    ) -> None:
-        self.body_limit = config.http.body_limit
-        self._gateway = gateway
-        self._modern = modern_face
-        self._pages = pages
+    """The ASGI application. `identify` says who a client is, by its headers and address."""
+
+    def __init__(self, inside: Inside, sessions: Sessions, identify: Identify) -> None:
+        self.body_limit = inside.config.http.body_limit
+        self._inside = inside
+        self._modern = inside.modern
         self._sessions = sessions
-        self._config = config
-        self._clock = clock
-        self._guards = Guards(gateway, config, identify)
-        self._pipes = Pipes(gateway, modern_face, pages, config, clock)
+        self._config = inside.config
+        self._clock = inside.clock
+        self._guards = Guards(inside.gateway, inside.config, identify)
+        self._pipes = Pipes(inside)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
         self._modern_work: set[asyncio.Task[Any]] = set()
@@ -129,16 +105,18 @@ class HttpDoor:
         )
         self._modern_work.add(work)
         work.add_done_callback(lambda _done: outbox.end())
-        watch = Watch(request.receive, work)
+        leaving = Leaving(request.receive, work)
         try:
-            await streams.relay(response, outbox, self._clock, watch.start)
-            await self._modern_end(response, message, work, watch)
+            await streams.relay(response, outbox, self._clock, leaving.start)
+            await self._modern_end(response, message, work, leaving)
         finally:
             work.cancel()
             self._modern_work.discard(work)
-            watch.stop()
+            leaving.stop()
 
-    async def _modern_end(self, response: Response, message: Message, work: asyncio.Task[Any], watch: Watch) -> None:
+    async def _modern_end(
+        self, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
+    ) -> None:
         id = bytes(message.id)
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
             error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
@@ -155,7 +133,7 @@ class HttpDoor:
         except BaseException:
             self._modern.unsent(reply)
             raise
-        if watch.has_left:
+        if leaving.has_left:
             self._modern.unsent(reply)
         else:
             self._modern.flushed(reply)
@@ -212,26 +190,19 @@ class HttpDoor:
     def _session(self, request: Request, message: Message) -> Session:
         """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""
         version = request.headers.get(era_headers.VERSION)
-        if version is not None and version not in mcp.HANDSHAKE_REVISIONS and message.method != "initialize":
+        if version is not None and version not in mcp.HANDSHAKE_REVISIONS and message.method != mcp.INITIALIZE:
             raise Refused(400, f"Unsupported protocol version: {version}", id=bytes(message.id) or b"null")
         id = request.headers.get(era_headers.SESSION)
-        if id is not None and message.method != "initialize":
+        if id is not None and message.method != mcp.INITIALIZE:
             return self._known_session(request, id)
-        return self._new_session(request, is_implicit=message.method != "initialize")
+        return self._new_session(request, is_implicit=message.method != mcp.INITIALIZE)
 
     def _new_session(self, request: Request, is_implicit: bool) -> Session:
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
         version = request.headers.get(era_headers.VERSION)
-        session = Session(
-            self._gateway,
-            self._pages,
-            request.route,
-            request.principal,
-            self._clock,
-            ask_time=self._config.parking.ttl,
-            revision=version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER,
-        )
+        revision = version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER
+        session = self._inside.new_session(request.route, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
 
@@ -289,7 +260,7 @@ class HttpDoor:
                 await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:100]})
 
 
-class Watch:
+class Leaving:
     """Cancels the work of a client that goes away."""
 
     def __init__(self, receive: Receive, work: asyncio.Task[Any]) -> None:
@@ -299,13 +270,13 @@ class Watch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch())
+        self._task = asyncio.get_running_loop().create_task(self._wait())
 
     def stop(self) -> None:
         if self._task:
             self._task.cancel()
 
-    async def _watch(self) -> None:
+    async def _wait(self) -> None:
         await streams.gone(self._receive)
         self.has_left = True
         self._work.cancel()

@@ -20,7 +20,7 @@ from toolgate import asks
 from toolgate.eras import calls, headers, legacy, modern, tasks
 from toolgate.exchange import Retry
 from toolgate.frontends import face
-from toolgate.frontends.face import Send
+from toolgate.frontends.face import SendMessage
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
@@ -91,6 +91,8 @@ async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> boo
 
 
 class ModernFace:
+    """What all doors give the requests of modern clients to. `node` names this process in the states that it seals."""
+
     def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, pages: Pages, clock: Clock, node: str) -> None:
         self._gateway = gateway
         self._pages = pages
@@ -101,7 +103,7 @@ class ModernFace:
         self._node = node
 
     async def answer(
-        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: Send
+        self, message: Message, http: Mapping[str, str] | None, principal: Principal, route: Route, send: SendMessage
     ) -> Reply:
         """The answer to one request; notes go through `send` before it. `http` are the headers, where there are any.
         Raises `Fault`."""
@@ -121,7 +123,7 @@ class ModernFace:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
             page = self._pages.cut(listing, params, route, client)
             return Reply(modern.write_listing(page, face.SERVER_INFO))
-        if message.method == "server/discover":
+        if message.method == mcp.DISCOVER:
             about = await self._gateway.about(route, client)
             return Reply(modern.write_discovered(about.capabilities, face.SERVER_INFO, about.instructions))
         if message.method == mcp.LISTEN:
@@ -136,6 +138,7 @@ class ModernFace:
             self._parking.finished(reply.flow)
 
     def unsent(self, reply: Reply) -> None:
+        """The reply is lost, and with it whatever waited for its retry."""
         if reply.flow:
             self._parking.drop(reply.flow)
 
@@ -143,7 +146,7 @@ class ModernFace:
         """End what clients listen to, gracefully."""
         self._closing.set()
 
-    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: Send) -> Reply:
+    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: SendMessage) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
         if wanted.taskIds:
             tasks.check_declared(client.capabilities)
@@ -186,7 +189,7 @@ class ModernFace:
         http: Mapping[str, str] | None,
         client: Client,
         route: Route,
-        send: Send,
+        send: SendMessage,
     ) -> Reply:
         def listen(note: Note) -> None:
             if note.kind == "progress" and envelope.progress_token:
@@ -246,7 +249,7 @@ class ModernFace:
         while isinstance(outcome, NeedInput):
             origin = outcome.resume.origin
             if not origin.is_live:
-                if flow:  # a rule asks anew in front of parked work, which no later state would find again
+                if flow:  # a policy asks anew in front of parked work, which no later state would find again
                     self._parking.finished(flow)
                     flow.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)

@@ -20,6 +20,8 @@ from toolgate.wire.jsonrpc import Members
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """What a sealed cursor holds."""
+
     principal: str
     path: str
     kind: str

@@ -11,13 +11,10 @@ import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolgate.config import Config
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import Refused, Request
-from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.pages import Pages
+from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
-from toolgate.gateway import Gateway
 from toolgate.model import Principal
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
@@ -35,24 +32,13 @@ GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
 class Pipe:
     """One connection: a conversation, and what waits to go out."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        modern_face: ModernFace,
-        pages: Pages,
-        config: Config,
-        clock: Clock,
-        principal: Principal,
-        route: Route,
-    ) -> None:
+    def __init__(self, inside: Inside, principal: Principal, route: Route) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
         self.route = route
         self.outbox = Outbox(can_stream=True, can_ask=True)
         self.is_cut_off = asyncio.Event()
-        self.conversation = Conversation(
-            gateway, modern_face, pages, route, config, clock, principal, self._write, self._backlog, self.outbox.end
-        )
+        self.conversation = Conversation(inside, route, principal, self._write, self._backlog, self.outbox.end)
 
     def _write(self, message: bytes) -> None:
         self.outbox.send(message)
@@ -70,12 +56,10 @@ class Pipe:
 class Pipes:
     """All such connections."""
 
-    def __init__(self, gateway: Gateway, modern_face: ModernFace, pages: Pages, config: Config, clock: Clock) -> None:
-        self._gateway = gateway
-        self._modern = modern_face
-        self._pages = pages
-        self._config = config
-        self._clock = clock
+    def __init__(self, inside: Inside) -> None:
+        self._inside = inside
+        self._config = inside.config
+        self._clock = inside.clock
         self._open: dict[str, Pipe] = {}
         self._is_closed = False
 
@@ -125,9 +109,7 @@ class Pipes:
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or len(self._open) >= self._config.sessions.max:
             raise Refused(503, "No more connections are taken")
-        pipe = Pipe(
-            self._gateway, self._modern, self._pages, self._config, self._clock, request.principal, request.route
-        )
+        pipe = Pipe(self._inside, request.principal, request.route)
         self._open[pipe.id] = pipe
         try:
             yield pipe

@@ -22,7 +22,21 @@ from toolgate.frontends.channels import Archive, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
-from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, NeedInput, Note, Notes, Principal, Resume
+from toolgate.model import (
+    Accepted,
+    Answer,
+    Ask,
+    Call,
+    Client,
+    Done,
+    Fault,
+    Listener,
+    NeedInput,
+    Note,
+    Notes,
+    Principal,
+    Resume,
+)
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
@@ -55,7 +69,7 @@ class Session:
         principal: Principal,
         clock: Clock,
         ask_time: float,
-        revision: str = mcp.REVISION_WITHOUT_HEADER,
+        revision: str,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.route = route
@@ -78,7 +92,7 @@ class Session:
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._ids = itertools.count(1)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._work: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision} {len(self._in_flight)} in flight>"
@@ -88,6 +102,7 @@ class Session:
         return not self._in_flight and not self._listeners
 
     def touch(self) -> None:
+        """It is used again, or is to last: from now on servers may know it by its id."""
         self.used = self._clock.now()
         if not self.client.session:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, session=self.id)
@@ -107,6 +122,7 @@ class Session:
         return task
 
     def notified(self, message: Message) -> None:
+        """The client cancels a request, or says that its roots have changed; all else is no matter."""
         key = calls.read_cancelled(message)
         if key in self._in_flight:
             self._in_flight[key].cancel()
@@ -133,6 +149,7 @@ class Session:
         return self._archive
 
     def listen(self, stream: Stream) -> None:
+        """From now on this stream gets what belongs to no request, and first what was kept for it."""
         self._listeners.append(stream)
         if self._untold:
             for message in self._untold.take():
@@ -157,10 +174,11 @@ class Session:
             self._archive.expire()
 
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End all that was begun in it; its client is told nothing more."""
+        under_way = list(self._work)
+        for work in under_way:
+            work.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
@@ -182,14 +200,14 @@ class Session:
             return await self._list_tasks(message)
         if message.method in mcp.LISTS:
             return await self._list(message)
-        if message.method == "initialize":
+        if message.method == mcp.INITIALIZE:
             return await self._initialize(message.params)
         if message.method == "ping":
             return b"{}"
         if message.method == "close":
             self.is_to_end = True
             return b"{}"
-        if message.method == "logging/setLevel":
+        if message.method == mcp.SET_LEVEL:
             return await self._set_level(message.params)
         if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
             return await self._subscribe(message)
@@ -215,11 +233,7 @@ class Session:
         return b"{}"
 
     async def _set_level(self, params: Raw) -> bytes:
-        level = calls.read_text(calls.read_members(params, "params"), "level")
-        if level not in mcp.LOG_LEVELS:
-            raise Fault(
-                "INVALID_ARGS", f"Invalid params: unknown log level {level!r}; one of {', '.join(mcp.LOG_LEVELS)}"
-            )
+        level = calls.check_level(calls.read_text(calls.read_members(params, "params"), "level"))
         self._log_level = level
         await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
@@ -248,7 +262,7 @@ class Session:
             notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
         return legacy.write_done(self.revision, outcome.body)
 
-    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Callable[[Note], None]:
+    def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Listener:
         def report(note: Note) -> None:
             if self._is_wanted(note) if note.kind == "log" else token:
                 params = tasks.with_related(note.params, task) if task else note.params
@@ -314,8 +328,8 @@ class Session:
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
         return task
 
 

@@ -35,6 +35,7 @@ class Sessions:
         return [*self._kept.values(), *self._implicit.values()]
 
     def add(self, session: Session, implicit: bool) -> None:
+        """Take a new one in; where there is no room, the one that is needed least ends."""
         if len(self) >= self._most or (implicit and len(self._implicit) >= max(1, self._most // 10)):
             self.end(self._least_needed())
         (self._implicit if implicit else self._kept)[session.id] = session
@@ -52,6 +53,7 @@ class Sessions:
         return session
 
     def end(self, session: Session) -> None:
+        """End one that is ours. Its closing goes on in the background, and is waited for by `close`."""
         if self._forget(session):
             task = asyncio.get_running_loop().create_task(session.close())
             self._closing.add(task)

@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from toolgate.config import Config
 from toolgate.frontends.duplex import Conversation
-from toolgate.frontends.modern import ModernFace
-from toolgate.frontends.pages import Pages
-from toolgate.gateway import Gateway
+from toolgate.frontends.inside import Inside
 from toolgate.model import Principal
-from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire.lines import Lines
 
@@ -21,24 +17,14 @@ class StdioDoor(asyncio.Protocol):
     many bytes the client has not taken yet."""
 
     def __init__(
-        self,
-        gateway: Gateway,
-        modern_face: ModernFace,
-        pages: Pages,
-        route: Route,
-        config: Config,
-        clock: Clock,
-        write: Callable[[bytes], None],
-        backlog: Callable[[], int],
+        self, inside: Inside, route: Route, write: Callable[[bytes], None], backlog: Callable[[], int]
     ) -> None:
         def write_line(message: bytes) -> None:
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(
-            gateway, modern_face, pages, route, config, clock, Principal("local"), write_line, backlog
-        )
-        self._limit = config.http.body_limit
+        self._conversation = Conversation(inside, route, Principal("local"), write_line, backlog)
+        self._limit = inside.config.http.body_limit
         self._lines = Lines()
 
     def data_received(self, data: bytes) -> None:

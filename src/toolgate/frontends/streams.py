@@ -56,20 +56,29 @@ class Outbox:
     async def get(self, clock: Clock, patience: float) -> bytes | None:
         """The next message, None at the end. Raises `TimeoutError` after `patience` seconds. For one reader."""
         if not self._messages:
-            reader = self._reader = asyncio.get_running_loop().create_future()
-            timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
-            try:
-                await reader
-            finally:
-                timer.cancel()
+            self._reader = asyncio.get_running_loop().create_future()
+            await waited(self._reader, clock, patience)
         message = self._messages.popleft()
         self.waiting -= len(message or b"")
         return message
 
     def _put(self, message: bytes | None) -> None:
         self._messages.append(message)
-        if self._reader and not self._reader.done():
-            self._reader.set_result(None)
+        wake(self._reader)
+
+
+async def waited(reader: asyncio.Future[None], clock: Clock, patience: float) -> None:
+    """Until somebody wakes the reader. Raises `TimeoutError` after `patience` seconds."""
+    timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
+    try:
+        await reader
+    finally:
+        timer.cancel()
+
+
+def wake(reader: asyncio.Future[None] | None) -> None:
+    if reader and not reader.done():
+        reader.set_result(None)
 
 
 class Response:

@@ -25,13 +25,13 @@ class Subscriber:
     another."""
 
     def __init__(self, gateway: Gateway, route: Route, client: Client, say: Say, wants: Collection[str]) -> None:
-        self._tasks: dict[str, Call] = {}  # by the client's own id of it
         self.client = client
         self._gateway = gateway
         self._route = route
         self._say = say
         self._wants = wants
-        self._watched: dict[str, Call] = {}  # by the client's own name for it
+        self._watched: dict[str, Call] = {}  # resources, by the client's own names for them
+        self._watched_tasks: dict[str, Call] = {}  # by the client's own ids of them
         self._coming = 0  # that are being asked for
         self._stop = gateway.events.listen(self._hear)
 
@@ -48,9 +48,9 @@ class Subscriber:
 
     async def watch_task(self, id: str) -> None:
         """Hear of a task of the client (the extension of 2026-07-28). Raises `Fault`."""
-        if len(self._tasks) + self._coming >= MOST_WATCHED:
+        if len(self._watched_tasks) + self._coming >= MOST_WATCHED:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} tasks are watched")
-        self._tasks[id] = await self._ask(id, mcp.TASK_GET)
+        self._watched_tasks[id] = await self._ask(id, mcp.TASK_GET)
 
     async def _ask(self, name: str, method: str = mcp.SUBSCRIBE) -> Call:
         self._coming += 1
@@ -68,8 +68,8 @@ class Subscriber:
         self._stop()
         for uri in list(self._watched):
             self.unwatch(uri)
-        while self._tasks:
-            self._gateway.unwatch(self._tasks.popitem()[1])
+        while self._watched_tasks:
+            self._gateway.unwatch(self._watched_tasks.popitem()[1])
 
     def _hear(self, event: Event) -> None:
         if not self._gateway.concerns(event, self._route, self.client):
@@ -88,7 +88,7 @@ class Subscriber:
             self._say(method, event.params)
 
     def _watches_task(self, event: Event) -> bool:
-        return any(call.server == event.server and call.target == event.uri for call in self._tasks.values())
+        return any(call.server == event.server and call.target == event.uri for call in self._watched_tasks.values())
 
     def _names_of(self, event: Event) -> Iterable[str]:
         """By which names the client asked for what has changed. A server may tell of a part of that (spec 2025-11-25:

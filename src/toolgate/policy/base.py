@@ -17,9 +17,9 @@ class Policy(Protocol):
     def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
         """Let the call go on (as it is or changed), answer it, or ask its user (`Required`). Refuse by raising `Fault`.
 
-        `was_passed`: on an earlier leg this rule let the call go on, and what asked lies behind it. Access is to be
+        `was_passed`: on an earlier leg this policy let the call go on, and what asked lies behind it. Access is to be
         decided anew all the same; but nothing is to be charged, asked or counted a second time. A leg that answers
-        this rule's own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
+        this policy's own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
         """
         ...
 

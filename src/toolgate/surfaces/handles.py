@@ -16,6 +16,8 @@ from toolgate.wire import mcp
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
+    """What a sealed id holds. `of_extension`: it was given to a client that declared the extension of 2026-07-28."""
+
     principal: str
     path: str
     of_extension: bool
@@ -35,6 +37,7 @@ class Handles:
         return call.at(handle.server, handle.id)
 
     def read(self, text: str, path: str, client: Client) -> Handle:
+        """What an id stands for. Raises `Fault` where this client has no such task at this path."""
         try:
             handle = self._seal.unseal(text, Handle)
         except Broken:
@@ -44,6 +47,7 @@ class Handles:
         return handle
 
     def write(self, server: str, id: str, path: str, client: Client) -> str:
+        """A task's id for this client: the same each time."""
         return self._seal.stable(_handle(server, id, path, client))
 
     def leave(self, call: Call, outcome: Outcome, path: str, surface: Surface) -> Outcome:

@@ -18,6 +18,8 @@ from toolgate.wire import jsonrpc, mcp
 
 
 class RegistryUpstream:
+    """An `Upstream` of a registry: always ready, the same for everybody, and it tells of no changes."""
+
     def __init__(self, server: Server, registry: Registry, clock: Clock) -> None:
         self.id = server.id
         self.name = server.name

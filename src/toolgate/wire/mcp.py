@@ -137,6 +137,13 @@ ASKS: Final[dict[str, AskMethod]] = {
     "roots/list": AskMethod("roots", None, "Roots are not available for this request"),
 }
 
+# What opens a conversation, sets it up and belongs to all calls.
+INITIALIZE: Final = "initialize"
+DISCOVER: Final = "server/discover"
+SET_LEVEL: Final = "logging/setLevel"
+PROGRESSED: Final = "notifications/progress"
+CANCELLED: Final = "notifications/cancelled"
+
 # Subscriptions: the legacy requests, the modern one, and what it filters by (capability, lists that may change).
 SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"

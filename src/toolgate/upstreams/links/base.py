@@ -19,7 +19,9 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 class Receiver(Protocol):
     """Who reads from a link. None of these may raise."""
 
-    def received(self, data: bytes, origin: int | None) -> None: ...
+    def received(self, data: bytes, origin: int | None) -> None:
+        """One message, or what should be one."""
+        ...
 
     def awaits(self, origin: int) -> bool:
         """Whether an answer to this request is still waited for."""
@@ -39,6 +41,8 @@ class Receiver(Protocol):
 
 
 class Link(Protocol):
+    """What carries messages to one server and back; made by a row of `links.LINKS`, owned by a `Connection`."""
+
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         """Send one message; `origin` is its id where it is a request. Raises `Fault` with the reach `not_sent`."""
         ...
@@ -71,4 +75,19 @@ class Link(Protocol):
         """What a status shows: pid, stderr, url."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """End it for good, and what carries it: a process, its connections."""
+        ...
+
+
+class PipeLink:
+    """What links have in common that carry everything both ways on one connection."""
+
+    def listen(self, headers: Headers) -> None:
+        """All that the server says comes as it is."""
+
+    async def fall_back(self) -> Link | None:
+        return None
+
+    def abandon(self, origin: int) -> bool:
+        return False

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from urllib.parse import urljoin
 
 from toolgate.config import Server
-from toolgate.model import Fault
+from toolgate.model import Fault, Reach
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
-from toolgate.upstreams.links.sse import SseLink, credentials_hint, is_rpc_error, shown
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, reach_of, shown
+from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import Cursor, Following, is_stream
 from toolgate.wire import sse
 
@@ -59,12 +60,11 @@ class HttpLink:
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
-            raise self._fault(
-                "SERVER_FAILED", f"Cannot reach {self._server.url}: {error or 'no answer'}", "not_sent"
-            ) from None
+            message = f"Cannot reach {self._server.url}: {error or 'no answer'}"
+            raise fault(self._server, message, "not_sent") from None
         if origin is not None:
             self._streams[origin] = wire
-        wire.send(self._head(b"POST", headers, len(data)), data, _Reply(self, origin))
+        wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, _Reply(self, origin))
 
     def listen(self, headers: Headers) -> None:
         self._listener = headers
@@ -89,8 +89,8 @@ class HttpLink:
         other = SseLink(self._server, self._receiver, self._clock)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
-        except Fault as fault:
-            log.debug("%s", fault.message)
+        except Fault as refused:
+            log.debug("%s", refused.message)
             return None
         self._closed = True
         self._pool.close()
@@ -112,13 +112,13 @@ class HttpLink:
         if self._session and not self._is_forgotten:
             await self._end_session()
         self._pool.close()
-        self._receiver.closed(self._fault("SERVER_FAILED", f"{self._server.name} was closed", "sent_unknown"))
+        self._receiver.closed(fault(self._server, f"{self._server.name} was closed", "sent_unknown"))
 
     async def _end_session(self) -> None:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
         try:
             wire = await self._pool.take()
-            wire.send(self._head(b"DELETE", (), 0), b"", _Reply(self, None))
+            wire.send(self._head(b"DELETE" + self._prefix, (), 0), b"", _Reply(self, None))
         except (OSError, TimeoutError):
             log.debug("%s could not be told that its session is over", self._server.name)
 
@@ -126,22 +126,20 @@ class HttpLink:
         streams = [stream for stream in self._streams.values() if isinstance(stream, Following)]
         return [*streams, self._listening] if self._listening else streams
 
-    def _head(self, method: bytes, headers: Headers, length: int) -> bytes:
-        lines = [method + self._prefix]
+    def _head(self, start: bytes, headers: Headers, length: int | None = None) -> bytes:
+        """`length` is that of the body, None where there is none."""
+        lines = [start]
         lines += [name + b": " + value for name, value in headers]
         if self._session:
             lines.append(b"Mcp-Session-Id: " + self._session)
-        lines.append(b"Content-Length: %d" % length)
+        if length is not None:
+            lines.append(b"Content-Length: %d" % length)
         return _LINE.join(lines) + _LINE + _LINE
 
     async def _get(self, headers: Headers, reply: Reply) -> Wire:
         """Ask for a stream, on a connection of its own."""
         wire = await self._pool.connect()
-        lines = [b"GET" + self._get_prefix]
-        lines += [name + b": " + value for name, value in (*(self._listener or ()), *headers)]
-        if self._session:
-            lines.append(b"Mcp-Session-Id: " + self._session)
-        wire.send(_LINE.join(lines) + _LINE + _LINE, b"", reply)
+        wire.send(self._head(b"GET" + self._get_prefix, (*(self._listener or ()), *headers)), b"", reply)
         return wire
 
     # What replies call.
@@ -178,27 +176,21 @@ class HttpLink:
         if status == 404 and self._session:
             message = self._forgotten()
             if origin is not None:
-                self._receiver.failed(origin, self._fault("SESSION_ERROR", message, "not_sent"))
+                self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
         elif origin is not None and is_rpc_error(body):
             self.received(body, origin)
         else:
             self._refusals.add(status)
-            reach = "sent_unknown" if status >= 500 else "not_sent"
             hint = credentials_hint(status)
             if status < 400 and location:
                 hint = f"it has moved: write {urljoin(self._server.url, location)} into its configuration"
-            self.broke(
-                origin,
-                f"answered HTTP {status}: {shown(body)}",
-                reach,
-                hint,
-            )
+            self.broke(origin, f"answered HTTP {status}: {shown(body)}", reach_of(status), hint)
 
-    def broke(self, origin: int | None, what: str, reach: str = "sent_unknown", hint: str = "") -> None:
+    def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown", hint: str = "") -> None:
         """The server did this instead of answering. No matter where it has answered."""
         message = f"{self._server.name} {what}"
         if origin is not None:
-            self._receiver.failed(origin, self._fault("SERVER_FAILED", message, reach, hint))
+            self._receiver.failed(origin, fault(self._server, message, reach, hint=hint))
         else:
             log.info("%s", message)
 
@@ -210,11 +202,8 @@ class HttpLink:
             self._pool.drain()
             if self._listening:
                 self._listening.close()
-            self._receiver.retired(self._fault("SERVER_FAILED", message, "sent_unknown"))
+            self._receiver.retired(fault(self._server, message, "sent_unknown"))
         return message
-
-    def _fault(self, code: str, message: str, reach: str, hint: str = "") -> Fault:
-        return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
 
 
 class _Reply:

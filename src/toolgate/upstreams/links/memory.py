@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from toolgate.model import Fault
-from toolgate.upstreams.links.base import Headers, Link, Receiver
+from toolgate.upstreams.links.base import Headers, PipeLink, Receiver
 
 
 class MemoryServer(Protocol):
@@ -20,7 +20,7 @@ class MemoryServer(Protocol):
     def disconnected(self) -> None: ...
 
 
-class MemoryLink:
+class MemoryLink(PipeLink):
     """Messages arrive in a later turn of the event loop, as over any other link."""
 
     signs_of_life: int | None = None
@@ -37,15 +37,6 @@ class MemoryLink:
         if self._closed:
             raise Fault("SESSION_ERROR", f"{self._name} is closed", reach="not_sent")
         asyncio.get_running_loop().call_soon(self._server.received, data)
-
-    def listen(self, headers: Headers) -> None:
-        """All that it says comes as it is."""
-
-    async def fall_back(self) -> Link | None:
-        return None
-
-    def abandon(self, origin: int) -> bool:
-        return False
 
     def describe(self) -> dict[str, object]:
         return {}

@@ -12,12 +12,12 @@ import re
 from urllib.parse import urljoin
 
 from toolgate.config import Server
-from toolgate.model import Fault
 from toolgate.ports import Clock
-from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, reach_of, shown
 from toolgate.upstreams.links.streams import is_stream
-from toolgate.wire import jsonrpc, sse
+from toolgate.wire import sse
 
 log = logging.getLogger(__name__)
 
@@ -25,18 +25,7 @@ _visible = re.compile(r"[\x21-\x7e]+")
 _LONGEST_REFUSAL = 64 * 1024  # bytes that are read of it
 
 
-def is_rpc_error(body: bytes) -> bool:
-    try:
-        return bool(jsonrpc.decode(body).error)
-    except jsonrpc.Malformed:
-        return False
-
-
-def shown(body: bytes) -> str:
-    return body[:200].decode(errors="replace")
-
-
-class SseLink:
+class SseLink(PipeLink):
     signs_of_life: int | None = None
     discovers = False
 
@@ -61,10 +50,12 @@ class SseLink:
                 endpoint = await self._endpoint
         except TimeoutError:
             self._end()
-            raise self._fault(f"{url} did not say within {patience:g} s where messages go", "not_sent") from None
+            raise fault(
+                self._server, f"{url} did not say within {patience:g} s where messages go", "not_sent"
+            ) from None
         except OSError as error:
             self._end()
-            raise self._fault(f"Cannot reach {url}: {error}", "not_sent") from None
+            raise fault(self._server, f"Cannot reach {url}: {error}", "not_sent") from None
         except BaseException:
             self._end()
             raise
@@ -76,22 +67,16 @@ class SseLink:
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._is_over:
-            raise self._fault(f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
+            raise fault(self._server, f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
             what = f"Cannot reach {self._server.url}: {error or 'no answer'}"
-            raise self._fault(what, "not_sent") from None
+            raise fault(self._server, what, "not_sent") from None
         if origin is not None:
             self._sending[origin] = wire
         lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
-        wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, _Taken(self, origin))
-
-    def listen(self, headers: Headers) -> None:
-        """All that it says comes as it is."""
-
-    async def fall_back(self) -> Link | None:
-        return None
+        wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, _Receipt(self, origin))
 
     def abandon(self, origin: int) -> bool:
         wire = self._sending.pop(origin, None)
@@ -104,9 +89,6 @@ class SseLink:
 
     async def close(self) -> None:
         self.over("was closed")
-
-    def _fault(self, message: str, reach: str, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
-        return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
 
     def _end(self) -> None:
         self._is_over = True
@@ -135,7 +117,7 @@ class SseLink:
     def refused(self, what: str, hint: str = "") -> None:
         """There is no stream."""
         if not self._endpoint.done():
-            self._endpoint.set_exception(self._fault(f"{self._server.name} {what}", "not_sent", hint=hint))
+            self._endpoint.set_exception(fault(self._server, f"{self._server.name} {what}", "not_sent", hint=hint))
 
     def over(self, what: str) -> None:
         """The stream is, and with it everything."""
@@ -143,7 +125,7 @@ class SseLink:
         self.refused(what)
         if was_open and not self._is_over:
             self._end()
-            self._receiver.closed(self._fault(f"{self._server.name} {what}", "sent_unknown"))
+            self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))
 
     def taken(self, origin: int | None) -> None:
         if origin is not None:
@@ -158,21 +140,16 @@ class SseLink:
         if origin is None:
             log.info("%s", message)
         elif status == 404:  # the stream that we still hold is of a session that it no longer knows
-            self._receiver.failed(origin, self._fault(message, "not_sent", "SESSION_ERROR"))
+            self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
         else:
-            reach = "sent_unknown" if status >= 500 else "not_sent"
-            self._receiver.failed(origin, self._fault(message, reach, hint=credentials_hint(status)))
+            self._receiver.failed(origin, fault(self._server, message, reach_of(status), hint=credentials_hint(status)))
         if status == 404:
             self.over("no longer knows our session")
 
     def lost(self, origin: int | None, reason: str) -> None:
         if origin is not None:
-            fault = self._fault(f"{self._server.name} broke the connection: {reason}", "sent_unknown")
-            self._receiver.failed(origin, fault)
-
-
-def credentials_hint(status: int) -> str:
-    return "check the credentials in its headers" if status in (401, 403) else ""
+            message = f"{self._server.name} broke the connection: {reason}"
+            self._receiver.failed(origin, fault(self._server, message, "sent_unknown"))
 
 
 class _Stream:
@@ -202,7 +179,7 @@ class _Stream:
         self._link.over(f"broke its stream: {reason}")
 
 
-class _Taken:
+class _Receipt:
     """The answer to a POST, which says only whether the message was taken."""
 
     def __init__(self, link: SseLink, origin: int | None) -> None:

@@ -9,7 +9,7 @@ import logging
 
 from toolgate.config import Server
 from toolgate.model import Fault
-from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.supervisor import Child, Supervisor
 from toolgate.wire import jsonrpc
 from toolgate.wire.lines import Lines
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 LONGEST_LINE = LONGEST_MESSAGE
 
 
-class StdioLink:
+class StdioLink(PipeLink):
     discovers = True
 
     def __init__(self, server: Server, receiver: Receiver) -> None:
@@ -47,15 +47,6 @@ class StdioLink:
             if fault.code == "SESSION_ERROR":
                 await self._child.ended()  # whoever sends it again must find the next child, not this one
             raise
-
-    def listen(self, headers: Headers) -> None:
-        """All that it says comes as it is."""
-
-    async def fall_back(self) -> Link | None:
-        return None
-
-    def abandon(self, origin: int) -> bool:
-        return False
 
     def describe(self) -> dict[str, object]:
         child = self._child

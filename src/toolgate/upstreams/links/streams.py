@@ -29,6 +29,7 @@ Open: TypeAlias = Callable[[Headers, Reply], Awaitable[Wire]]
 
 
 def is_stream(status: int, headers: dict[bytes, bytes]) -> bool:
+    """Whether a response is a stream of events. Names of headers are in lower case."""
     return status < 300 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream")
 
 
@@ -46,6 +47,7 @@ class Cursor:
             self.retry = max(LEAST_RETRY, event.retry / 1000)
 
     def pause(self, failures: int) -> float:
+        """Seconds to wait before it is asked for again, after so many attempts in a row that brought nothing."""
         return max(self.retry, min(self.retry * 2 ** min(failures, 10), LONGEST_PAUSE))
 
     def headers(self) -> Headers:

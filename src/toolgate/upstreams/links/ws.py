@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from toolgate import __version__
 from toolgate.config import Server
-from toolgate.model import Fault
-from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
-from toolgate.upstreams.links.sse import credentials_hint
+from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
+from toolgate.upstreams.links.refusals import credentials_hint, fault
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -27,7 +26,7 @@ PATIENCE = 2.0  # seconds for a farewell
 CONNECT_TIMEOUT = 10.0
 
 
-class WsLink:
+class WsLink(PipeLink):
     discovers = True
 
     def __init__(self, server: Server, receiver: Receiver) -> None:
@@ -67,11 +66,13 @@ class WsLink:
             )
         except InvalidStatus as error:
             status = error.response.status_code
-            raise self._fault(f"{url} answered HTTP {status}", "not_sent", hint=credentials_hint(status)) from None
+            raise fault(
+                self._server, f"{url} answered HTTP {status}", "not_sent", hint=credentials_hint(status)
+            ) from None
         except (InvalidHandshake, InvalidMessage, InvalidURI) as error:
-            raise self._fault(f"{url} is no WebSocket: {error}", "not_sent") from None
+            raise fault(self._server, f"{url} is no WebSocket: {error}", "not_sent") from None
         except (OSError, TimeoutError) as error:
-            raise self._fault(f"Cannot reach {url}: {error or 'no answer'}", "not_sent") from None
+            raise fault(self._server, f"Cannot reach {url}: {error or 'no answer'}", "not_sent") from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
 
     async def _read(self, socket: ClientConnection) -> None:
@@ -95,22 +96,13 @@ class WsLink:
         socket = self._socket
         if self._is_over or self._is_closing or not socket:
             message = f"Server not started: {self._server.name} has ended"
-            raise self._fault(message, "not_sent", "SESSION_ERROR")
+            raise fault(self._server, message, "not_sent", "SESSION_ERROR")
         if socket.transport.get_write_buffer_size() > MOST_UNREAD:
-            raise self._fault(f"{self._server.name} does not read what it is sent", "not_sent")
+            raise fault(self._server, f"{self._server.name} does not read what it is sent", "not_sent")
         try:
             await socket.send(data, text=True)
         except ConnectionClosed as error:
             log.debug("%s: %s, as whoever waits will be told", self._server.name, error)
-
-    def listen(self, headers: Headers) -> None:
-        """All that it says comes as it is."""
-
-    async def fall_back(self) -> Link | None:
-        return None
-
-    def abandon(self, origin: int) -> bool:
-        return False
 
     def describe(self) -> dict[str, object]:
         return {"url": self._server.url}
@@ -124,7 +116,4 @@ class WsLink:
     def _over(self, what: str) -> None:
         self._is_over = True
         what = "was stopped" if self._is_closing else what
-        self._receiver.closed(self._fault(f"{self._server.name} {what}", "sent_unknown"))
-
-    def _fault(self, message: str, reach: str, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
-        return Fault(code, message, server=self._server.id, reach=reach, hint=hint)  # type: ignore[arg-type]
+        self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))

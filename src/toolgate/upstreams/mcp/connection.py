@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,12 +18,13 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.eras import calls, legacy, tasks
 from toolgate.exchange import Exchange, Part, Retry, run
-from toolgate.model import Accepted, Call, Client, Done, Event, Fault, NeedInput, Note, Outcome, Required
+from toolgate.model import Accepted, Call, Client, Done, Event, EventSink, Fault, NeedInput, Note, Outcome, Required
 from toolgate.ports import Clock, Items
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
 from toolgate.upstreams.mcp.hearing import Hearing, Wanted
+from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.questions import Questions, Request
 from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
 from toolgate.upstreams.mcp.turns import Turns
@@ -33,8 +34,6 @@ from toolgate.wire.jsonrpc import Members, Message
 log = logging.getLogger(__name__)
 
 TELLING = 5.0  # seconds that a message which waits for nothing may take
-MOST_PAGES = 1000  # of one list
-LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
@@ -51,7 +50,7 @@ class Connection:
         server: Server,
         clock: Clock,
         again: Callable[[Call], Awaitable[Outcome]],
-        on_event: Callable[[Event], None],
+        on_event: EventSink,
         on_closed: Callable[[Connection, Fault], None],
         sole_owner: bool,
         scope: str = "",
@@ -65,6 +64,7 @@ class Connection:
         self.fault: Fault | None = None  # why it is over
         self.is_closing = False
         self.used = clock.now()
+        self.server_id = server.id
         self.asker = f"upstream:{server.id}"
         self._server = server
         self._clock = clock
@@ -79,7 +79,7 @@ class Connection:
         self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
         self._turns = Turns(server.name, server.concurrency, clock)
         self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._work: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         return f"<Connection {self._server.id} {self.dialect.revision or 'opening'} {len(self._requests)} in flight>"
@@ -128,7 +128,7 @@ class Connection:
 
         return await run(self.asker, self._clock, None, work).next()
 
-    def tell_task_is_over(self, whole: Exchange) -> None:
+    def forget_progress(self, whole: Exchange) -> None:
         self._made = {id: made for id, made in self._made.items() if not _is_part(made[0].exchange, whole)}
 
     def end_task(self, id: str) -> None:
@@ -148,7 +148,7 @@ class Connection:
         if not mine or not self.dialect.runs_tasks:
             return {}
         if tasks.offers(self.dialect.capabilities, "list"):
-            listed = (await self._pages(mcp.TASKS_LIST, "tasks", Client())).raw
+            listed = (await read_list(self, mcp.TASKS_LIST, "tasks", Client())).raw
             there = dict(_known_tasks(listed))
         else:
             there = {id: raw for id in mine if (raw := await self._task(id))}
@@ -164,25 +164,23 @@ class Connection:
             raise
 
     async def ask_server(
-        self, method: str, params: Members | bytes, headers: Headers = (), timeout: float | None = None
+        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None
     ) -> Raw:
-        """A request of the gateway's own; its result. Raises `Fault`."""
-        id = next(self._ids)
-        exchange = self._expect(id, None, timeout or self._server.timeout)
-        try:
-            await self._send(id, method, params, headers)
-        except BaseException:
-            self._forget(id)
-            exchange.cancel()
-            raise
+        """A request of the gateway's own; its result. `timeout` in seconds, else the server's. Raises `Fault`."""
+        _, exchange = await self._begin(method, params, headers, timeout or self._server.timeout)
         outcome = await exchange.next()
         assert isinstance(outcome, Done)
         return Raw(outcome.body)
 
     async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
-        """A request whose answer is its end; it has no time limit. Raises `Fault`."""
+        """A request whose answer is its end; it has no time limit. Its id, and the end. Raises `Fault`."""
+        return await self._begin(method, params, headers, None, is_long=True)
+
+    async def _begin(
+        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None, is_long: bool = False
+    ) -> tuple[int, Exchange]:
         id = next(self._ids)
-        exchange = self._expect(id, None, None, is_long=True)
+        exchange = self._expect(id, None, timeout, is_long)
         try:
             await self._send(id, method, params, headers)
         except BaseException:
@@ -192,6 +190,7 @@ class Connection:
         return id, exchange
 
     def missed(self) -> None:
+        """Whatever is listed may be something else by now."""
         self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
 
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:
@@ -200,24 +199,8 @@ class Connection:
         hearing.open(wanted)
 
     async def list(self, method: str, client: Client) -> Items:
-        """Every page of a list. Raises `Fault`."""
-        return await self._pages(method, mcp.LISTS[method].kind, client)
-
-    async def _pages(self, method: str, kind: str, client: Client) -> Items:
-        pages: list[Page] = []
-        seen: set[str | None] = set()
-        cursor: str | None = None
-        while cursor not in seen:
-            seen.add(cursor)
-            if len(seen) > MOST_PAGES:
-                raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=self._server.id)
-            params, headers = self.dialect.listing(method, cursor, client)
-            page = _read_page(await self.ask_server(method, params, headers), kind)
-            pages.append(page)
-            cursor = page.cursor
-            if cursor is None:
-                break
-        return _joined(pages)
+        """Every page of a list of `mcp.LISTS`. Raises `Fault`."""
+        return await read_list(self, method, mcp.LISTS[method].kind, client)
 
     async def roots_changed(self) -> None:
         if self.dialect.hears_of_roots:
@@ -275,8 +258,8 @@ class Connection:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     # What the link calls.
 
@@ -322,7 +305,7 @@ class Connection:
         if self.link:
             await self.link.close()
         self.closed(reason)
-        for task in list(self._tasks):
+        for task in list(self._work):
             task.cancel()
 
     def _answered(self, message: Message, origin: int | None) -> None:
@@ -391,11 +374,11 @@ class Connection:
             self._elicited(message.params)
         elif message.method in (mcp.TASK_CHANGED, mcp.TASK_STATUS):
             self._task_changed(message)
-        elif message.method == "notifications/progress":
+        elif message.method == mcp.PROGRESSED:
             self._progress(message.params)
-        elif message.method == "notifications/message":
+        elif message.method == mcp.LOGGED:
             self._logged(message.params)
-        elif message.method == "notifications/cancelled":
+        elif message.method == mcp.CANCELLED:
             self._questions.withdrawn(calls.read_cancelled(message))
 
     def _progress(self, params: Raw) -> None:
@@ -455,39 +438,6 @@ def _waits(call: Call) -> bool:
 
 def _is_part(exchange: Exchange, whole: Exchange) -> bool:
     return isinstance(exchange, Part) and exchange.whole is whole
-
-
-class Page(msgspec.Struct, frozen=True):
-    """One page of a list, and how long it may be kept."""
-
-    items: list[Raw]
-    cursor: str | None
-    ttl: float | None  # seconds
-    is_public: bool
-
-
-def _read_page(page: Raw, kind: str) -> Page:
-    try:
-        found = jsonrpc.members(page)
-        ttl = msgspec.json.decode(found.get("ttlMs") or b"null", type=float | None)
-        return Page(
-            items=msgspec.json.decode(found.get(kind) or b"[]", type=list[Raw]),
-            cursor=msgspec.json.decode(found.get("nextCursor") or b"null", type=str | None),
-            ttl=None if ttl is None else min(max(ttl / 1000, 0.0), LONGEST_TTL),
-            is_public=found.get("cacheScope", jsonrpc.NOTHING) == Raw(b'"public"'),
-        )
-    except jsonrpc.UNREADABLE as error:
-        raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is out of shape: {error}") from None
-
-
-def _joined(pages: Sequence[Page]) -> Items:
-    """The whole list. It holds as long as the page that holds least, for everybody if each page does."""
-    ttls = [page.ttl for page in pages if page.ttl is not None]
-    return Items(
-        tuple(item for page in pages for item in page.items),
-        min(ttls, default=None),
-        all(page.is_public for page in pages),
-    )
 
 
 def _own_id(message: Message, origin: int | None) -> int | None:

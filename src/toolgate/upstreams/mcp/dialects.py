@@ -19,6 +19,8 @@ INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))
 
 
 class Dialect(Protocol):
+    """An era, as it is spoken to one server: `Modern`, `Legacy`, or `Unknown` until that is found out."""
+
     @property
     def revision(self) -> str: ...
 
@@ -53,15 +55,21 @@ class Dialect(Protocol):
         """Whether it runs tools as tasks where it is asked to (2025-11-25)."""
         ...
 
-    def call(self, call: Call, id: int) -> tuple[Members, Headers]: ...
+    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+        """Parameters and headers of a call. Raises `Fault` for what this era has no word for."""
+        ...
 
-    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]: ...
+    def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
+        """The same of a request for one page of a list; `cursor` None asks for the first."""
+        ...
 
     def other(self) -> Headers:
         """The headers of a message that is no request."""
         ...
 
-    def read(self, call: Call, body: Raw) -> Done | Accepted | Required: ...
+    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
+        """What a result means. Raises `Fault` for one that breaks the protocol."""
+        ...
 
 
 class Modern:

@@ -35,6 +35,22 @@ Watched = tuple[str, str]  # "resources" and a URI, or "tasks" and an id
 _FILTERS = {"resources": "resourceSubscriptions", "tasks": "taskIds"}
 
 
+class Pauses:
+    """How long to wait before what was lost is opened again: longer each time, until it has held for a while."""
+
+    def __init__(self) -> None:
+        self.losses = 0
+        self._opened = 0.0
+
+    def opened(self, now: float) -> None:
+        self._opened = now
+
+    def after_loss(self, now: float) -> float:
+        """Seconds to wait before what was lost at this time is opened again."""
+        self.losses = self.losses + 1 if now - self._opened < PAUSES[-1] else 1
+        return PAUSES[min(self.losses, len(PAUSES)) - 1]
+
+
 class Wanted:
     """What clients of one scope want: resources and tasks, counted, and the most talkative log level."""
 
@@ -43,17 +59,8 @@ class Wanted:
         self.level: str | None = None
         self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
         self.client: Client | None = None  # the last who wanted something
+        self.pauses = Pauses()  # between connections of this scope that were lost
         self.fell_silent = float("-inf")  # when the server last left a request to tell of something unanswered
-        self._losses = 0
-        self._opened = 0.0
-
-    def opened(self, now: float) -> None:
-        self._opened = now
-
-    def pause(self, now: float) -> float:
-        """How long to wait before what was lost at this time is opened again."""
-        self._losses = self._losses + 1 if now - self._opened < PAUSES[-1] else 1
-        return PAUSES[min(self._losses, len(PAUSES)) - 1]
 
     def raise_level(self, level: str) -> bool:
         """Whether `level` is more than was wanted so far."""
@@ -70,7 +77,7 @@ class Speaker(Protocol):
     def dialect(self) -> Dialect: ...
 
     async def ask_server(
-        self, method: str, params: Members | bytes, headers: Headers = (), timeout: float | None = None
+        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None
     ) -> Raw: ...
 
     async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
@@ -83,6 +90,8 @@ class Speaker(Protocol):
 
 
 class Hearing(Protocol):
+    """How one connection's server is asked to tell, and told to stop."""
+
     def open(self, wanted: Wanted) -> None:
         """Begin to ask for all that is wanted; what fails is logged."""
         ...
@@ -91,13 +100,21 @@ class Hearing(Protocol):
         """The connection is over."""
         ...
 
-    async def watch(self, what: Watched) -> None: ...
+    async def watch(self, what: Watched) -> None:
+        """Returns when the server has agreed. Raises `Fault` where it does not."""
+        ...
 
-    async def unwatch(self, what: Watched) -> None: ...
+    async def unwatch(self, what: Watched) -> None:
+        """Raises `Fault` where the server could not be told."""
+        ...
 
-    async def set_level(self, level: str) -> None: ...
+    async def set_level(self, level: str) -> None:
+        """A level of `mcp.LOG_LEVELS`. A server that does not take it is logged."""
+        ...
 
-    def acknowledged(self, params: Raw) -> None: ...
+    def acknowledged(self, params: Raw) -> None:
+        """The server says what of a stream it honours (`mcp.ACKNOWLEDGED`)."""
+        ...
 
 
 class LegacyHearing:
@@ -129,18 +146,18 @@ class LegacyHearing:
         if not _can_watch(self._connection, what):
             raise _no_subscriptions()
         if what not in self._watched:
-            await self._ask("resources/subscribe", {"uri": what[1]})
+            await self._ask(mcp.SUBSCRIBE, {"uri": what[1]})
             self._watched.add(what)
 
     async def unwatch(self, what: Watched) -> None:
         self._watched.discard(what)
-        await self._ask("resources/unsubscribe", {"uri": what[1]})
+        await self._ask(mcp.UNSUBSCRIBE, {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
         if "logging" not in self._connection.dialect.capabilities:
             return
         try:
-            await self._ask("logging/setLevel", {"level": level})
+            await self._ask(mcp.SET_LEVEL, {"level": level})
         except Fault as fault:
             log.info("%s does not take the log level %s: %s", self._connection, level, fault.message)
 
@@ -193,25 +210,25 @@ class ModernHearing:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_open(), name="hear")
 
     async def _keep_open(self) -> None:
-        failures = 0
+        pauses = Pauses()
         while self._filter():
             try:
                 if not self._current:
                     await self._renew()
-                    if failures:
+                    if pauses.losses:
                         self._connection.missed()
             except Fault as fault:
                 log.info("%s does not tell of changes: %s", self._connection, fault.message)
                 if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
                     return
-            current, began = self._current, self._clock.now()
+            current = self._current
+            pauses.opened(self._clock.now())
             if current:
                 await asyncio.wait((current,))
             if self._current is not current:
                 continue  # another one has taken its place
             self._current = None
-            failures = failures + 1 if self._clock.now() - began < PAUSES[-1] else 1
-            await self._clock.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
+            await self._clock.sleep(pauses.after_loss(self._clock.now()))
 
     async def watch(self, what: Watched) -> None:
         if not _can_watch(self._connection, what):
@@ -294,6 +311,7 @@ class ModernHearing:
 
 
 def hearing_of(connection: Speaker, client: Client, clock: Clock) -> Hearing:
+    """The hearing of a connection whose era is known. `client` is on whose behalf a modern server is asked."""
     if isinstance(connection.dialect, Modern):
         return ModernHearing(connection, client, clock)
     return LegacyHearing(connection)
@@ -301,7 +319,7 @@ def hearing_of(connection: Speaker, client: Client, clock: Clock) -> Hearing:
 
 def _can_watch(connection: Speaker, what: Watched) -> bool:
     if what[0] == "tasks":
-        return isinstance(connection.dialect, Modern) and tasks.offers_extension(connection.dialect.capabilities)
+        return isinstance(connection.dialect, Modern) and tasks.declares(connection.dialect.capabilities)
     return _capability(connection, "resources", "subscribe")
 
 

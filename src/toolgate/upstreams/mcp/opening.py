@@ -99,9 +99,7 @@ async def _discover(
 ) -> modern.Discovered:
     """Raises `Silent` where a process stays silent, unless `patient`."""
     params = jsonrpc.encode({"_meta": modern.envelope_meta(client, INFO)})
-    ask = connection.ask_server(
-        "server/discover", params, headers.for_request("server/discover", None), server.start_timeout
-    )
+    ask = connection.ask_server(mcp.DISCOVER, params, headers.for_request(mcp.DISCOVER, None), server.start_timeout)
     answer = asyncio.ensure_future(ask)
     silence = asyncio.ensure_future(_silence(clock, connection))
     waits: set[asyncio.Future[Any]] = {answer} if patient else {answer, silence}
@@ -132,7 +130,7 @@ async def _silence(clock: Clock, connection: Connection) -> None:
 
 async def _initialize(connection: Connection, server: Server, client: Client) -> None:
     params = legacy.initialize_params(capabilities_for(server, client), INFO)
-    answer = await connection.ask_server("initialize", params, (), server.start_timeout)
+    answer = await connection.ask_server(mcp.INITIALIZE, params, (), server.start_timeout)
     connection.dialect = Legacy(legacy.read_initialized(answer))
     await connection.tell(jsonrpc.notification("notifications/initialized"))
     if connection.link:

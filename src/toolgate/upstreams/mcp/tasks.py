@@ -44,6 +44,7 @@ class Book:
         return found[0] if found else None
 
     def of(self, principal: str) -> list[str]:
+        """The ids of the tasks that a principal has made, the oldest first."""
         return [id for id, (maker, _) in self._makers.items() if maker[0] == principal]
 
     def over(self, id: str) -> None:
@@ -56,19 +57,22 @@ class Book:
             self._makers.pop(id, None)
 
     def runs(self, now: float) -> bool:
+        """Whether any of them may still run."""
         return any(until > now for _, until in self._makers.values())
 
 
-class Server(Protocol):
+class Runner(Protocol):
     """What waiting needs of a connection."""
 
     @property
     def asker(self) -> str: ...
 
-    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome: ...
+    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
+        """One request for the call, as a part of `whole`. Raises `Fault`."""
+        ...
 
-    def tell_task_is_over(self, whole: Exchange) -> None:
-        """Progress of the call that this exchange is of is no longer expected."""
+    def forget_progress(self, whole: Exchange) -> None:
+        """The task behind this exchange reports nothing more."""
         ...
 
     def end_task(self, id: str) -> None:
@@ -79,21 +83,22 @@ class Server(Protocol):
 class Waiting:
     """A call that runs as a task, with its result as the outcome. `patience` in seconds is for silence."""
 
-    def __init__(self, server: Server, call: Call, whole: Exchange, clock: Clock, patience: float) -> None:
-        self._server = server
+    def __init__(self, runner: Runner, call: Call, whole: Exchange, clock: Clock, patience: float) -> None:
+        self._runner = runner
         self._call = call
         self._whole = whole
         self._clock = clock
         self._patience = patience
 
     async def outcome(self) -> Outcome:
+        """The outcome, when the task is over. Raises `Fault`; the task is cancelled where it took too long."""
         try:
-            made = await self._server.leg(msgspec.structs.replace(self._call, task=jsonrpc.EMPTY_OBJECT), self._whole)
+            made = await self._runner.leg(msgspec.structs.replace(self._call, task=jsonrpc.EMPTY_OBJECT), self._whole)
             if not isinstance(made, Accepted):
                 return made
             return await self._of(tasks.read_made(made.body))
         finally:
-            self._server.tell_task_is_over(self._whole)
+            self._runner.forget_progress(self._whole)
 
     async def _of(self, task: Task) -> Outcome:
         until = self._clock.now() + max(LONGEST, (task.ttl or 0.0) / 1000)
@@ -106,15 +111,15 @@ class Waiting:
             raise Fault("TIMEOUT", "The task took too long", reach="sent_unknown")
         except Fault as fault:
             if fault.code == "TIMEOUT":
-                self._server.end_task(task.taskId)
+                self._runner.end_task(task.taskId)
             raise
         except asyncio.CancelledError:
-            self._server.end_task(task.taskId)
+            self._runner.end_task(task.taskId)
             raise
 
     async def _result(self, task: Task) -> Outcome | None:
         """The result, once the task is over; None where the server does not let it be waited for."""
-        waiting = asyncio.ensure_future(self._server.leg(self._about(task, mcp.TASK_RESULT), self._whole))
+        waiting = asyncio.ensure_future(self._runner.leg(self._about(task, mcp.TASK_RESULT), self._whole))
         try:
             while not await self._came(waiting):
                 await self._look(task)
@@ -154,7 +159,7 @@ class Waiting:
         return task
 
     async def _look(self, task: Task) -> Task:
-        outcome = await self._server.leg(self._about(task, mcp.TASK_GET))
+        outcome = await self._runner.leg(self._about(task, mcp.TASK_GET))
         return tasks.read_task(outcome.body) if isinstance(outcome, Done) else task
 
     def _about(self, task: Task, method: str) -> Call:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -27,9 +27,12 @@ from toolgate.wire import jsonrpc, mcp
 log = logging.getLogger(__name__)
 
 IDLE = 300.0  # seconds after which a connection that serves one client only is closed
+MOST_AWAY = 256  # scopes without a connection whose lists are kept, to be compared when their clients are back
 
 
 class McpUpstream:
+    """An `Upstream` that speaks MCP over a link. `make_link` makes one, `on_event` hears what is said unasked."""
+
     def __init__(self, server: Server, make_link: MakeLink, ground: Ground, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
@@ -46,7 +49,7 @@ class McpUpstream:
         self._fault: Fault | None = None
         self._wanted: defaultdict[str, Wanted] = defaultdict(Wanted)  # by scope
         self._books: defaultdict[str, Book] = defaultdict(Book)  # by scope
-        self._opened_before: set[str] = set()
+        self._opened_before: dict[str, None] = {}  # scopes, the latest last
         self._last: dict[str, object] = {}  # what was known of the newest connection when it ended
         self._newest: Connection | None = None
 
@@ -158,9 +161,7 @@ class McpUpstream:
             self._end_watching((kind, uri), scope, wanted)
 
     def _end_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
-        task = asyncio.get_running_loop().create_task(self._stop_watching(what, scope, wanted))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._spawn(self._stop_watching(what, scope, wanted), self._closing)
 
     async def _stop_watching(self, what: Watched, scope: str, wanted: Wanted) -> None:
         async with wanted.turn:
@@ -189,7 +190,7 @@ class McpUpstream:
         known = {*self._opening, *self._live, *self._wanted, *self._opened_before}
         for scope in [scope for scope in known if scope.startswith(theirs)]:
             await self._close_scope(scope)
-            self._opened_before.discard(scope)
+            self._forget(scope)
 
     async def close(self) -> None:
         under_way: list[asyncio.Task[Any]] = [*self._reopening, *self._opening.values()]
@@ -217,6 +218,9 @@ class McpUpstream:
 
     def _opened(self, scope: str, done: asyncio.Task[Connection]) -> None:
         self._opening.pop(scope, None)
+        if scope not in self._opened_before:
+            self._wanted.pop(scope, None)
+            self._books.pop(scope, None)
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
 
@@ -252,15 +256,29 @@ class McpUpstream:
             await self._give_up(connection, Fault("SERVER_FAILED", f"{self.name} was stopped while it started"))
             raise
         self._live[scope] = connection
-        self._wanted[scope].opened(self._clock.now())
+        self._wanted[scope].pauses.opened(self._clock.now())
         self._state, self._fault = "ready", None
         connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
         if scope in self._opened_before:  # it may offer something else than before
             self._on_event(Event(self.id, "list_changed", scope, tuple(mcp.LIST_OF_KIND)))
-        self._opened_before.add(scope)
+        self._opened_before.pop(scope, None)
+        self._opened_before[scope] = None
+        self._forget_the_longest_away()
         if server.scope != "shared":
-            self._watch_idle(scope, connection)
+            self._close_when_idle(scope, connection)
         return connection
+
+    def _forget_the_longest_away(self) -> None:
+        """A client can have many scopes: one for each set of capabilities that it declares."""
+        away = [each for each in self._opened_before if each not in self._live and not self._wanted[each].watched]
+        for scope in away[:-MOST_AWAY]:
+            self._forget(scope)
+
+    def _forget(self, scope: str) -> None:
+        self._opened_before.pop(scope, None)
+        self._wanted.pop(scope, None)
+        self._books.pop(scope, None)
+        self._on_event(Event(self.id, "scope_ended", scope))
 
     def _not_started(self, fault: Fault) -> Fault:
         """What a call is told; the status keeps the reason alone."""
@@ -288,13 +306,11 @@ class McpUpstream:
         """Whoever watches what this server has may never call it: it is started again for them."""
         wanted = self._wanted.get(scope)
         if wanted and wanted.watched:
-            task = asyncio.get_running_loop().create_task(self._open_again(scope, wanted), name=f"hear {self.id} again")
-            self._reopening.add(task)
-            task.add_done_callback(self._reopening.discard)
+            self._spawn(self._open_again(scope, wanted), self._reopening, name=f"hear {self.id} again")
 
     async def _open_again(self, scope: str, wanted: Wanted) -> None:
         while True:
-            await self._clock.sleep(wanted.pause(self._clock.now()))
+            await self._clock.sleep(wanted.pauses.after_loss(self._clock.now()))
             is_wanted = wanted.watched and self._wanted.get(scope) is wanted
             if scope in self._live or not is_wanted or not wanted.client:
                 return
@@ -304,13 +320,18 @@ class McpUpstream:
             except Fault as fault:
                 log.info("%s is not there again: %s", self.name, fault.message)
 
+    def _spawn(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]], name: str | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        among.add(task)
+        task.add_done_callback(among.discard)
+
     def _remember(self, connection: Connection) -> None:
         if connection.link:
             self._last = connection.link.describe()
         if self._newest is connection:
             self._newest = None
 
-    def _watch_idle(self, scope: str, connection: Connection) -> None:
+    def _close_when_idle(self, scope: str, connection: Connection) -> None:
         """A connection that serves one client only is closed when that client has long asked for nothing."""
 
         def look() -> None:
@@ -319,9 +340,7 @@ class McpUpstream:
             now = self._clock.now()
             is_needed = connection.in_flight or self._wanted[scope].watched or connection.book.runs(now)
             if not is_needed and now - connection.used >= IDLE:
-                task = asyncio.get_running_loop().create_task(self._close_scope(scope))
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                self._spawn(self._close_scope(scope), self._closing)
             else:
                 self._clock.call_later(IDLE, look)
 

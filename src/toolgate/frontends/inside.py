@@ -1,0 +1,30 @@
+"""What every door opens into: the gateway, and what stands beside it for the clients of all doors."""
+
+from __future__ import annotations
+
+import msgspec
+
+from toolgate.config import Config
+from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.session import Session
+from toolgate.gateway import Gateway
+from toolgate.model import Principal
+from toolgate.ports import Clock
+from toolgate.snapshot import Route
+from toolgate.wire import mcp
+
+
+class Inside(msgspec.Struct, frozen=True):
+    """What a door is made with, whichever it is."""
+
+    gateway: Gateway
+    modern: ModernFace
+    pages: Pages
+    config: Config
+    clock: Clock
+
+    def new_session(self, route: Route, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
+        """A session of a legacy client; `revision` is what it speaks unless it initializes."""
+        ask_time = self.config.parking.ttl
+        return Session(self.gateway, self.pages, route, principal, self.clock, ask_time, revision)

@@ -1,0 +1,35 @@
+"""What a server says instead of taking a message, over whatever carries it, and the `Fault` that is made of it."""
+
+from __future__ import annotations
+
+from toolgate.config import Server
+from toolgate.model import Fault, Reach
+from toolgate.wire import jsonrpc
+
+
+def fault(server: Server, message: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
+    """A fault of this server's link."""
+    return Fault(code, message, server=server.id, reach=reach, hint=hint)
+
+
+def reach_of(status: int) -> Reach:
+    """How far a message got that was answered with this HTTP error: a server that fails may have run it before."""
+    return "sent_unknown" if status >= 500 else "not_sent"
+
+
+def credentials_hint(status: int) -> str:
+    """What to look at where a server refuses whoever asks; empty where it does not."""
+    return "check the credentials in its headers" if status in (401, 403) else ""
+
+
+def is_rpc_error(body: bytes) -> bool:
+    """Whether the body of a refusal is the server's own answer: a JSON-RPC error."""
+    try:
+        return bool(jsonrpc.decode(body).error)
+    except jsonrpc.Malformed:
+        return False
+
+
+def shown(body: bytes) -> str:
+    """The beginning of a body, for a message to people."""
+    return body[:200].decode(errors="replace")

@@ -1,0 +1,84 @@
+"""One whole list of a server, read page by page, and how long it holds.
+
+The rule this file keeps: a list that has no end is given up, and so is a cursor that comes back. Spec:
+server/utilities/pagination; 2026-07-28 server/utilities/caching.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Client, Fault
+from toolgate.ports import Items
+from toolgate.upstreams.links.base import Headers
+from toolgate.upstreams.mcp.dialects import Dialect
+from toolgate.wire import jsonrpc
+from toolgate.wire.jsonrpc import Members
+
+MOST_PAGES = 1000  # of one list
+LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
+
+
+class Lister(Protocol):
+    """What reading a list needs of a connection."""
+
+    @property
+    def server_id(self) -> str: ...
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    async def ask_server(self, method: str, params: Members | bytes, headers: Headers) -> Raw: ...
+
+
+class Page(msgspec.Struct, frozen=True):
+    items: list[Raw]
+    cursor: str | None
+    ttl: float | None  # seconds
+    is_public: bool
+
+
+async def read_list(lister: Lister, method: str, kind: str, client: Client) -> Items:
+    """Every page of a list; `kind` is the member that holds its items. Raises `Fault`."""
+    pages: list[Page] = []
+    seen: set[str | None] = set()
+    cursor: str | None = None
+    while cursor not in seen:
+        seen.add(cursor)
+        if len(seen) > MOST_PAGES:
+            raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=lister.server_id)
+        params, headers = lister.dialect.listing(method, cursor, client)
+        page = _read_page(await lister.ask_server(method, params, headers), kind)
+        pages.append(page)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return _joined(pages)
+
+
+def _read_page(page: Raw, kind: str) -> Page:
+    try:
+        found = jsonrpc.members(page)
+        ttl = msgspec.json.decode(found.get("ttlMs") or b"null", type=float | None)
+        return Page(
+            items=msgspec.json.decode(found.get(kind) or b"[]", type=list[Raw]),
+            cursor=msgspec.json.decode(found.get("nextCursor") or b"null", type=str | None),
+            ttl=None if ttl is None else min(max(ttl / 1000, 0.0), LONGEST_TTL),
+            is_public=found.get("cacheScope", jsonrpc.NOTHING) == Raw(b'"public"'),
+        )
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is out of shape: {error}") from None
+
+
+def _joined(pages: Sequence[Page]) -> Items:
+    """The whole list. It holds as long as the page that holds least, for everybody if each page does."""
+    ttls = [page.ttl for page in pages if page.ttl is not None]
+    return Items(
+        tuple(item for page in pages for item in page.items),
+        min(ttls, default=None),
+        all(page.is_public for page in pages),
+    )
