@@ -358,3 +358,13 @@ async def test_a_log_level_is_set_for_a_session() -> None:
         for level in ("loud", 7):
             response = await visitor.post(visitor.request("logging/setLevel", level=level))
             assert response.error["code"] == -32602
+
+
+async def test_who_opens_session_after_session_loses_its_own_and_nobody_elses() -> None:
+    async with gateway(config=Config(sessions=Sessions(max=10)), identify=identify) as app:
+        ann = Visitor(app, authorization="ann")
+        await ann.initialize()
+        for _ in range(30):
+            await Visitor(app, authorization="eve").initialize()
+        assert len(app.sessions) == 10
+        assert (await ann.ask("ping")).result == {}

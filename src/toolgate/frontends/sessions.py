@@ -1,13 +1,14 @@
 """All sessions of a door, and when each of them ends.
 
 A session is implicit until it is initialized or used a second time: most of those are one request of a client that
-knows no sessions. The rules this file keeps: they take no more than a tenth of the room, and go first; and none that
-works goes before one that is idle.
+knows no sessions. The rules this file keeps: they take no more than a tenth of the room, and go first; none that works
+goes before one that is idle; and who has the most loses one first.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from toolgate.frontends.session import Session
 from toolgate.model import Principal
@@ -69,8 +70,12 @@ class Sessions:
         return bool(self._implicit.pop(session.id, None) or self._kept.pop(session.id, None))
 
     def _least_needed(self) -> Session:
-        idle = (session for session in (*self._implicit.values(), *self._kept.values()) if session.is_idle)
-        return next(idle, None) or self.all()[0]
+        implicit = next((session for session in self._implicit.values() if session.is_idle), None)
+        if implicit:
+            return implicit
+        idle = [session for session in self._kept.values() if session.is_idle]
+        owned = Counter(session.client.principal.cap_key for session in self._kept.values())
+        return max(idle, key=lambda session: owned[session.client.principal.cap_key], default=None) or self.all()[0]
 
     def _sweep_later(self) -> None:
         self._timer = self._clock.call_later(min(self._idle, 60.0) / 2, self._sweep)
