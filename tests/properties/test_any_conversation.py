@@ -161,7 +161,7 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
         for connection in upstream._live.values():
             yield f"{upstream.id}: requests", [each for each in connection._requests.values() if not each.is_long]
             yield f"{upstream.id}: given up", connection._given_up
-            yield f"{upstream.id}: tasks", connection._tasks
+            yield f"{upstream.id}: tasks", connection._work
             yield (
                 f"{upstream.id}: questions",
                 [connection._questions._open, connection._questions._kept]
