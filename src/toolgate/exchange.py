@@ -123,6 +123,10 @@ class Exchange:
         if not future.done():
             future.set_result(answer)
 
+    async def settled(self, key: str) -> None:
+        if key in self._open:
+            await asyncio.wait((self._open[key][1],))
+
     async def next(self) -> Outcome:
         try:
             while True:
@@ -258,6 +262,11 @@ class Retry:
             self._answers[key] = answer
             self._answered.set()
 
+    async def settled(self, key: str) -> None:
+        while key in self._open:  # who keeps nothing withdraws nothing
+            self._answered.clear()
+            await self._answered.wait()
+
     async def next(self) -> Outcome:
         if self._round > self.ROUNDS:
             raise Fault("UPSTREAM_ERROR", f"{self.asker} asked in more than {self.ROUNDS} rounds", reach="executed")
@@ -301,6 +310,9 @@ class Then:
 
     def answer(self, key: str, answer: Answer) -> None:
         self._inner.answer(key, answer)
+
+    async def settled(self, key: str) -> None:
+        await self._inner.settled(key)
 
     async def next(self) -> Outcome:
         return self._then(await self._inner.next())

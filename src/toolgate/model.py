@@ -318,6 +318,10 @@ class Resume(Protocol):
         """Answer one question; an unknown or answered key is ignored."""
         ...
 
+    async def settled(self, key: str) -> None:
+        """Return when nobody wants an answer to this question any more: withdrawn, answered, or all is over."""
+        ...
+
     async def next(self) -> Outcome:
         """The next outcome: further questions, or the end. Raises `Fault`."""
         ...

@@ -535,6 +535,29 @@ async def test_a_question_that_the_server_takes_back_is_taken_back_from_its_clie
         assert (await modern.retry(call, reply, {reply.key: named("Ann")})).text == "never mind"
 
 
+@pytest.mark.promise("spec.legacy.cancel.question")
+async def test_a_question_is_taken_back_at_once_though_its_call_goes_on() -> None:
+    going_on = asyncio.Event()
+
+    async def changes_its_mind(scene: Scene) -> str:
+        id, _answer = scene.connection.put(form())  # type: ignore[attr-defined]
+        await asyncio.sleep(0.2)
+        scene.connection.withdraw(id)  # type: ignore[attr-defined]
+        await going_on.wait()
+        return (await scene.ask(form("And now?")))["action"]
+
+    async with gateway(old=LegacyServer({"hm": changes_its_mind})) as house:
+        client = await house.legacy()
+        call = client.start("tools/call", name="old__hm")
+        question = await client.question()
+        await house.clock.advance(1)
+        assert client.withdrawn == [question["id"]]
+        going_on.set()
+        client.answer(await client.question(2), DECLINED)
+        assert (await call.reply()).text == "decline"
+        assert client.withdrawn == [question["id"]]
+
+
 # Roots.
 
 

@@ -124,9 +124,15 @@ def none_of(envelope: Json) -> list[Json]:
     return []
 
 
+def needs_no_task(one: Json) -> Json:
+    """Through the gateway no tool needs a client that knows tasks (docs/tasks.md)."""
+    needs = one.get("execution", {}).get("taskSupport") == "required"
+    return one | {"execution": {**one["execution"], "taskSupport": "optional"}} if needs else one
+
+
 def offered(direct: Callable[[str, str], list[Json]], method: str, era: str) -> list[Json]:
     """One list of all servers, as the Inspector shows it when it speaks so."""
-    shown = (one for server in SPOKEN for one in direct(server, method))
+    shown = (needs_no_task(one) for server in SPOKEN for one in direct(server, method))
     return in_order([{key: value for key, value in one.items() if key not in UNKNOWN[era]} for one in shown])
 
 

@@ -433,7 +433,10 @@ def _withdraws(line: Line, random: Random) -> None:
 
 
 def _withdraws_nothing(line: Line, random: Random) -> None:
-    line.tell("notifications/cancelled", {"requestId": random.choice([1, "nope", 2.5, "odd"])})
+    id = random.choice([1, "nope", 2.5, "odd"])
+    if id in line.questions:  # one of those that it asked out of turn
+        line.withdrawn.add(id)
+    line.tell("notifications/cancelled", {"requestId": id})
 
 
 def _progresses(line: Line, random: Random) -> None:

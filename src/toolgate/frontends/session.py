@@ -309,9 +309,14 @@ class Session:
         self._questions[id] = future
         question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
         stream.send(jsonrpc.request(id, ask.method, tasks.with_related(question, task)))
+        settled = asyncio.ensure_future(resume.settled(ask.key))
         try:
             async with self._clock.timeout(self._ask_time):
-                answer = await future
+                await asyncio.wait((future, settled), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                stream.send(legacy.cancelled(id, "the question is withdrawn"))
+                return
+            answer = future.result()
         except TimeoutError:
             stream.send(legacy.cancelled(id, "no answer in time"))
             answer = asks.declined(ask, "The client did not answer in time")
@@ -319,6 +324,7 @@ class Session:
             stream.send(legacy.cancelled(id, "the request is over"))
             raise
         finally:
+            settled.cancel()
             self._questions.pop(id, None)
         resume.answer(ask.key, questions.read_choices(ask, answer, self.revision))
 
