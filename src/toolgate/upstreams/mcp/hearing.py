@@ -194,19 +194,21 @@ class ModernHearing:
         self._waiting: dict[int, asyncio.Future[frozenset[Watched]]] = {}  # for the acknowledgement, by request id
         self._turn = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+        self._is_over = False
 
     def open(self, wanted: Wanted) -> None:
         self._watched |= set(wanted.watched)
         self._keep()
 
     def close(self) -> None:
+        self._is_over = True
         for task in (self._keeper, self._current):
             if task:
                 task.cancel()
 
     def _keep(self) -> None:
         """While anything is wanted there is somebody who opens a stream again that has ended."""
-        if self._filter() and (not self._keeper or self._keeper.done()):
+        if self._filter() and not self._is_over and (not self._keeper or self._keeper.done()):
             self._keeper = asyncio.get_running_loop().create_task(self._keep_open(), name="hear")
 
     async def _keep_open(self) -> None:

@@ -1,0 +1,49 @@
+"""What one connection has its server tell: nobody goes on listening when the connection is over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+from msgspec import Raw
+from virtualtime import FakeClock, settle
+
+from toolgate.exchange import Exchange
+from toolgate.model import Client, Fault
+from toolgate.upstreams.mcp.hearing import ModernHearing
+from toolgate.wire import mcp
+
+
+class Mouth:
+    """A connection to a server that is asked for streams, and answers by hand."""
+
+    dialect: Any = SimpleNamespace(capabilities={"resources": {"subscribe": True}})
+
+    def __init__(self) -> None:
+        self.streams: list[Exchange] = []
+
+    async def begin(self, method: str, params: bytes, headers: Any) -> tuple[int, Exchange]:
+        self.streams.append(Exchange("upstream:there", FakeClock()))
+        return len(self.streams), self.streams[-1]
+
+    def missed(self) -> None: ...
+
+
+async def test_a_connection_that_ends_as_its_stream_is_acknowledged_leaves_nobody_listening() -> None:
+    mouth: Any = Mouth()
+    hearing = ModernHearing(mouth, Client(), FakeClock())
+    watching = asyncio.ensure_future(hearing.watch(("resources", "note:///a")))
+    await settle()
+    honoured = {"resourceSubscriptions": ["note:///a"]}
+    acknowledged = {"notifications": honoured, "_meta": {mcp.SUBSCRIPTION_KEY: 1}}
+    hearing.acknowledged(Raw(json.dumps(acknowledged).encode()))
+    mouth.streams[0].fail(Fault("SERVER_FAILED", "it hung up"))
+    hearing.close()
+    with suppress(Fault):
+        await watching
+    await asyncio.sleep(60)
+    assert len(mouth.streams) == 1
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("hear")]
