@@ -8,6 +8,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle
 
@@ -15,6 +16,7 @@ from toolgate.exchange import Exchange
 from toolgate.model import Client, Fault
 from toolgate.upstreams.mcp.hearing import ModernHearing
 from toolgate.wire import mcp
+from toolgate.wire.jsonrpc import RpcError
 
 
 class Mouth:
@@ -47,3 +49,16 @@ async def test_a_connection_that_ends_as_its_stream_is_acknowledged_leaves_nobod
     await asyncio.sleep(60)
     assert len(mouth.streams) == 1
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("hear")]
+
+
+async def test_what_a_server_says_against_a_stream_of_several_clients_is_passed_on_to_none_of_them() -> None:
+    mouth: Any = Mouth()
+    hearing = ModernHearing(mouth, Client(), FakeClock())
+    watching = asyncio.ensure_future(hearing.watch(("resources", "note:///mine")))
+    await settle()
+    refusal = RpcError(-32021, "note:///of/somebody/else is not to be watched")
+    mouth.streams[0].fail(Fault("UPSTREAM_ERROR", refusal.message, reach="executed", upstream=refusal))
+    with pytest.raises(Fault) as raised:
+        await watching
+    hearing.close()
+    assert "somebody" not in raised.value.message and not raised.value.upstream

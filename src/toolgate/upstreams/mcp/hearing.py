@@ -240,6 +240,9 @@ class ModernHearing:
         self._watched.add(what)
         try:
             honoured = await self._renew()
+        except Fault as fault:  # the server's own words may be on what others watch: it is one stream
+            self._watched.discard(what)
+            raise Fault(fault.code, "The server does not tell of changes at present", reach=fault.reach) from None
         except BaseException:
             self._watched.discard(what)
             raise
