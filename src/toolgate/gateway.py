@@ -9,23 +9,23 @@ them around what comes later (`Then`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
+from toolgate import asks, greeting, traits
 from toolgate.catalog import CatalogView
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then
-from toolgate.model import Call, Client, Event, Fault, Listing, Mirror, NeedInput, Outcome, Required, Resumption
+from toolgate.model import Call, Client, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import mcp
 
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
@@ -60,20 +60,10 @@ class Gateway:
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await catalog.view(route.servers, needs, call.client, patience)
         try:
-            entered = _with_task_support(route.surface.enter(call, view), view)
+            entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
-        return self._with_mirrors(entered) if call.kind == "tools" else entered
-
-    def _with_mirrors(self, call: Call) -> Call:
-        """The call with those arguments known that headers repeat. Raises `Fault` where the client's do not match."""
-        shelf = self.snapshot.catalog.known(call.server, "tools", call.client)
-        mirrored = _mirrors(shelf, call.target) if shelf else ()
-        if not mirrored:
-            return call
-        if call.headers is not None:
-            mirrors.check(mirrored, call.arguments, call.headers)
-        return msgspec.structs.replace(call, mirrors=mirrored)
+        return _with_traits(entered, view.shelf(entered.server, "tools")) if call.method == mcp.CALL else entered
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
@@ -109,23 +99,21 @@ class Gateway:
                     await asyncio.wait(asked)
             except TimeoutError:
                 pass
-        return _merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        return greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
 
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
-        items: list[Raw] = []
-        failures: list[tuple[str, str]] = []
-        for server in route.servers:
-            upstream = self.snapshot.upstreams[server]
-            try:
-                found = await upstream.tasks(client)
-            except Fault as fault:
-                failures.append((upstream.name, fault.message))
-                continue
-            items += [
-                Raw(tasks.with_id(raw, self._handles.write(server, id, route.path, client), lambda raw: raw))
-                for id, raw in found.items()
-            ]
+        servers = [self.snapshot.upstreams[server] for server in route.servers]
+        async with asyncio.TaskGroup() as together:
+            asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
+        answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
+        items = [
+            Raw(tasks.with_id(raw, self._handles.write(server.id, id, route.path, client), lambda raw: raw))
+            for server, answer in answers
+            if not isinstance(answer, Fault)
+            for id, raw in answer.items()
+        ]
+        failures = [(server.name, answer.message) for server, answer in answers if isinstance(answer, Fault)]
         return Listing("tasks", tuple(items), tuple(failures))
 
     def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
@@ -204,7 +192,7 @@ class Gateway:
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
-        if call.task and not call.task_support:
+        if call.task and not (call.traits and call.traits.task_support):
             raise tasks.not_as_task(call.target)
         upstream = self.snapshot.upstreams[call.server]
         try:
@@ -212,7 +200,7 @@ class Gateway:
         except Fault as fault:
             if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
                 again = await self._looked_up_again(call)
-                if again.mirrors == call.mirrors:
+                if call.traits and again.traits and again.traits.mirrors == call.traits.mirrors:
                     raise  # no other headers to send: for whatever else it said so, it may have executed the call
                 call = again
             elif not self._may_be_sent_again(call, fault):
@@ -224,8 +212,7 @@ class Gateway:
         catalog = self.snapshot.catalog
         catalog.changed(call.server, self.snapshot.upstreams[call.server].scope(call.client), ("tools",))
         view = await catalog.view([call.server], [(call.server, "tools")], call.client)
-        shelf = view.shelf(call.server, "tools")
-        return msgspec.structs.replace(call, mirrors=_mirrors(shelf, call.target) if shelf else ())
+        return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
@@ -233,72 +220,26 @@ class Gateway:
             return fault.reach == "not_sent"
         if fault.code != "SERVER_FAILED" or fault.reach != "sent_unknown":
             return False
-        return call.method != "tools/call" or self._is_harmless(call)
-
-    def _is_harmless(self, call: Call) -> bool:
-        shelf = self.snapshot.catalog.known(call.server, "tools", call.client)
-        raw = shelf.items.get(call.target) if shelf else None
-        if raw is None:
-            return False
-        try:
-            hints = msgspec.json.decode(raw, type=_Tool).annotations
-        except jsonrpc.UNREADABLE:
-            return False
-        return hints.readOnlyHint or hints.idempotentHint
+        return call.method != mcp.CALL or bool(call.traits and call.traits.hints.is_harmless_twice)
 
 
-_TASK_SUPPORT = ("optional", "required")
+def _with_traits(call: Call, shelf: Shelf | None) -> Call:
+    """The call with what its tool says of itself. Raises `Fault` where the client's headers do not match."""
+    found = traits.of(shelf, call.target)
+    if found and found.mirrors and call.headers is not None:
+        mirrors.check(found.mirrors, call.arguments, call.headers)
+    return msgspec.structs.replace(call, traits=found) if found else call
 
 
-class _Execution(msgspec.Struct):
-    taskSupport: str = ""
+Answered = TypeVar("Answered")
 
 
-class _Executed(msgspec.Struct):
-    execution: _Execution = msgspec.field(default_factory=_Execution)
-
-
-def _with_task_support(call: Call, view: CatalogView) -> Call:
-    """The call with what its tool says of tasks; found once for each list."""
-    shelf = view.shelf(call.server, "tools") if call.method == "tools/call" else None
-    if not shelf:
-        return call
-    if "tasks" not in shelf.memo:
-        shelf.memo["tasks"] = {
-            name: said for name, raw in shelf.items.items() if (said := _task_support(raw)) in _TASK_SUPPORT
-        }
-    said = shelf.memo["tasks"].get(call.target)
-    return msgspec.structs.replace(call, task_support=said) if said else call
-
-
-def _task_support(raw: Raw) -> str:
-    if b"taskSupport" not in memoryview(raw).tobytes():
-        return ""
+async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
+    """What one of several says, so that its failure does not end the others."""
     try:
-        return msgspec.json.decode(raw, type=_Executed).execution.taskSupport
-    except jsonrpc.UNREADABLE:
-        return ""
-
-
-def _mirrors(shelf: Shelf, tool: str) -> tuple[Mirror, ...]:
-    """The arguments of a tool that headers repeat; looked for once for each shelf."""
-    known: dict[str, tuple[Mirror, ...]] = shelf.memo.setdefault("mirrors", {})
-    if tool not in known:
-        raw = shelf.items.get(tool)
-        try:
-            known[tool] = mirrors.of_tool(raw) if raw else ()
-        except mirrors.Invalid:
-            known[tool] = ()
-    return known[tool]
-
-
-class _Hints(msgspec.Struct):
-    readOnlyHint: bool = False
-    idempotentHint: bool = False
-
-
-class _Tool(msgspec.Struct):
-    annotations: _Hints = msgspec.field(default_factory=_Hints)
+        return await answer
+    except Fault as fault:
+        return fault
 
 
 async def _resume(resumption: Resumption) -> Outcome:
@@ -351,40 +292,6 @@ def _told(asked: asyncio.Future[About]) -> About | None:
     if asked.cancelled() or asked.exception():
         return About()
     return asked.result()
-
-
-# All that a client may be told of; what a server that is not up yet may turn out to offer.
-_RELAYED: Mapping[str, tuple[str, ...]] = {
-    "tools": ("listChanged",),
-    "resources": ("listChanged", "subscribe"),
-    "prompts": ("listChanged",),
-    "logging": (),
-    "completions": (),
-}
-
-
-def _merged(told: Mapping[str, About | None]) -> About:
-    """The capabilities that any of them has, as far as we relay them, and their instructions under their names."""
-    offered = [about.capabilities if about else _RELAYED for about in told.values()]
-    capabilities: dict[str, Any] = {}
-    for name, parts in _RELAYED.items():
-        found = [each[name] for each in offered if name in each]
-        if found or name == "tools":
-            capabilities[name] = {part: True for part in parts if part == "listChanged" or _any_has(found, part)}
-    capabilities |= tasks.relayed([about.capabilities if about else tasks.MAYBE for about in told.values()])
-    pages = [
-        each for about in told.values() if about and (each := asks.extension(about.capabilities, mcp.UI_EXTENSION))
-    ]
-    if pages:
-        capabilities["extensions"] = {**capabilities.get("extensions", {}), mcp.UI_EXTENSION: pages[0]}
-    instructions = {name: about.instructions for name, about in told.items() if about and about.instructions}
-    if len(told) == 1:
-        return About(capabilities, "".join(instructions.values()))
-    return About(capabilities, "\n\n".join(f"# {name}\n{text}" for name, text in instructions.items()))
-
-
-def _any_has(found: Sequence[Any], part: str) -> bool:
-    return any(part in each and (isinstance(each, tuple) or each[part]) for each in found)
 
 
 def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:

@@ -224,6 +224,29 @@ class Mirror(msgspec.Struct, frozen=True):
     name: str
 
 
+class Hints(msgspec.Struct, frozen=True):
+    """A tool's annotations; None where it does not say."""
+
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+    @property
+    def is_harmless_twice(self) -> bool:
+        return bool(self.readOnlyHint or self.idempotentHint)
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
+    `task_support` is `optional` or `required` where the tool runs as a task."""
+
+    schema: bytes = b""
+    mirrors: tuple[Mirror, ...] = ()
+    task_support: str = ""
+    hints: Hints = Hints()
+
+
 class Call(msgspec.Struct, frozen=True):
     """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
     from then on `server` is set and `target` is the server's own name.
@@ -239,7 +262,8 @@ class Call(msgspec.Struct, frozen=True):
     extra: Mapping[str, Raw] = {}
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
-    mirrors: tuple[Mirror, ...] = ()  # known once the target is
+    traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
+    via: str = ""  # the control tool that the call came through
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False
@@ -247,7 +271,6 @@ class Call(msgspec.Struct, frozen=True):
     log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
     resumption: Resumption | None = None
     task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
-    task_support: str = ""  # whether the tool runs as a task: `optional` or `required`, if it does
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
 
     @property

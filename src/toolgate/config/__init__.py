@@ -33,13 +33,34 @@ class Root(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class Parameter(msgspec.Struct, frozen=True):
+    """What is other about one parameter of a tool than its server has it. `fixed` is always sent and never shown;
+    `default` is sent where the caller gives nothing; one that is `hidden` is neither shown nor taken from callers."""
+
+    name: str = ""
+    description: str | None = None
+    fixed: Any = msgspec.UNSET
+    default: Any = msgspec.UNSET
+    hidden: bool = False
+
+
+class Overlay(msgspec.Struct, frozen=True):
+    """What is other about one tool than its server has it. What is `hidden` is not permitted either."""
+
+    name: str = ""
+    title: str | None = None
+    description: str | None = None
+    hidden: bool = False
+    parameters: Mapping[str, Parameter] = {}
+
+
 class Server(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream as configured. Times in seconds. Variables are in; where one was not set, `problem` says so,
     `missing` names it, and the server must not be started: its strings have a gap there."""
 
     id: str
     name: str
-    type: Literal["stdio", "http", "sse", "ws", "registry"]
+    type: Literal["stdio", "http", "sse", "ws", "component", "registry"]
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
@@ -50,6 +71,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 60.0
     start_timeout: float = 60.0
     start: Literal["lazy", "eager"] = "lazy"
+    lifecycle: Literal["lazy", "keep-alive", "ephemeral"] = "lazy"
+    idle: float | None = None  # seconds after which it is stopped; None: as `pool.idle` says
+    criticality: Literal["vital", "optional"] = "vital"
+    description: str = ""
+    validate_arguments: bool = True
+    result_limit: int | None = None  # bytes; None: as `limits.result_limit` says
+    tools: Mapping[str, Overlay] = {}  # by the server's own names; "*" is for those not named
     scope: Literal["shared", "principal", "session"] = "shared"
     concurrency: int | None = None
     roots: tuple[Root, ...] = ()
@@ -101,6 +129,36 @@ class CatalogLimits(msgspec.Struct, frozen=True):
     ttl: float = 300.0
     list_timeout: float = 10.0
     page_size: int = 1000
+    grace: float = 3600.0  # seconds for which a list that cannot be had anew is shown as it was
+
+
+class PoolLimits(msgspec.Struct, frozen=True):
+    """How many servers are up at once, those that are kept alive not counted, and for how long while nobody calls."""
+
+    max_live: int = 20
+    idle: float = 300.0
+
+
+class VirtualSearch(msgspec.Struct, frozen=True):
+    """Above either threshold, lists of tools show the search tool alone."""
+
+    enabled: bool = False
+    threshold: int = 40
+    threshold_tokens: int = 10000
+    mode: Literal["bm25", "regex", "semantic"] = "bm25"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """`result_limit` in bytes, `result_tokens` in estimated tokens of a result's text, None: no limit. `head` and
+    `tail` are lines that are kept of a text that is over a limit."""
+
+    result_limit: int | None = None
+    result_tokens: int | None = None
+    head: int | None = None
+    tail: int | None = None
+
+
+Surface = Literal["aggregate", "children", "meta", "components", "daemon", "all"]
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -111,6 +169,13 @@ class Config(msgspec.Struct, frozen=True):
     sessions: Sessions = Sessions()
     parking: ParkingLimits = ParkingLimits()
     catalog: CatalogLimits = CatalogLimits()
+    pool: PoolLimits = PoolLimits()
+    virtual_search: VirtualSearch = VirtualSearch()
+    limits: Limits = Limits()
+    validate_arguments: bool = True
+    surface: Surface = "aggregate"  # what `/mcp` shows
+    bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
+    state: str = ""  # the folder of the store; empty: the user's state folder
     source: str = ""
     warnings: tuple[str, ...] = ()
 

@@ -169,7 +169,7 @@ class ModernFace:
         try:
             named = {
                 "resourceSubscriptions": await _watched(subscriber.watch, wanted.resourceSubscriptions),
-                "taskIds": await _watched(subscriber.watch_task, wanted.taskIds),
+                "taskIds": await _watched(lambda id: subscriber.watch(id, mcp.TASK_GET), wanted.taskIds),
             }
             send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
             kept, early = early, None

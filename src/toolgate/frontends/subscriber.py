@@ -5,7 +5,7 @@ The rule this file keeps: a client hears only what it asked for, of servers that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from msgspec import Raw
 
@@ -30,46 +30,38 @@ class Subscriber:
         self._route = route
         self._say = say
         self._wants = wants
-        self._watched: dict[str, Call] = {}  # resources, by the client's own names for them
-        self._watched_tasks: dict[str, Call] = {}  # by the client's own ids of them
+        self._watched: dict[tuple[str, str], Call] = {}  # by method and the client's own name
         self._coming = 0  # that are being asked for
         self._stop = gateway.events.listen(self._hear)
 
-    async def watch(self, uri: str) -> None:
-        """Hear when this resource changes. Raises `Fault`."""
-        if uri in self._watched:
+    async def watch(self, name: str, method: str = mcp.SUBSCRIBE) -> None:
+        """Hear when this resource changes, or of this task (`mcp.TASK_GET`: the extension of 2026-07-28). Raises
+        `Fault`."""
+        if (method, name) in self._watched:
             return
         if len(self._watched) + self._coming >= MOST_WATCHED:
-            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} resources are watched; unsubscribe from some")
-        call = await self._ask(uri)
-        if uri in self._watched:  # the same was asked twice at once
-            self._gateway.unwatch(call)
-        self._watched.setdefault(uri, call)
-
-    async def watch_task(self, id: str) -> None:
-        """Hear of a task of the client (the extension of 2026-07-28). Raises `Fault`."""
-        if len(self._watched_tasks) + self._coming >= MOST_WATCHED:
-            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} tasks are watched")
-        self._watched_tasks[id] = await self._ask(id, mcp.TASK_GET)
-
-    async def _ask(self, name: str, method: str = mcp.SUBSCRIBE) -> Call:
+            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} things are watched; unsubscribe from some")
         self._coming += 1
         try:
-            return await self._gateway.watch(name, self._route, self.client, method)
+            call = await self._gateway.watch(name, self._route, self.client, method)
         finally:
             self._coming -= 1
+        if (method, name) in self._watched:  # the same was asked twice at once
+            self._gateway.unwatch(call)
+        self._watched.setdefault((method, name), call)
 
     def unwatch(self, uri: str) -> None:
-        call = self._watched.pop(uri, None)
-        if call:
-            self._gateway.unwatch(call)
+        self._end((mcp.SUBSCRIBE, uri))
 
     def close(self) -> None:
         self._stop()
-        for uri in list(self._watched):
-            self.unwatch(uri)
-        while self._watched_tasks:
-            self._gateway.unwatch(self._watched_tasks.popitem()[1])
+        for what in list(self._watched):
+            self._end(what)
+
+    def _end(self, what: tuple[str, str]) -> None:
+        call = self._watched.pop(what, None)
+        if call:
+            self._gateway.unwatch(call)
 
     def _hear(self, event: Event) -> None:
         if not self._gateway.concerns(event, self._route, self.client):
@@ -88,12 +80,18 @@ class Subscriber:
             self._say(method, event.params)
 
     def _watches_task(self, event: Event) -> bool:
-        return any(call.server == event.server and call.target == event.uri for call in self._watched_tasks.values())
+        return any(call.target == event.uri for _, call in self._watched_at(event.server, "tasks"))
+
+    def _watched_at(self, server: str, kind: str) -> Iterator[tuple[str, Call]]:
+        """What the client watches of a server, with its own names."""
+        return (
+            (name, call) for (_, name), call in self._watched.items() if call.server == server and call.kind == kind
+        )
 
     def _names_of(self, event: Event) -> Iterable[str]:
         """By which names the client asked for what has changed. A server may tell of a part of that (spec 2025-11-25:
         server/resources, "Subscriptions"), which then has the surface's name."""
-        watched = [(name, call.target) for name, call in self._watched.items() if call.server == event.server]
+        watched = [(name, call.target) for name, call in self._watched_at(event.server, "resources")]
         whole = [name for name, target in watched if target == event.uri]
         if whole or not any(_is_part(event.uri, target) for _, target in watched):
             return whole

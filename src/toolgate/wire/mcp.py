@@ -57,8 +57,9 @@ class CallMethod(msgspec.Struct, frozen=True):
     kind: str
 
 
+CALL: Final = "tools/call"
 CALLS: Final[dict[str, CallMethod]] = {
-    "tools/call": CallMethod("name", "tools"),
+    CALL: CallMethod("name", "tools"),
     "prompts/get": CallMethod("name", "prompts"),
     "resources/read": CallMethod("uri", "resources"),
     "completion/complete": CallMethod("ref", ""),  # what its `ref` names: REFERENCES

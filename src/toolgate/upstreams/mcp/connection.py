@@ -99,7 +99,7 @@ class Connection:
             await self.hearing.set_level(call.log_level)
         if call.task and not self.dialect.runs_tasks:
             raise tasks.not_as_task(call.target)
-        if call.task_support == "required" and not call.task and self.dialect.runs_tasks:
+        if call.traits and call.traits.task_support == "required" and not call.task and self.dialect.runs_tasks:
             return await self._as_task(call)
         return await self.leg(call)
 

@@ -96,7 +96,7 @@ class Modern:
         elif call.volunteered:
             params["inputResponses"] = call.volunteered
         named = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
-        return params, [*named, *mirrors.write(call.mirrors, call.arguments)]
+        return params, [*named, *mirrors.write(call.traits.mirrors if call.traits else (), call.arguments)]
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))

@@ -1,0 +1,55 @@
+"""What tools' listings say that matters to calls of them: read once for each list that is kept.
+
+The rule this file keeps: a listing that is out of shape somewhere says nothing there, and spoils nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.eras import mirrors
+from toolgate.model import Hints, Traits
+from toolgate.ports import Shelf
+from toolgate.wire import jsonrpc
+
+log = logging.getLogger(__name__)
+
+_TASK_SUPPORT = ("optional", "required")
+
+
+def of(shelf: Shelf | None, tool: str) -> Traits | None:
+    """The traits of a tool by its name on this shelf; None where it is not there."""
+    raw = shelf.items.get(tool) if shelf else None
+    if raw is None or shelf is None:
+        return None
+    known: dict[str, Traits] = shelf.memo.setdefault("traits", {})
+    if tool not in known:
+        known[tool] = read(raw)
+    return known[tool]
+
+
+def read(raw: Raw) -> Traits:
+    """What one listed tool says."""
+    try:
+        mirrored = mirrors.of_tool(raw)
+    except mirrors.Invalid:
+        mirrored = ()
+    listed = jsonrpc.members(raw)
+    support = _part(listed.get("execution"), dict[str, Any], {}).get("taskSupport")
+    return Traits(
+        schema=bytes(listed.get("inputSchema", b"")),
+        mirrors=mirrored,
+        task_support=support if support in _TASK_SUPPORT else "",
+        hints=_part(listed.get("annotations"), Hints, Hints()),
+    )
+
+
+def _part(raw: Raw | None, type: Any, otherwise: Any) -> Any:
+    try:
+        return otherwise if raw is None else msgspec.json.decode(raw, type=type)
+    except jsonrpc.UNREADABLE:
+        return otherwise
