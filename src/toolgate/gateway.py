@@ -20,7 +20,7 @@ from toolgate import asks, greeting, traits
 from toolgate.catalog import CatalogView
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
-from toolgate.exchange import Retry, Then
+from toolgate.exchange import Retry, Then, raised
 from toolgate.model import Call, Client, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Shelf, Upstream
@@ -318,7 +318,7 @@ def _upstream(server: str, route: Route) -> Upstream:
     return upstream
 
 
-def _then(outcome: Outcome, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = _raise) -> Outcome:
+def _then(outcome: Outcome, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:
     """`then` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
     it may turn out to be."""
     if isinstance(outcome, NeedInput):
