@@ -111,11 +111,13 @@ class Gateway:
             entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
-        return _with_traits(entered, view.shelf(entered.server, "tools")) if call.method == mcp.CALL else entered
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            return entered
+        return _with_traits(entered, view.shelf(entered.server, "tools"))
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
-        shown = route.servers if route.surface.lists(kind) else ()
+        shown = route.surface.shown(kind, route.servers)
         wanted = [(server, kind) for server in shown]
         activated = self._realms.activated(client)
         snapshot = self.snapshot
