@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from toolgate import surfaces
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
 from toolgate.policy.base import Policy
-from toolgate.ports import Upstream
+from toolgate.ports import Store, Upstream
 from toolgate.registries import REGISTRIES
-from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
@@ -44,7 +45,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     catalog: Catalog
     routes: Mapping[str, Route]
     list_timeout: float
+    servers: Mapping[str, Server]  # those that are enabled, by id
 
+
+LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope")
 
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
     **dict.fromkeys(
@@ -61,6 +65,7 @@ def build(
     tell: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
+    store: Store,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `tell` what clients should hear of. `links` are other links
     than the usual ones, by server id."""
@@ -72,15 +77,29 @@ def build(
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
-        routes=build_routes(upstreams, tuple(policies)),
+        catalog=Catalog(upstreams, ground.clock, config.catalog, tell, store, prints(config)),
+        routes=build_routes(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
+        servers={server.id: server for server in config.servers if server.enabled},
     )
 
 
-def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
+def prints(config: Config) -> Mapping[str, str]:
+    """By server id, a hash of what its lists depend on, for those whose lists are worth keeping."""
+    return {
+        server.id: hashlib.sha256(msgspec.json.encode([getattr(server, name) for name in LISTS_DEPEND_ON])).hexdigest()
+        for server in config.servers
+        if server.type != "registry"
+    }
+
+
+def build_routes(
+    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]
+) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    routes = {path: Route(path, Aggregate(), upstreams, policies) for path in ("/mcp", "/mcp/aggregate")}
+    skins = surfaces.skins(config)
+    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
+    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
     for id, upstream in upstreams.items():
         route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
