@@ -234,7 +234,11 @@ class Catalog:
                 slot.is_outdated, slot.is_missed, slot.has_changed = True, False, bool(slot.fetch)
 
     def opened(self, server: str, scope: str) -> None:
-        """A server is up, perhaps another than before: soon what is known of its lists is looked at again."""
+        """A server is up, perhaps another than before: what is known of it is looked at again, of its lists soon."""
+        if server not in self._upstreams:
+            return
+        if not scope:
+            self._look(self._learn(server), server)
         places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
         for place in places:
             self._slots[place].is_checked = False
@@ -305,6 +309,15 @@ class Catalog:
             log.info("%s says that its %s have changed, but does not list them: %s", place[0], place[2], fault.message)
             return True
         return _items(shelf) != before
+
+    async def _learn(self, server: str) -> None:
+        """Remember what it says of itself, unless it is gone again."""
+        upstream = self._upstreams.get(server)
+        if upstream and upstream.status().state not in ASLEEP:
+            try:
+                await self.about(server, Client())
+            except Fault as fault:
+                log.info("%s is up, but does not say what it is: %s", server, fault.message)
 
     async def _check(self, server: str, scope: str) -> None:
         """List anew what was listed before this server was started, unless it is gone again."""

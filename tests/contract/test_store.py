@@ -359,7 +359,7 @@ async def test_a_file_of_a_newer_toolgate_is_left_alone(folder: Path, caplog: py
     newer = opened(folder, Migration(2, "CREATE TABLE more (x)"))
     await newer.put("a", "key", b"1")
     await newer.close()
-    with pytest.raises(Unusable, match="newer toolgate .*; use the newer one"):
+    with pytest.raises(Unusable, match=r"newer toolgate .*; use the newer one"):
         opened(folder)
     async with stores.opened(folder) as store:
         assert isinstance(store, MemoryStore)
