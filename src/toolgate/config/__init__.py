@@ -236,7 +236,7 @@ def read(
     tree, place = _parse(text, file, format), File(file, environ)
     if dialect:
         return _config(tree, place, dialects.named(dialect))
-    return _config(tree, place, dialects.NATIVE if native else dialects.foreign(place, tree))
+    return _config(tree, place, dialects.native(place, tree) if native else dialects.foreign(place, tree))
 
 
 def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[str, dict[str, Any]]:

@@ -572,6 +572,10 @@ def recognised(file: File, tree: object) -> Dialect:
     return next(dialect for dialect in DIALECTS if dialect.fits(file, tree))
 
 
+def native(file: File, tree: object) -> Dialect:
+    return COMPONENTS if COMPONENTS.fits(file, tree) else NATIVE
+
+
 def foreign(file: File, tree: object) -> Dialect:
     """Another tool's, whatever it looks like."""
     found = recognised(file, tree)
