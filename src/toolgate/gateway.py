@@ -60,6 +60,8 @@ class Gateway:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
         watch of a server that was changed is asked for anew."""
         before, self.snapshot = self.snapshot, snapshot
+        if before.servers != snapshot.servers or before.config.surface != snapshot.config.surface:
+            self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):

@@ -204,14 +204,16 @@ class View(Protocol):
 
 
 class House(msgspec.Struct, frozen=True):
-    """The gateway as a whole. `wall` and `started` in seconds since 1970; `project` is the id of the project that it
-    was started in, if any; `port` is None where it does not listen."""
+    """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
+    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `source` is its
+    file; `project` the id of the project that it was started in, if any."""
 
     wall: Callable[[], float]
     started: float
     version: str
     pid: int
-    port: int | None = None
+    port: Callable[[], int | None]
+    problem: Callable[[], str]
     source: str = ""
     project: str | None = None
 

@@ -15,7 +15,7 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
 from toolgate.policy.base import Policy
-from toolgate.ports import Store, Upstream
+from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
@@ -60,27 +60,40 @@ KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstr
 
 def build(
     config: Config,
+    catalog: Catalog,
     ground: Ground,
     on_change: EventSink,
-    tell: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
-    store: Store,
+    before: Snapshot | None = None,
 ) -> Snapshot:
-    """`on_change` hears what servers say of themselves, `tell` what clients should hear of. `links` are other links
-    than the usual ones, by server id."""
+    """`on_change` hears what servers say of themselves. `links` are other links than the usual ones, by server
+    id. Of the snapshot `before`, servers that are to run as they did are carried over."""
+    servers = {server.id: server for server in config.servers if server.enabled}
     upstreams = {
-        server.id: KINDS[server.type](server, links.get(server.id), ground, on_change)
-        for server in config.servers
-        if server.enabled
+        id: _carried(server, before) or KINDS[server.type](server, links.get(id), ground, on_change)
+        for id, server in servers.items()
     }
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog, tell, store, prints(config)),
+        catalog=catalog,
         routes=build_routes(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
-        servers={server.id: server for server in config.servers if server.enabled},
+        servers=servers,
+    )
+
+
+def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
+    if not before or server.id not in before.servers or _as_it_runs(before.servers[server.id]) != _as_it_runs(server):
+        return None
+    return before.upstreams[server.id]
+
+
+def _as_it_runs(server: Server) -> Server:
+    """A server without what concerns only how it is shown, and what is let through to it."""
+    return msgspec.structs.replace(
+        server, name=server.name, description="", tools={}, validate_arguments=True, result_limit=None
     )
 
 

@@ -70,11 +70,12 @@ async def status(given: Given, realm: Realm) -> Object:
         "uptime": _spoken(seconds),
         "uptime_seconds": seconds,
         "pid": house.pid,
-        "port": house.port,
+        "port": house.port(),
         "version": house.version,
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
+        **({"config_error": problem} if (problem := house.problem()) else {}),
     }
 
 
