@@ -1,0 +1,122 @@
+"""Fits `search/confidence.json` on a directory of retrieval sets: `bench/fit_confidence.py DATA`. See README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import retrieval
+from toolgate.search import confidence
+
+PLACES = 5  # hits of each query that are learned from
+RIDGE = 1.0  # keeps a coefficient small that the sets say little of
+ROUNDS = 30
+WANTED = 0.82  # precision where the verdict is `match`
+
+
+class Sample(NamedTuple):
+    features: list[float]
+    is_right: bool
+    weight: float
+    is_first: bool
+
+
+def samples(data: Path, seen: list[dict[str, float]]) -> Iterator[Sample]:
+    """`seen` is filled by the search itself with the features of its hits."""
+    for each in retrieval.sets(data):
+        ready = retrieval.index(each.documents)
+        weight = 1 / math.sqrt(len(each.queries))  # a large set says more, but not all
+        for query, hits in retrieval.searched_with_a_third_unanswerable(each, ready, PLACES):
+            for place, hit in enumerate(hits):
+                is_right = each.items[hit.document] in query.grades
+                yield Sample(list(seen[place].values()), is_right, weight * (1 if place == 0 else 0.25), place == 0)
+
+
+def solve(matrix: list[list[float]], vector: list[float]) -> list[float]:
+    """Gauss, with pivots."""
+    rows = [[*row, value] for row, value in zip(matrix, vector, strict=True)]
+    for at in range(len(rows)):
+        best = max(range(at, len(rows)), key=lambda row: abs(rows[row][at]))
+        rows[at], rows[best] = rows[best], rows[at]
+        for other in range(len(rows)):
+            if other != at:
+                factor = rows[other][at] / rows[at][at]
+                rows[other] = [a - factor * b for a, b in zip(rows[other], rows[at], strict=True)]
+    return [row[-1] / row[at] for at, row in enumerate(rows)]
+
+
+def likely(coefficients: list[float], features: list[float]) -> float:
+    return 1 / (1 + math.exp(-sum(a * b for a, b in zip(coefficients, features, strict=True))))
+
+
+def fitted(learned: list[Sample]) -> list[float]:
+    """Newton's method; all but the constant are drawn to nought."""
+    size = len(learned[0].features)
+    scale = sum(sample.weight for sample in learned) / len(learned)
+    coefficients = [0.0] * size
+    for _ in range(ROUNDS):
+        slope = [-RIDGE * scale * value * (at > 0) for at, value in enumerate(coefficients)]
+        bend = [[RIDGE * scale * (a == b and a > 0) for a in range(size)] for b in range(size)]
+        for features, is_right, weight, _ in learned:
+            chance = likely(coefficients, features)
+            for a in range(size):
+                slope[a] += weight * (is_right - chance) * features[a]
+                curved = weight * chance * (1 - chance) * features[a]
+                if curved:
+                    for b in range(size):
+                        bend[a][b] += curved * features[b]
+        step = solve(bend, slope)
+        coefficients = [value + by for value, by in zip(coefficients, step, strict=True)]
+        if max(map(abs, step)) < 1e-6:
+            break
+    return coefficients
+
+
+def threshold(coefficients: list[float], learned: list[Sample]) -> float:
+    """The least confidence from which on enough of the first hits are right."""
+    firsts = sorted(((likely(coefficients, s.features), s.is_right) for s in learned if s.is_first), reverse=True)
+    right, found = 0, 1.0
+    for count, (chance, is_right) in enumerate(firsts, 1):
+        right += is_right
+        if count > 20 and right / count >= WANTED:
+            found = chance
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    args = parser.parse_args()
+    names: list[str] = []
+    seen: list[dict[str, float]] = []
+    features = confidence.features
+
+    def noted(query, ranked, at):  # type: ignore[no-untyped-def]
+        if at == 0:
+            seen.clear()
+        seen.append(features(query, ranked, at))
+        names[:] = seen[-1]
+        return seen[-1]
+
+    confidence.features = noted
+    learned = list(samples(args.data, seen))
+    coefficients = fitted(learned)
+    match = threshold(coefficients, learned)
+    made = {
+        "coefficients": {name: round(value, 3) for name, value in zip(names, coefficients, strict=True)},
+        "match": round(match, 2),
+        "possible": round(match / 2, 2),
+    }
+    target = Path(confidence.__file__).with_name("confidence.json")
+    target.write_text(json.dumps(made, indent=2) + "\n")
+    print(target.read_text(), len(learned), "samples")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
