@@ -34,9 +34,9 @@ class Route(msgspec.Struct, frozen=True):
     is_strict: bool = False
 
     @property
-    def servers(self) -> Sequence[str]:
-        """Their ids, in the order of the configuration."""
-        return tuple(self.upstreams)
+    def servers(self) -> Mapping[str, str]:
+        """Their configured names by id, in the order of the configuration."""
+        return {id: upstream.name for id, upstream in self.upstreams.items()}
 
 
 class Snapshot(msgspec.Struct, frozen=True):

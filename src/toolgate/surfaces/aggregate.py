@@ -7,7 +7,7 @@ one permitted server can be meant.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -29,7 +29,7 @@ class Aggregate:
         kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
         return [(server, kind) for server in view.servers for kind in kinds]
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return servers
 
     def own(self) -> About | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Raw
 
@@ -17,7 +17,7 @@ class Single:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         return [(self.server, "tools")] if call.kind == "tools" else ()  # what a tool is decides how it is called
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return servers
 
     def own(self) -> About | None:
