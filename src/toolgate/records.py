@@ -6,7 +6,6 @@ known. The rule this file keeps: nobody waits for what is written here, and what
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -45,7 +44,7 @@ class Records:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._written: dict[tuple[str, str], tuple[bytes, float]] = {}  # by space and key: a digest, and when
+        self._written: dict[tuple[str, str], tuple[object, float]] = {}  # by space and key: what, and when
 
     def load(self, server: str, print: str) -> tuple[Mapping[str, Shelf], About | None]:
         """The lists by kind, and what the server says of itself."""
@@ -58,14 +57,15 @@ class Records:
         )
 
     def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
-        wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
-        ttl = None if shelf.until is None else shelf.until - shelf.fetched
-        items = {name: bytes(raw) for name, raw in shelf.items.items()}
-        self._write(_space(server, print), kind, _List(wall, ttl, shelf.is_public, items), items)
+        ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
+        if self._is_due(_space(server, print), kind, (list(shelf.items.items()), ttl, shelf.is_public)):
+            wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
+            items = {name: bytes(raw) for name, raw in shelf.items.items()}
+            self._write(_space(server, print), kind, _List(wall, ttl, shelf.is_public, items))
 
     def save_about(self, server: str, print: str, about: About) -> None:
-        record = _About(dict(about.capabilities), about.instructions)
-        self._write(_space(server, print), _ABOUT, record, record)
+        if self._is_due(_space(server, print), _ABOUT, about):
+            self._write(_space(server, print), _ABOUT, _About(dict(about.capabilities), about.instructions))
 
     def drop(self, server: str, print: str, kind: str) -> None:
         self._written.pop((_space(server, print), kind), None)
@@ -76,13 +76,16 @@ class Records:
         for place in [place for place in self._written if place[0] == _space(server, print)]:
             del self._written[place]
 
-    def _write(self, space: str, key: str, record: msgspec.Struct, content: object) -> None:
-        digest = hashlib.sha256(msgspec.msgpack.encode(content)).digest()
-        before, when = self._written.get((space, key), (b"", 0.0))
+    def _is_due(self, space: str, key: str, content: object) -> bool:
+        """Whether this is to be written: it is another than before, or has long not been."""
+        before, when = self._written.get((space, key), (None, 0.0))
         now = self._clock.wall()
-        if digest != before or now - when >= RENEWED:
-            self._written[space, key] = digest, now
-            self._store.put(space, key, msgspec.msgpack.encode(record), ttl=KEPT)
+        is_due = content != before or now - when >= RENEWED
+        self._written[space, key] = content, now if is_due else when  # of two equals the one that is in use is kept
+        return is_due
+
+    def _write(self, space: str, key: str, record: msgspec.Struct) -> None:
+        self._store.put(space, key, msgspec.msgpack.encode(record), ttl=KEPT)
 
     def _shelf(self, raw: bytes) -> Shelf | None:
         found = _decoded(raw, _List)
