@@ -7,7 +7,6 @@ known. The rule this file keeps: nobody waits for what is written here, and what
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -21,9 +20,6 @@ RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written ag
 _ABOUT = "about"
 
 
-Record = TypeVar("Record")
-
-
 class _List(msgspec.Struct, frozen=True, array_like=True):
     """`fetched` in seconds since 1970; `ttl` in seconds, as the server said."""
 
@@ -31,11 +27,6 @@ class _List(msgspec.Struct, frozen=True, array_like=True):
     ttl: float | None
     is_public: bool
     items: dict[str, bytes]
-
-
-class _About(msgspec.Struct, frozen=True, array_like=True):
-    capabilities: dict[str, object]
-    instructions: str
 
 
 class Records:
@@ -50,22 +41,19 @@ class Records:
         """The lists by kind, and what the server says of itself."""
         records = self._store.items(_space(server, print))
         shelves = {kind: self._shelf(raw) for kind, raw in records.items() if kind in mcp.LIST_OF_KIND}
-        about = _decoded(records.get(_ABOUT, b""), _About)
-        return (
-            {kind: shelf for kind, shelf in shelves.items() if shelf},
-            About(about.capabilities, about.instructions) if about else None,
-        )
+        return {kind: shelf for kind, shelf in shelves.items() if shelf}, _about(records.get(_ABOUT, b""))
 
     def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
         ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
         if self._is_due(_space(server, print), kind, (list(shelf.items.items()), ttl, shelf.is_public)):
             wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
             items = {name: bytes(raw) for name, raw in shelf.items.items()}
-            self._write(_space(server, print), kind, _List(wall, ttl, shelf.is_public, items))
+            record = _List(wall, ttl, shelf.is_public, items)
+            self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
 
     def save_about(self, server: str, print: str, about: About) -> None:
         if self._is_due(_space(server, print), _ABOUT, about):
-            self._write(_space(server, print), _ABOUT, _About(dict(about.capabilities), about.instructions))
+            self._store.put(_space(server, print), _ABOUT, msgspec.json.encode(about), ttl=KEPT)
 
     def drop(self, server: str, print: str, kind: str) -> None:
         self._written.pop((_space(server, print), kind), None)
@@ -84,12 +72,10 @@ class Records:
         self._written[space, key] = content, now if is_due else when  # of two equals the one that is in use is kept
         return is_due
 
-    def _write(self, space: str, key: str, record: msgspec.Struct) -> None:
-        self._store.put(space, key, msgspec.msgpack.encode(record), ttl=KEPT)
-
     def _shelf(self, raw: bytes) -> Shelf | None:
-        found = _decoded(raw, _List)
-        if not found:
+        try:
+            found = msgspec.msgpack.decode(raw, type=_List)
+        except (msgspec.DecodeError, ValueError):
             return None
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl
@@ -100,9 +86,8 @@ def _space(server: str, print: str) -> str:
     return f"catalog/{server}/{print}"
 
 
-def _decoded(raw: bytes, type: type[Record]) -> Record | None:
-    """One that another version has written, or that is damaged, is none."""
+def _about(raw: bytes) -> About | None:
     try:
-        return msgspec.msgpack.decode(raw, type=type)
+        return msgspec.json.decode(raw, type=About)
     except (msgspec.DecodeError, ValueError):
         return None

@@ -39,7 +39,7 @@ class Shop:
 
     async def about(self, client: Client) -> About:
         self.state = "ready"
-        return About({"tools": {}}, f"I am {self.id}")
+        return About({"tools": {}, "experimental": {"x": 10**30}}, f"I am {self.id}")
 
     async def list(self, kind: str, client: Client) -> Items:
         self.asked += 1
