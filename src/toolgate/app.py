@@ -26,6 +26,7 @@ from toolgate.parking import Parking
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock, House, Store, SystemClock
 from toolgate.seal import Seal
+from toolgate.store.keys import sealing_keys
 from toolgate.store.memory import MemoryStore
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
@@ -44,6 +45,7 @@ class App:
         identify: Identify,
         links: Mapping[str, MakeLink],
         store: Store,
+        keys: Sequence[bytes],
     ) -> None:
         self.config = config
         self.clock = clock
@@ -52,11 +54,11 @@ class App:
         ground = Ground(clock, self.supervisor)
         snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links, store)
         house = House(clock.wall, clock.wall(), __version__, os.getpid(), source=config.source)
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), house, self, clock)
-        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
-        pages = Pages(Seal("cursor"), config.catalog.page_size)
+        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, clock)
+        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
+        pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState"), pages, clock, node=secrets.token_hex(8)
+            self.gateway, self.parking, Seal("requestState", keys), pages, clock, node=secrets.token_hex(8)
         )
         self._inside = Inside(self.gateway, self.modern, pages, config, clock)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
@@ -125,7 +127,9 @@ async def running(
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, store or MemoryStore(clock))
+    store = store or MemoryStore(clock)
+    keys = await sealing_keys(store, clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, store, keys)
     try:
         await app.open()
         yield app
