@@ -239,12 +239,15 @@ class Hints(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
-    `task_support` is `optional` or `required` where the tool runs as a task."""
+    `task_support` is `optional` or `required` where the tool runs as a task. Where an overlay says otherwise, `shown`
+    is what callers know the tool by, and `parameters` what they know its parameters by, by the server's names."""
 
     schema: bytes = b""
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
+    shown: str = ""
+    parameters: Mapping[str, str] = {}
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -277,6 +280,11 @@ class Call(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """The kind of list that the target stands in."""
         return mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED[self.method].kind
+
+    @property
+    def shown(self) -> str:
+        """What its client knows the target by, as the target's server shows it."""
+        return (self.traits and self.traits.shown) or self.target
 
     def at(self, server: str, target: str) -> Call:
         """The same call with its true target."""

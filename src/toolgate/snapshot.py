@@ -69,10 +69,12 @@ def build(
         for server in config.servers
         if server.enabled
     }
+    catalog = Catalog(upstreams, ground.clock, config.catalog.ttl, tell)
+    catalog.show({server.id: server.tools for server in config.servers if server.tools})
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
+        catalog=catalog,
         routes=build_routes(upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
     )

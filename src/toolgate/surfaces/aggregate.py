@@ -124,10 +124,8 @@ def _renamed(server: str, kind: str, shelf: Shelf) -> Mapping[str, Raw]:
     if memo is None:
         key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
         memo = shelf.memo["aggregate"] = {
-            (name := _join(kind, server, own)): Raw(
-                jsonrpc.with_members(_shown(server, kind, raw), {key: jsonrpc.encode(name)})
-            )
-            for own, raw in shelf.items.items()
+            name: Raw(jsonrpc.with_members(_shown(server, kind, shelf.items[own]), {key: jsonrpc.encode(name)}))
+            for name, own in _by_exposed_name(server, kind, shelf).items()
         }
     return memo
 
@@ -141,7 +139,15 @@ def _exposed(server: str, kind: str, shelf: Shelf) -> Iterable[str]:
 
 
 def _by_exposed_name(server: str, kind: str, shelf: Shelf) -> Mapping[str, str]:
-    return {_join(kind, server, own): own for own in shelf.items}
+    """A server's own names by those of this surface, in order; made once for each shelf."""
+    memo = shelf.memo.get("exposed")
+    if memo is None:
+        if kind in ("tools", "prompts"):
+            joined = names.join_names(server, shelf.items)
+        else:
+            joined = {own: names.join_uri(server, own) for own in shelf.items}
+        memo = shelf.memo["exposed"] = {name: own for own, name in joined.items()}
+    return memo
 
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
