@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -15,12 +16,16 @@ from toolgate.model import EventSink
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
+from toolgate.surfaces import bundle
 from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
+from toolgate.wire import names
+
+log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -75,16 +80,28 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(upstreams, tuple(policies)),
+        routes=build_routes(upstreams, tuple(policies)) | _bundles(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
     )
 
 
-def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
+def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> dict[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     routes = {path: Route(path, Aggregate(), upstreams, policies) for path in ("/mcp", "/mcp/aggregate")}
     for id, upstream in upstreams.items():
         route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
+    return routes
+
+
+def _bundles(config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> dict[str, Route]:
+    routes: dict[str, Route] = {}
+    for name, patterns in config.bundles.items():
+        for pattern in patterns:
+            if not names.meant(pattern, [server.id for server in config.servers]):
+                log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
+        shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
+        route = Route(f"/mcp/bundles/{name}", bundle.Bundle(patterns), shown, policies)
+        routes |= dict.fromkeys((f"/mcp/bundles/{names.slug(name)}", route.path), route)
     return routes
