@@ -111,7 +111,7 @@ class Gateway:
             entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
-        if entered.method != mcp.CALL:
+        if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
         shelf = view.shelf(entered.server, "tools")
         if shelf is None and self.snapshot.catalog.overlays.get(entered.server):

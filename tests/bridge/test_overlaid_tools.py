@@ -40,7 +40,7 @@ FIND = Overlay(
         "token": Parameter(fixed="t-1"),
     },
 )
-CHANGES = {"search": FIND, "drop": Overlay(hidden=True)}
+CHANGES = {"seek": FIND, "drop": Overlay(hidden=True)}
 
 
 class Watching:
@@ -68,9 +68,9 @@ def listed(name: str, schema: Any = SCHEMA) -> dict[str, Any]:
 
 
 def a_server(kind: Any, changes: Mapping[str, Overlay] = CHANGES, **more: Any) -> Any:
-    server = kind({"search": plain, "drop": plain, "news": plain}, announces=True, **more)
+    server = kind({"seek": plain, "drop": plain, "news": plain}, announces=True, **more)
     server.settings["tools"] = changes
-    server.lists["tools/list"] = ("tools", [listed("search"), listed("drop"), listed("news")])
+    server.lists["tools/list"] = ("tools", [listed("seek"), listed("drop"), listed("news")])
     return server
 
 
@@ -95,9 +95,9 @@ async def test_a_tool_is_shown_and_called_as_it_was_changed(kind: Any, revision:
                 "additionalProperties": False,
             }
             reply = await client.call(f"{prefix}find", arguments={"query": "a"})
-            assert reply.text == "search was called"
+            assert reply.text == "seek was called"
             assert there.calls[-1]["params"]["arguments"] == {"q": "a", "limit": 10, "token": "t-1"}
-            assert (rule.seen[-1].server, rule.seen[-1].target) == ("there", "search")
+            assert (rule.seen[-1].server, rule.seen[-1].target) == ("there", "seek")
             assert msgspec.json.decode(rule.seen[-1].arguments) == {"q": "a", "limit": 10, "token": "t-1"}
 
 
@@ -111,12 +111,38 @@ async def test_what_is_hidden_or_renamed_away_cannot_be_called_by_any_name_on_an
     async with gateway(policies=[rule], bundles={"all": ("*",)}, there=there) as house:
         for path in ("/mcp", "/mcp/aggregate", "/mcp/servers/there", "/mcp/bundles/all"):
             client = await house.client(revision, path=path)
-            for name in ("drop", "there__drop", "search", "there__search", "unlisted"):
+            for name in ("drop", "there__drop", "seek", "there__seek", "unlisted"):
                 error = (await client.call(name, arguments={})).error
                 assert error["data"]["code"] == "TOOL_NOT_FOUND"
                 suggested = error["message"].removeprefix(f"Tool not found: {name}")
-                assert "drop" not in suggested and "search" not in suggested
+                assert "drop" not in suggested and "seek" not in suggested
         assert not there.calls and not rule.seen
+
+
+FORWARDING = {
+    "execute_child_tool": ("server_id", "tool_name", "arguments"),
+    "mcp_call": ("server", "tool", "args"),
+    "call_tool": ("server_name", "tool_name", "arguments"),
+}
+
+
+@pytest.mark.promise("b.surfaces.overlays")
+@pytest.mark.parametrize("control", FORWARDING)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/all"])
+async def test_overlays_hold_for_calls_through_control_tools(control: str, path: str) -> None:
+    there, rule = a_server(LegacyServer), Watching()
+    server, tool, arguments = FORWARDING[control]
+    async with gateway(policies=[rule], there=there) as house:
+        client = house.modern(path=path)
+        for name, given in (("drop", {}), ("seek", {"q": "a"}), ("find", {"query": "a", "token": "mine"})):
+            reply = await client.call(control, arguments={server: "there", tool: name, arguments: given})
+            assert b'"success": false' in reply.raw or b"failed" in reply.raw or reply.result["isError"]
+        assert not there.calls
+        await client.call(control, arguments={server: "there", tool: "find", arguments: {"query": "a"}})
+        (call,) = there.calls
+        assert call["params"]["name"] == "seek"
+        assert call["params"]["arguments"] == {"q": "a", "limit": 10, "token": "t-1"}
+        assert [seen.target for seen in rule.seen if seen.server == "there"] == ["seek"]
 
 
 @pytest.mark.promise("b.surfaces.overlays")
@@ -166,7 +192,7 @@ async def test_nothing_can_be_called_while_it_is_not_known_what_is_hidden(path: 
     script = Scripted(tools_list=refuse, tools_call=said("called"))
     async with house_of_scripts(scripts={"there": script}) as app:
         app.gateway.snapshot.catalog.show({"there": CHANGES})
-        for name in ("drop", "search", "news", "unlisted"):
+        for name in ("drop", "seek", "news", "unlisted"):
             with pytest.raises(Fault, match="No list today"):
                 await app.gateway.handle(Call("tools/call", prefix + name, Client()), app.gateway.snapshot.routes[path])
     assert not [asked for asked in script.requests if asked["method"] == "tools/call"]
@@ -182,10 +208,10 @@ async def test_only_changes_that_can_be_seen_are_told_of() -> None:
         client = house.modern()
         await client.request("tools/list")
         ear = await client.listen(lists=["tools"])
-        there.offer("tools", listed("search"), listed("drop", {"type": "object"}), listed("news"))
+        there.offer("tools", listed("seek"), listed("drop", {"type": "object"}), listed("news"))
         await house.clock.advance(60)
         assert ear.changed == []
-        there.offer("tools", listed("search"))
+        there.offer("tools", listed("seek"))
         await house.clock.advance(60)
         assert ear.changed == ["tools"]
 
@@ -199,11 +225,11 @@ async def test_other_overlays_are_shown_at_once_and_told_of() -> None:
         house.app.gateway.snapshot.catalog.show({"there": {"news": Overlay(hidden=True)}})
         await settle()
         assert ear.changed == ["tools"]
-        assert names_of(await client.request("tools/list")) == ["there__search", "there__drop"]
+        assert names_of(await client.request("tools/list")) == ["there__seek", "there__drop"]
         assert (await client.call("there__find")).error["data"]["code"] == "TOOL_NOT_FOUND"
         house.app.gateway.snapshot.catalog.show({})
         await settle()
-        assert names_of(await client.request("tools/list")) == ["there__search", "there__drop", "there__news"]
+        assert names_of(await client.request("tools/list")) == ["there__seek", "there__drop", "there__news"]
         assert len(there.requests("tools/list")) == 1
 
 
@@ -229,9 +255,9 @@ async def test_a_server_that_asks_is_called_again_with_its_own_arguments(kind: A
         answer = await scene.ask(form())
         return f"{scene.arguments} {answer['action']}"
 
-    there = kind({"search": ask})
+    there = kind({"seek": ask})
     there.settings["tools"] = CHANGES
-    there.lists["tools/list"] = ("tools", [listed("search")])
+    there.lists["tools/list"] = ("tools", [listed("seek")])
     async with gateway(there=there) as house:
         client = await house.client(revision)
         answers = {"elicitation/create": {"action": "decline"}}
@@ -243,8 +269,8 @@ async def test_the_errors_and_results_of_a_server_are_not_touched() -> None:
     async def failing(scene: Scene) -> str:
         raise RpcError(-32602, "q must not be empty")
 
-    there = LegacyServer({"search": failing})
-    there.settings["tools"] = {"search": FIND}
+    there = LegacyServer({"seek": failing})
+    there.settings["tools"] = {"seek": FIND}
     async with gateway(there=there) as house:
         error = (await house.modern().call("there__find", arguments={"query": "a"})).error
         assert error == {"code": -32602, "message": "q must not be empty"}
@@ -257,15 +283,15 @@ async def called(app: App, headers: dict[str, str], **arguments: Any) -> Any:
 
 async def test_headers_are_held_against_what_was_shown_and_written_for_what_is_sent() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    script, rule = Scripted(tools_list={"tools": [listed("search", schema)]}, tools_call=said("called")), Watching()
+    script, rule = Scripted(tools_list={"tools": [listed("seek", schema)]}, tools_call=said("called")), Watching()
     moved = Overlay(name="find", parameters={"region": Parameter(name="where")})
     given = Overlay(name="find", parameters={"region": Parameter(fixed="eu")})
     async with house_of_scripts(scripts={"there": script}, policies=[rule]) as app:
-        app.gateway.snapshot.catalog.show({"there": {"search": moved}})
+        app.gateway.snapshot.catalog.show({"there": {"seek": moved}})
         assert (await called(app, {}, where="a")).error["message"].endswith("Mcp-Param-Region is missing")
         assert (await called(app, {"mcp-param-region": "b"}, where="a")).error["code"] == -32020
         assert (await called(app, {"mcp-param-region": "a"}, where="a")).result["content"][0]["text"] == "called"
-        app.gateway.snapshot.catalog.show({"there": {"search": given}})
+        app.gateway.snapshot.catalog.show({"there": {"seek": given}})
         assert (await called(app, {})).result["content"][0]["text"] == "called"
         assert len(rule.seen) == 2
         for call in rule.seen:
