@@ -120,7 +120,7 @@ class Gateway:
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
-        shown = route.servers if route.surface.lists(kind) else ()
+        shown = route.surface.shown(kind, route.servers)
         wanted = [(server, kind) for server in shown]
         activated = self._realms.activated(client)
         snapshot = self.snapshot

@@ -7,7 +7,7 @@ one permitted server can be meant.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -29,8 +29,8 @@ class Aggregate:
         kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
         return [(server, kind) for server in view.servers for kind in kinds]
 
-    def lists(self, kind: str) -> bool:
-        return True
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return servers
 
     def own(self) -> About | None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Raw
@@ -16,8 +16,8 @@ class Surface(Protocol):
         """The (server, kind) whose shelves `enter` must have to resolve this call."""
         ...
 
-    def lists(self, kind: str) -> bool:
-        """Whether lists of this kind show what servers have, so that it must be known."""
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        """Of which of these servers such a list shows anything, so that theirs must be known."""
         ...
 
     def own(self) -> About | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Raw
 
@@ -18,6 +18,9 @@ class Components(Aggregate):
 
     def __init__(self, servers: Collection[str]) -> None:
         self._servers = servers
+
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return [server for server in servers if server in self._servers] if kind == "tools" else servers
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         if kind != "tools":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Raw
 
@@ -17,8 +17,8 @@ class Single:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         return [(self.server, "tools")] if call.kind == "tools" else ()  # what a tool is decides how it is called
 
-    def lists(self, kind: str) -> bool:
-        return True
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return servers
 
     def own(self) -> About | None:
         return None

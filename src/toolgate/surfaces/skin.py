@@ -64,15 +64,15 @@ class Skin:
             return ()  # `enter` will say it
         return [(aimed.server, "tools")] if aimed.kind == "tools" else ()
 
-    def lists(self, kind: str) -> bool:
-        return not self._instructions and self._behind.lists(kind)
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return () if self._instructions else self._behind.shown(kind, servers)
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         if kind == "tools":
             yield from (control.listed() for control in self._listed.values())
         if kind == "resources" and self._shows_resources:
             yield from children.listed_resources()
-        if self.lists(kind):
+        if not self._instructions:
             found = list(self._behind.list(kind, view))
             yield from self._searchable(found, view) if kind == "tools" and self._is_too_much(found) else found
 
