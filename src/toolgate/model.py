@@ -241,14 +241,22 @@ class Hints(msgspec.Struct, frozen=True):
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
     `task_support` is `optional` or `required` where the tool runs as a task. Where an overlay says otherwise, `shown`
-    is what callers know the tool by, and `parameters` what they know its parameters by, by the server's names."""
+    is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
+    parameters by, by the server's names."""
 
     schema: bytes = b""
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
     shown: str = ""
+    shown_schema: bytes = b""
     parameters: Mapping[str, str] = {}
+
+    def as_shown(self, pointer: str) -> str:
+        """A JSON pointer into the arguments that the server gets, as one into those that the caller gave."""
+        first, slash, rest = pointer[1:].partition("/")
+        name = self.parameters.get(first.replace("~1", "/").replace("~0", "~"))
+        return pointer if name is None else "/" + name.replace("~", "~0").replace("/", "~1") + slash + rest
 
 
 class Call(msgspec.Struct, frozen=True):

@@ -50,10 +50,11 @@ def show(items: Mapping[str, Raw], overlays: Overlays) -> Shown:
         if tool.name in shown:
             warnings.append(f"{own}: another tool is shown as {tool.name}, so this one is left out")
             continue
-        shown[tool.name] = tool.shown()
-        changes[tool.name] = tool.change()
+        shown[tool.name], change = tool.shown(), tool.change()
+        if shown[tool.name] is not raw or change.touches_arguments:
+            changes[tool.name] = change
         warnings += [f"{own}: {warning}" for warning in tool.warnings()]
-    return Shown(shown, {name: change for name, change in changes.items() if change != Change(name)}, tuple(warnings))
+    return Shown(shown, changes, tuple(warnings))
 
 
 def apply(shelf: Shelf, overlays: Overlays) -> Shelf:

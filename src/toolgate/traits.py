@@ -41,10 +41,15 @@ def mirrors_shown(shelf: Shelf, shown: str) -> tuple[Mirror, ...]:
 
 
 def _shown(found: Traits, tool: str, shelf: Shelf) -> Traits:
+    """With what callers know things by. A fault must not show them the server's own words instead."""
     for shown, change in shelf.changes.items():
         if change.own == tool:
-            parameters = {own: name for name, own in change.renamed.items()}
-            return msgspec.structs.replace(found, shown=shown, parameters=parameters)
+            return msgspec.structs.replace(
+                found,
+                shown=shown,
+                shown_schema=bytes(jsonrpc.members(shelf.items[shown]).get("inputSchema", b"")),
+                parameters={own: name for name, own in change.renamed.items()},
+            )
     return found
 
 

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from toolgate import overlays, traits
 from toolgate.config import Overlay, Parameter
-from toolgate.model import Call, Client, Fault
-from toolgate.ports import Shelf
+from toolgate.model import Call, Client, Fault, Traits
+from toolgate.ports import Change, Shelf
 
 SEARCH = (
     b'{"name": "search", "title":"Search","annotations" : {"title":"Old","readOnlyHint":true}, "x-own": [1.0],'
@@ -69,7 +69,7 @@ def test_a_tool_without_an_overlay_keeps_its_bytes_and_the_others_what_is_not_ch
     before = msgspec.json.decode(SEARCH, type=dict[str, Raw])
     assert bytes(parts.pop("description")) == b'"Finds pages"'
     assert {name: bytes(raw) for name, raw in parts.items()} == {name: bytes(raw) for name, raw in before.items()}
-    assert not found.changes and not found.warnings
+    assert found.changes == {"search": Change("search")} and not found.warnings
 
 
 def test_a_tool_has_another_name_title_and_description() -> None:
@@ -237,7 +237,16 @@ def test_traits_are_the_servers_own_and_say_what_callers_know_things_by() -> Non
     assert (found.shown, found.parameters) == ("find", {"q": "query", "region": "where"})
     assert [mirror.path for mirror in found.mirrors] == [("region",)]
     assert [mirror.path for mirror in traits.mirrors_shown(shelf, "find")] == [("where",)]
+    assert json.loads(found.shown_schema)["required"] == ["query", "limit"]
     assert traits.of(shelf, "find") is None
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [("/q", "/query"), ("/q/0/q", "/query/0/q"), ("/limit/q", "/limit/q"), ("", ""), ("/a~1b/0", "/c~0~1d/0")],
+)
+def test_where_an_argument_is_wrong_is_told_in_the_callers_names(own: str, shown: str) -> None:
+    assert Traits(parameters={"q": "query", "a/b": "c~/d"}).as_shown(own) == shown
 
 
 def test_overlays_come_and_go_and_the_servers_own_list_stays() -> None:
