@@ -45,9 +45,9 @@ class Records:
 
     def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
         ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
-        if self._is_due(_space(server, print), kind, (list(shelf.items.items()), ttl, shelf.is_public)):
+        if self._is_due(_space(server, print), kind, (list(shelf.own.items()), ttl, shelf.is_public)):
             wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
-            items = {name: bytes(raw) for name, raw in shelf.items.items()}
+            items = {name: bytes(raw) for name, raw in shelf.own.items()}
             record = _List(wall, ttl, shelf.is_public, items)
             self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
 
