@@ -3,8 +3,8 @@
 The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
 data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
 was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
-anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as they
-are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps.
+anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
+they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps.
 
 What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
 
