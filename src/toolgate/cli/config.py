@@ -14,7 +14,7 @@ from toolgate import config as configs
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Server, dialects, showing
 
-app = typer.Typer(help="Look at a configuration file: its dialect, its servers, what is wrong with it.")
+app = typer.Typer(add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it.")
 
 ConfigPath = Annotated[
     str | None, typer.Argument(help="The file. Default: toolgate.toml here, then in the user's folder.")

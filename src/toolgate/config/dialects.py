@@ -407,7 +407,7 @@ EDITORS: Rows = {**PLAIN, **_APPROVALS}
 CLAUDE: Rows = {**PLAIN, "timeout": _timeout, **quiet("alwaysLoad")}
 VS_CODE: Rows = {**EDITORS, "env": _env(loose_environment), **quiet("dev", "gallery", "version", "sandboxEnabled")}
 GEMINI: Rows = {
-    "httpUrl": _url("http"),
+    "httpUrl": keys.FOREIGN["httpUrl"],  # comes first, as it does there
     **EDITORS,
     "url": _url("sse"),
     "timeout": Key(values.milliseconds),

@@ -199,7 +199,12 @@ def _argument(described: Table) -> list[Value]:
 
 
 def of_bundle(file: object, tree: Table) -> Iterator[Entry]:
-    written = values.table(tree["server"]["mcp_config"])
+    written: object = tree
+    for key in ("server", "mcp_config"):
+        written = written.get(key) if isinstance(written, dict) else None
+    if not isinstance(written, dict):
+        raise Wrong(Finding("must be a table that says how the server is started", "", ("server", "mcp_config")))
+    written = values.table(written)
     table = {key: value for key, value in written.items() if key != "platform_overrides"}
     overrides = written.get("platform_overrides")
     if isinstance(overrides, dict) and isinstance(here := cast(Table, overrides).get(sys.platform), dict):

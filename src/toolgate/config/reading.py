@@ -268,8 +268,8 @@ class _ServerReading:
             return None if written is None else self._written_type(written, present)
         if not present & {"command", "url"}:
             return self._wrong("needs `command` (a program to start) or `url` (a server to reach)")
-        meant = [row.means for key in table if isinstance(row := self.rows.get(key), Key) and row.means]
-        return "stdio" if "command" in present else min(meant, default="http")
+        meant = (row.means for key, row in self.rows.items() if key in table and isinstance(row, Key) and row.means)
+        return "stdio" if "command" in present else next(meant, "http")
 
     def _written_type(self, written: str, present: set[str]) -> str | None:
         foreign = keys.FOREIGN_TYPES.get(written)
@@ -314,43 +314,32 @@ class _ServerReading:
         expansion = kind(reading.file.environ, reading.dialect.style, reading.inputs, places(reading.file))
         for key, value in found.items():
             row = self.rows[key]
-            if isinstance(row, Key) and row.sound and value is not None:
+            if isinstance(row, Key) and (row.sound or self._field(key) == "tools") and value is not None:
                 found[key] = self._expanded(key, value, row, expansion)
-            elif key == "tools":
-                found[key] = self._attempt(key, value, lambda tools=value: expansion.expand_overlays(tools))
         missing = tuple(dict.fromkeys(expansion.missing))
         if missing:
             self.faults.append(_not_set(missing))
         return missing
 
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
+        """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
+        or the file is another tool's, it fails this server only, and nothing of it is kept."""
+        already, expanded = len(expansion.missing), value
         sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
-        already = len(expansion.missing)
-        expanded = self._attempt(key, value, lambda: expansion.expand(value))
-        if not sound or len(expansion.missing) > already or self.reading.references:
-            return expanded
-        if self.reading.dialect.style is variables.LITERAL and variables.has_pattern(expanded):
-            self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")
-
-        def checked() -> Any:
-            sound(expanded)
-            return expanded
-
-        return self._attempt(key, expanded, checked, strict=expanded == value)
-
-    def _attempt(self, key: str, value: Any, work: Callable[[], Any], strict: bool = True) -> Any:
-        """What is wrong is the file's fault where our file says so itself (`strict`). Else, where a variable brought
-        it in or the file is another tool's, it fails this server only, and nothing of it is kept."""
         try:
-            return work()
+            expanded = expansion.expand(value) if row.sound else expansion.expand_overlays(value)
+            if sound and len(expansion.missing) == already and not self.reading.references:
+                sound(expanded)
         except Wrong as error:
-            if self.reading.native and strict:
+            if self.reading.native and expanded == value:
                 self.reading.tell((*self.path, key), error)
             for each in error.findings:
                 message = f"`{dotted((key, *each.path))}` {each.message}"
                 self.faults.append(": ".join(filter(None, (message, each.mend))))
-            row = self.rows[key]
-            return {} if isinstance(row, Key) and row.spread else type(value)()
+            return {} if row.spread else type(value)()
+        if self.reading.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
+            self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")
+        return expanded
 
     def _finish(self, fields: Fields) -> None:
         """What takes several fields at once."""
