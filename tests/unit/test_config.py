@@ -168,7 +168,12 @@ def test_what_a_server_may_say_of_itself_is_kept() -> None:
     one = server(
         'command = "x"\ncriticality = "optional"\ndescription = "d"\nvalidate_arguments = false\nresult_limit = "1KiB"'
     )
-    assert (one.criticality, one.description, one.validate_arguments, one.result_limit) == ("optional", "d", False, 1024)
+    assert (one.criticality, one.description, one.validate_arguments, one.result_limit) == (
+        "optional",
+        "d",
+        False,
+        1024,
+    )
 
 
 def test_what_the_gateway_may_say_is_kept() -> None:
@@ -270,7 +275,12 @@ def overlaid(tools: object, **environ: str) -> Server:
 
 def test_an_overlay_is_kept_as_written() -> None:
     query = {"name": "query", "description": "d", "default": {"a": [1, None]}, "hidden": True}
-    search = {"name": "find", "title": "t", "description": "d", "parameters": {"q": query, "k": {"fixed": "${K}${N:-n}"}}}
+    search = {
+        "name": "find",
+        "title": "t",
+        "description": "d",
+        "parameters": {"q": query, "k": {"fixed": "${K}${N:-n}"}},
+    }
     one = overlaid({"search": search, "*": {"hidden": True}}, K="k")
     assert one.tools["*"] == Overlay(hidden=True)
     assert one.tools["search"].parameters["q"] == Parameter("query", "d", default={"a": [1, None]}, hidden=True)
@@ -294,8 +304,14 @@ def test_two_tools_may_change_their_names_with_one_another() -> None:
         ({"a": {"name": "b"}, "b": {}}, "tools.b.name: gives two tools one name"),
         ({"a": {"name": "no name"}}, "tools.a.name: cannot be the name of a tool"),
         ({"*": {"name": "a"}}, 'tools."*".name: would give all tools one name'),
-        ({"a": {"parameters": {"p": {"fixed": 1, "default": 2}}}}, "tools.a.parameters.p: has both `fixed` and `default`"),
-        ({"a": {"parameters": {"p": {"name": "q"}, "q": {}}}}, "tools.a.parameters.q.name: gives two parameters one name"),
+        (
+            {"a": {"parameters": {"p": {"fixed": 1, "default": 2}}}},
+            "tools.a.parameters.p: has both `fixed` and `default`",
+        ),
+        (
+            {"a": {"parameters": {"p": {"name": "q"}, "q": {}}}},
+            "tools.a.parameters.q.name: gives two parameters one name",
+        ),
         ({"a": {"hiden": True}}, "tools.a.hiden: unknown key: did you mean `hidden`?"),
         ({"a": {"hidden": "yes"}}, "tools.a.hidden: must be true or false"),
         ([], "tools: must be a table"),
@@ -732,10 +748,24 @@ JUNK = st.recursive(
 SECRET = "s3cret"
 SERVER_KEYS = sorted({key for dialect in dialects.DIALECTS for key in dialect.rows})
 VALUES = JUNK | st.sampled_from(
-    [SECRET, f"${{{SECRET}", "${env:A}", "{env:A}", "$A", "keep-alive", "stdio", "local", "http://h/mcp", "uvx", ["x", "y"]]
+    [
+        SECRET,
+        f"${{{SECRET}",
+        "${env:A}",
+        "{env:A}",
+        "$A",
+        "keep-alive",
+        "stdio",
+        "local",
+        "http://h/mcp",
+        "uvx",
+        ["x", "y"],
+    ]
 )
 SERVER_TREE = st.dictionaries(
-    st.sampled_from([*SERVER_KEYS, "name"]), VALUES | st.dictionaries(st.text(max_size=5), VALUES, max_size=2), max_size=5
+    st.sampled_from([*SERVER_KEYS, "name"]),
+    VALUES | st.dictionaries(st.text(max_size=5), VALUES, max_size=2),
+    max_size=5,
 )
 SERVER_TREE |= SERVER_TREE.map(lambda tree: {"command": "x", **tree})
 SERVERS = st.dictionaries(st.text(max_size=5), SERVER_TREE | JUNK, max_size=3) | st.lists(SERVER_TREE, max_size=2)
@@ -749,7 +779,9 @@ INSIDE = st.dictionaries(
         ["mcp_config", "servers", "platform_overrides", "variables", "tool_components", "identifier", "registryType",
          "packageArguments", "environmentVariables", "url", "headers", "version", "default", "id", "excluded"]
     ),
-    JUNK | SERVERS | st.lists(st.dictionaries(st.sampled_from(["name", "value", "type", "default"]), VALUES), max_size=2),
+    JUNK
+    | SERVERS
+    | st.lists(st.dictionaries(st.sampled_from(["name", "value", "type", "default"]), VALUES), max_size=2),
     max_size=4,
 )  # fmt: skip
 TREE = st.dictionaries(
@@ -788,7 +820,9 @@ def test_any_heap_of_signs_is_understood_or_refused(text: str, format: Format) -
 NAMES = ["toolgate", ".mcp", "mcp", "settings", "opencode", "children_config", "claude_desktop_config", "x"]
 
 
-@given(TREE | SERVERS, st.sampled_from([None, *(dialect.name for dialect in dialects.DIALECTS)]), st.sampled_from(NAMES))
+@given(
+    TREE | SERVERS, st.sampled_from([None, *(dialect.name for dialect in dialects.DIALECTS)]), st.sampled_from(NAMES)
+)
 def test_any_tree_is_understood_or_refused(tree: dict[str, Any], dialect: str | None, name: str) -> None:
     """In any dialect; with nothing of it in what is said; and what is shown of it can be read again."""
     file = dialects.File(f"/nowhere/{name}.json", {"A": "a"})

@@ -24,9 +24,7 @@ def file(folder: Path, name: str, content: str | dict[str, Any] | list[Any]) -> 
     return path
 
 
-def loaded(
-    folder: Path, name: str, content: str | dict[str, Any] | list[Any], dialect: str, **environ: str
-) -> Config:
+def loaded(folder: Path, name: str, content: str | dict[str, Any] | list[Any], dialect: str, **environ: str) -> Config:
     """The file's configuration, once it is known as that of `dialect`."""
     path = file(folder, name, content)
     config = load(path, environ)
@@ -61,7 +59,8 @@ def test_claude_code(tmp_path: Path) -> None:
             "events": {"type": "sse", "url": "https://events.example.com/sse", "timeout": 500, "alwaysLoad": True},
             "live": {"type": "ws", "url": "wss://live.example.com"},
             "seed": {
-                "url": "https://h/mcp", "transportType": "streamable-http", "timeoutMs": 5000, "criticality": "optional",
+                "url": "https://h/mcp", "transportType": "streamable-http", "timeoutMs": 5000,
+                "criticality": "optional",
                 "lifecycle": {"idleTimeoutMs": 90000},
             },
         }
@@ -73,7 +72,13 @@ def test_claude_code(tmp_path: Path) -> None:
     assert api.missing == ("KEY",) and "KEY is not set" in api.problem
     assert (reached(events), events.timeout) == (("sse", "https://events.example.com/sse", {}), 60.0)
     assert live.type == "ws"
-    assert (seed.type, seed.timeout, seed.criticality, seed.lifecycle, seed.idle) == ("http", 5.0, "optional", "lazy", 90.0)
+    assert (seed.type, seed.timeout, seed.criticality, seed.lifecycle, seed.idle) == (
+        "http",
+        5.0,
+        "optional",
+        "lazy",
+        90.0,
+    )
     assert config.warnings == ()
 
 
@@ -108,7 +113,8 @@ def test_cursor(tmp_path: Path) -> None:
     content = {
         "mcpServers": {
             "local": {
-                "command": "${workspaceFolder}/run", "args": ["${env:REGION}", "${userHome}", "${workspaceFolderBasename}"],
+                "command": "${workspaceFolder}/run",
+                "args": ["${env:REGION}", "${userHome}", "${workspaceFolderBasename}"],
                 "env": {"T": "own"}, "envFile": "${workspaceFolder}/.env",
             },
             "far": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}},
@@ -139,7 +145,7 @@ def test_vs_code(tmp_path: Path) -> None:
             {"type": "pickString", "id": "region", "description": "Where", "options": ["eu", "us"], "default": "eu"},
         ],
         "servers": {
-            "github": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${input:github-token}"}},
+            "github": {"type": "http", "url": "https://h/mcp", "headers": {"A": "Bearer ${input:github-token}"}},
             "local": {
                 "type": "stdio", "command": "npx", "args": ["${input:region}", "${workspaceFolder}"],
                 "env": {"PORT": 8080, "GONE": null, "K": "${env:K}"}, "dev": {"watch": "src/**"}, /* that's all */
@@ -151,7 +157,7 @@ def test_vs_code(tmp_path: Path) -> None:
     assert (github.missing, config.warnings) == (("GITHUB_TOKEN",), ())
     assert started(local) == ("npx", ("eu", str(tmp_path)), {"PORT": "8080", "K": "k"})
     known = load(tmp_path / ".vscode/mcp.json", {"GITHUB_TOKEN": "t", "K": "k"}).servers[0]
-    assert reached(known) == ("http", "https://h/mcp", {"Authorization": "Bearer t"})
+    assert reached(known) == ("http", "https://h/mcp", {"A": "Bearer t"})
 
 
 def test_the_settings_of_vs_code_have_servers_too(tmp_path: Path) -> None:
@@ -331,7 +337,9 @@ def test_fastmcp(tmp_path: Path) -> None:
         "mcpServers": {
             "near": {
                 "transport": "stdio", "command": "python", "args": ["s.py"], "timeout": 30000, "keep_alive": True,
-                "tools": {"a": {"name": "b", "arguments": {"q": {"hide": True, "default": 1}}}, "c": {"enabled": False}},
+                "tools": {
+                    "a": {"name": "b", "arguments": {"q": {"hide": True, "default": 1}}}, "c": {"enabled": False},
+                },
             },
             "far": {"url": "https://h/mcp", "transport": "streamable-http", "auth": "s3cret-token"},
             "asks": {"url": "https://h/mcp", "auth": "oauth"},
@@ -350,7 +358,7 @@ def test_fastmcp(tmp_path: Path) -> None:
 
 def test_a_bundle(tmp_path: Path) -> None:
     content = {
-        "manifest_version": "0.3", "name": "files", "version": "1.0.0", "description": "Files", "author": {"name": "me"},
+        "manifest_version": "0.3", "name": "files", "version": "1.0.0", "description": "Files",
         "server": {
             "type": "node", "entry_point": "server/index.js",
             "mcp_config": {
@@ -410,7 +418,9 @@ def in_snake_case(value: Any) -> Any:
     if isinstance(value, list):
         return [in_snake_case(each) for each in value]
     if isinstance(value, dict):
-        return {"".join(f"_{c.lower()}" if c.isupper() else c for c in key): in_snake_case(v) for key, v in value.items()}
+        return {
+            "".join(f"_{c.lower()}" if c.isupper() else c for c in key): in_snake_case(v) for key, v in value.items()
+        }
     return value
 
 
@@ -565,17 +575,20 @@ def test_problems_are_told_by_their_place_in_the_file_that_was_written(tmp_path:
 
 
 def test_servers_of_other_tools_become_native_tables_without_their_secrets(tmp_path: Path) -> None:
-    written = [
+    far = {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer VARIABLE"}}
+
+    def with_variable(written: str) -> dict[str, Any]:
+        return json.loads(json.dumps({"a": far}).replace("VARIABLE", written))
+
+    written: list[tuple[str, Any]] = [
         ("config.toml", '[mcp_servers.a]\nurl = "https://h/mcp"\nbearer_token_env_var = "TOKEN"'),
-        ("mcp.json", {"servers": {"a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${input:token}"}}}}),
-        ("opencode.json", {"mcp": {"a": {"type": "remote", "url": "https://h/mcp", "headers": {"Authorization": "Bearer {env:TOKEN}"}}}}),
-        ("some.json", {"mcpServers": {"a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${env:TOKEN}"}}}}),
+        ("mcp.json", {"servers": with_variable("${input:token}")}),
+        ("opencode.json", {"mcp": with_variable("{env:TOKEN}")}),
+        ("some.json", {"mcpServers": with_variable("${env:TOKEN}")}),
     ]  # fmt: skip
     for name, content in written:
         found = tables(file(tmp_path, name, content), {"TOKEN": "s3cret"})
-        assert found == {
-            "a": {"type": "http", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
-        }, name
+        assert found == with_variable("${TOKEN}"), name
     again = read(json.dumps({"mcpServers": found}), file="toolgate.json", environ={"TOKEN": "t"}, format="json")
     assert again.servers[0].headers == {"Authorization": "Bearer t"}
 

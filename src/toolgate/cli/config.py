@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import tomlkit
 import typer
@@ -14,7 +14,9 @@ from toolgate import config as configs
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Server, dialects, showing
 
-app = typer.Typer(add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it.")
+app = typer.Typer(
+    add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it."
+)
 
 ConfigPath = Annotated[
     str | None, typer.Argument(help="The file. Default: toolgate.toml here, then in the user's folder.")
@@ -24,7 +26,9 @@ Words = Annotated[
 ]
 
 
-@app.command(help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is.")
+@app.command(
+    help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is."
+)
 def check(path: ConfigPath = None, dialect: Words = "") -> None:
     found = _find(path)
     try:
@@ -85,7 +89,7 @@ def _toml(table: dict[str, Any]) -> str:
 def _without_null(value: Any) -> Any:
     """TOML has none: what is null in an overlay is left out."""
     if isinstance(value, dict):
-        return {key: _without_null(each) for key, each in value.items() if each is not None}
+        return {key: _without_null(each) for key, each in cast("dict[str, Any]", value).items() if each is not None}
     if isinstance(value, list):
-        return [_without_null(each) for each in value if each is not None]
+        return [_without_null(each) for each in cast("list[Any]", value) if each is not None]
     return value

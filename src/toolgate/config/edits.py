@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -118,7 +118,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """The lock has a file of its own, since the other one is replaced. It stays: who removed it would free two."""
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

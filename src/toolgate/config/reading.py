@@ -60,7 +60,7 @@ class Reading:
 
     def read(self, tree: object) -> None:
         """The root first: servers may depend on it."""
-        bare_list = isinstance(tree, list) and self.dialect is CHILDREN
+        bare_list = self.dialect is CHILDREN and _is_list(tree)
         before = len(self.problems)
         root = {} if bare_list else self.table(tree, ())
         if len(self.problems) > before:
@@ -98,11 +98,11 @@ class Reading:
         self.servers = [server for server in read if server]
 
     def _is_passed_over(self, entry: Entry) -> bool:
-        why = ""
+        why, table = "", entry.table
         if not self.native and entry.name == "toolgate":  # how another tool names this very gateway
             why = "is this gateway itself"
-        elif isinstance(entry.table, dict):
-            why = self.dialect.passed_over(cast("dict[str, Any]", entry.table))
+        elif isinstance(table, dict):
+            why = self.dialect.passed_over(cast("dict[str, Any]", table))
         if why:
             self.warn(entry.path, f"{why}: it is passed over")
         return bool(why)
@@ -160,7 +160,10 @@ class Reading:
             later = row if isinstance(row, Later) else row.later(value) if row and row.later else None
             if later:
                 self.later((*path, key), later, value, faults)
-            elif isinstance(row, Key) and (read := self.take(row.kind, value, (*path, key))) not in (_bad, msgspec.UNSET):
+            elif isinstance(row, Key) and (read := self.take(row.kind, value, (*path, key))) not in (
+                _bad,
+                msgspec.UNSET,
+            ):
                 found[key] = read
         return found
 
@@ -205,6 +208,10 @@ class Reading:
             faults.append(": ".join((message, row.says or row.mend)))
         else:
             self.warn(path, f"{message} and is ignored", row.says)
+
+
+def _is_list(tree: object) -> bool:
+    return isinstance(tree, list)
 
 
 class _ServerReading:
@@ -285,7 +292,9 @@ class _ServerReading:
 
     def _component_of_template(self, present: set[str]) -> str | None:
         if self.path[-1] != "tool_components" and "component_url" not in self.reading.root:
-            return self._wrong("is of type component and needs `url`", "or `component_url` at the root, for all of them")
+            return self._wrong(
+                "is of type component and needs `url`", "or `component_url` at the root, for all of them"
+            )
         self.defaults["url"] = self.reading.root.get("component_url", COMPONENT_URL)
         return "component"
 
@@ -324,7 +333,8 @@ class _ServerReading:
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
         """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
         or the file is another tool's, it fails this server only, and nothing of it is kept."""
-        already, expanded = len(expansion.missing), value
+        already = len(expansion.missing)
+        expanded: Any = value
         sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
         try:
             expanded = expansion.expand(value) if row.sound else expansion.expand_overlays(value)
