@@ -843,14 +843,20 @@ def test_any_tree_is_understood_or_refused(tree: dict[str, Any], dialect: str | 
 # The page for users.
 
 
+def named_blocks() -> list[tuple[Format, str, str]]:
+    """The examples: (format, the name of the file where it matters, text)."""
+    return re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
 def blocks() -> list[tuple[Format, str]]:
-    return re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return [(format, text) for format, name, text in named_blocks() if not name]
 
 
-@pytest.mark.parametrize(("format", "text"), blocks())
-def test_every_example_of_the_page_loads(format: Format, text: str) -> None:
-    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY"), "x")
-    config = understood(text, format, environ=environ)
+@pytest.mark.parametrize(("format", "name", "text"), named_blocks())
+def test_every_example_of_the_page_loads(format: Format, name: str, text: str) -> None:
+    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY", "TENANT"), "x")
+    config = read(text, file=name or f"toolgate.{format}", environ=environ, format=format, native=not name)
+    assert config.servers or not name
     assert not config.warnings
     assert not any(one.problem for one in config.servers)
 
@@ -861,7 +867,7 @@ def test_the_page_shows_all_defaults_as_they_are() -> None:
     config = understood(text)
     assert (config.http, config.sessions) == (Http(), Sessions())
     assert msgspec.structs.replace(config, source="") == Config()
-    for section in ("http", "sessions", "parking", "catalog"):
+    for section in ("http", "sessions", "parking", "catalog", "pool", "virtual_search"):
         for key, row in keys.SECTIONS[section].items():
             assert isinstance(row, keys.Later) or f"\n{key} = " in text
 
@@ -872,6 +878,15 @@ def test_the_page_names_every_key() -> None:
         key for key in [*keys.SERVER, *keys.ROOT, *keys.SECTIONS] if f"`{key}" not in page and f"[{key}]" not in page
     ]
     assert missing == []
+
+
+def test_the_page_names_every_tool_and_every_key_of_theirs_that_says_something() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    tools = {dialect.title.partition(" (")[0] for dialect in dialects.DIALECTS} - {"toolgate", "a file with mcpServers"}
+    assert {title for title in tools if title.split()[0] not in page} == set()
+    theirs = {key for dialect in dialects.DIALECTS for key, row in dialect.rows.items() if isinstance(row, keys.Key)}
+    unnamed = {key for key in theirs - keys.SERVER.keys() if f"`{key}" not in page}
+    assert unnamed <= {"transportType", "oauth", "startup_timeout_ms"}
 
 
 def test_the_page_shows_errors_as_they_are() -> None:
