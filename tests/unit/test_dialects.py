@@ -48,6 +48,7 @@ HIDDEN = Overlay(hidden=True)
 # Claude.
 
 
+@pytest.mark.promise("b.002.config")
 def test_claude_code(tmp_path: Path) -> None:
     content = {
         "mcpServers": {
@@ -486,6 +487,7 @@ CHILDREN: list[tuple[str, str | dict[str, Any] | list[Any]]] = [
 ]
 
 
+@pytest.mark.promise("b.000.dialects")
 @pytest.mark.parametrize(("name", "content"), CHILDREN)
 def test_a_children_config_in_all_its_shapes(
     tmp_path: Path, name: str, content: str | dict[str, Any] | list[Any]
@@ -521,6 +523,7 @@ validate_arguments = "{validates}"
 """
 
 
+@pytest.mark.promise("003.config.components")
 @pytest.mark.parametrize("text", [SPIN, SPIN[SPIN.index("[component.ftl-mcp-gateway.variables]") :], SPIN[-90:]])
 def test_tool_components_as_seed_003_writes_them(tmp_path: Path, text: str) -> None:
     text = text[text.index("tool_") :] if "[component" not in text else text
