@@ -84,6 +84,8 @@ def test_check_warns_of_what_is_not_understood_and_goes_on(here: Path) -> None:
 def test_check_can_be_told_the_dialect(here: Path) -> None:
     (here / "a.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
     assert "children config" in toolgate("check", "a.json", "--dialect", "children").stdout
+    unknown = toolgate("check", "a.json", "--dialect", "latin")
+    assert unknown.exit_code == 2 and "children" in unknown.stderr
 
 
 @pytest.mark.parametrize("arguments", [["check"], ["show"], ["check", "nowhere.toml"], ["show", "nowhere.toml"]])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from toolgate.config import Config, ConfigError, load, state_folder, with_own
-from toolgate.config.edits import added, edit, own_file, read_own, removed, write
+from toolgate.config.edits import added, edit, own_file, read_own, removed, table_of, write
 
 TABLE: dict[str, Any] = {"command": "npx", "args": ["-y", "x"], "env": {"KEY": "${KEY}"}}
 
@@ -38,6 +38,16 @@ def test_what_was_added_joins_what_people_wrote(tmp_path: Path) -> None:
     assert [(one.name, dict(one.env)) for one in config.servers] == [("a", {}), ("b", {"KEY": "k"})]
     assert with_own(config, {}, {}) == config
     assert with_own(written(tmp_path, "a"), {"b": TABLE}, {}).servers[1].missing == ("KEY",)
+
+
+@pytest.mark.parametrize(("transport", "type"), [("http", "http"), ("websocket", "ws"), ("sse", "sse")])
+def test_a_caller_names_a_transport_and_what_it_needs(transport: str, type: str) -> None:
+    scheme = "ws" if type == "ws" else "http"
+    table = table_of(transport, url=f"{scheme}://h", headers={"K": "${KEY}"}, command=None, args=None, enabled=True)
+    [one] = with_own(Config(), added({}, "context7", table), {"KEY": "k"}).servers
+    assert (one.type, one.url, one.headers) == (type, f"{scheme}://h", {"K": "k"})
+    with pytest.raises(ConfigError, match=r"type: must be"):
+        with_own(Config(), {"a": table_of("pigeon", command="x")}, {})
 
 
 def test_a_name_that_both_have_is_an_error_that_names_both(tmp_path: Path) -> None:

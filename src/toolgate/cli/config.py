@@ -30,7 +30,7 @@ Words = Annotated[
     help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is."
 )
 def check(path: ConfigPath = None, dialect: Words = "") -> None:
-    found = _find(path)
+    found = _find(path, dialect)
     try:
         name = dialect or configs.recognised(found, os.environ).name
         typer.echo(f"{found}: {dialects.named(name).title}")
@@ -52,14 +52,17 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
     dialect: Words = "",
 ) -> None:
-    config = _load(_find(path), dialect)
+    config = _load(_find(path, dialect), dialect)
     table = showing.config(config)
     typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def _find(path: str | None) -> Path:
+def _find(path: str | None, dialect: str) -> Path:
+    known = sorted({each.name for each in dialects.DIALECTS})
+    if dialect and dialect not in known:
+        common.fail(f"There is no dialect {dialect}. There are {', '.join(known)}", 2)
     found = configs.find(path, Path.cwd(), os.environ)
     if not found:
         common.fail("No configuration found here or in the user's folder: name a file.", 2)
