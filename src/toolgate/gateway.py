@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, traits
+from toolgate import asks, greeting, overlays, traits
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
 from toolgate.eras import mirrors, tasks
@@ -95,7 +95,7 @@ class Gateway:
         try:
             return await self._through(call, route)
         except Fault as fault:
-            raise fault.at(call.server, "" if call.kind == "tasks" else call.target) from None
+            raise fault.at(call.server, "" if call.kind == "tasks" else call.shown) from None
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
@@ -113,7 +113,10 @@ class Gateway:
             raise fault.at("", call.target) from None
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
-        return _with_traits(entered, view.shelf(entered.server, "tools"))
+        shelf = view.shelf(entered.server, "tools")
+        if shelf is None and self.snapshot.catalog.overlays.get(entered.server):
+            raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
+        return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
@@ -257,7 +260,7 @@ class Gateway:
         if call.server == names.OWN:
             return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
         if call.task and not (call.traits and call.traits.task_support):
-            raise tasks.not_as_task(call.target)
+            raise tasks.not_as_task(call.shown)
         upstream = _upstream(call.server, route)
         try:
             return await upstream.invoke(call)
@@ -293,6 +296,21 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
     if found and found.mirrors and call.headers is not None:
         mirrors.check(found.mirrors, call.arguments, call.headers)
     return msgspec.structs.replace(call, traits=found) if found else call
+
+
+def _by_own_names(call: Call, shelf: Shelf) -> Call:
+    """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
+    and goes on as the server knows it."""
+    change = overlays.find(shelf, call)
+    if call.headers is not None:
+        mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
+    own = overlays.enter(call, change)
+    return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
+
+
+def _unlisted() -> Fault:
+    """Without its list nobody knows what a server's overlays hide."""
+    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
 
 
 async def _watch_again(call: Call, upstream: Upstream) -> None:

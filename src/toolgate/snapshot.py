@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -16,11 +17,16 @@ from toolgate.model import EventSink
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
+from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
+from toolgate.surfaces.skin import Skin
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
+from toolgate.wire import names
+
+log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -70,10 +76,12 @@ def build(
         for server in config.servers
         if server.enabled
     }
+    catalog = Catalog(upstreams, ground.clock, config.catalog.ttl, tell)
+    catalog.show({server.id: server.tools for server in config.servers if server.tools})
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
+        catalog=catalog,
         routes=build_routes(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
         servers={server.id: server for server in config.servers if server.enabled},
@@ -91,4 +99,16 @@ def build_routes(
         route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
+    return routes | _bundles(config, upstreams, policies)
+
+
+def _bundles(config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> dict[str, Route]:
+    routes: dict[str, Route] = {}
+    for name, patterns in config.bundles.items():
+        for pattern in patterns:
+            if not names.meant(pattern, [server.id for server in config.servers]):
+                log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
+        path = f"/mcp/bundles/{name}"
+        shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
+        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies)
     return routes
