@@ -76,7 +76,7 @@ class About(msgspec.Struct, frozen=True):
     instructions: str = ""
 
 
-State: TypeAlias = Literal["configured", "starting", "ready", "failed", "stopped"]
+State: TypeAlias = Literal["configured", "starting", "ready", "busy", "failed", "stopped"]
 
 
 class Status(msgspec.Struct, frozen=True):

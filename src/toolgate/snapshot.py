@@ -18,6 +18,7 @@ from toolgate.registries import REGISTRIES
 from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
+from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
@@ -45,6 +46,7 @@ KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstr
     **dict.fromkeys(
         LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
     ),
+    "component": lambda server, _link, ground, sink: ComponentUpstream(server, ground, sink),
     "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
 }
 
