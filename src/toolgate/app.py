@@ -60,8 +60,7 @@ class App:
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
     ) -> StdioDoor:
-        route = self.gateway.snapshot.routes[path]
-        return StdioDoor(self._inside, route, write, backlog)
+        return StdioDoor(self._inside, path, write, backlog)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -74,6 +73,7 @@ class App:
             last_first.push_async_callback(self.supervisor.close)
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self.gateway.snapshot.catalog.close)
+            last_first.push_async_callback(self.gateway.close)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)

@@ -9,6 +9,7 @@ them around what comes later (`Then`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -19,13 +20,15 @@ from toolgate import asks, greeting, traits
 from toolgate.catalog import CatalogView
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
-from toolgate.exchange import Retry, Then
+from toolgate.exchange import Retry, Then, raised
 from toolgate.model import Call, Client, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
 from toolgate.wire import mcp
+
+log = logging.getLogger(__name__)
 
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
@@ -38,15 +41,50 @@ class Gateway:
         self.events = events
         self._handles = handles
         self._clock = clock
+        self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
+        self._rewatching: set[asyncio.Task[None]] = set()
+
+    def route(self, path: str) -> Route:
+        """What is served at a path now. Raises `Fault` where that was removed."""
+        found = self.snapshot.routes.get(path)
+        if not found:
+            raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
+        return found
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
+        watch of a server that was changed is asked for anew."""
+        before, self.snapshot = self.snapshot, snapshot
+        for call in list(self._watches.values()):
+            upstream = snapshot.upstreams.get(call.server)
+            if upstream and upstream is not before.upstreams.get(call.server):
+                again = asyncio.get_running_loop().create_task(_watch_again(call, upstream), name="watch again")
+                self._rewatching.add(again)
+                again.add_done_callback(self._rewatching.discard)
+
+    async def close(self) -> None:
+        for task in self._rewatching:
+            task.cancel()
+        await asyncio.gather(*self._rewatching, return_exceptions=True)
 
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
-        entered = await self._enter(call, route)
         try:
-            outcome = await self._through(entered, route.policies)
+            entered = await self._enter(call, route)
+            outcome = await self._handled(entered, route)
         except Fault as fault:
-            raise fault.at(entered.server, "" if entered.kind == "tasks" else entered.target) from None
-        return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface))
+            return route.surface.refuse(call, fault)
+        return _then(
+            outcome,
+            lambda last: self._handles.leave(entered, last, route.path, route.surface),
+            lambda fault: route.surface.refuse(call, fault),
+        )
+
+    async def _handled(self, call: Call, route: Route) -> Outcome:
+        try:
+            return await self._through(call, route)
+        except Fault as fault:
+            raise fault.at(call.server, "" if call.kind == "tasks" else call.target) from None
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
@@ -70,13 +108,13 @@ class Gateway:
         wanted = [(server, kind) for server in route.servers]
         view = await self.snapshot.catalog.view(route.servers, wanted, client, self.snapshot.list_timeout)
         failures = tuple(
-            (self.snapshot.upstreams[server].name, fault.message)
+            (route.upstreams[server].name, fault.message)
             for server in route.servers
             if (fault := view.fault(server, kind))
         )
         if failures and len(failures) == len(route.servers):
             raise _all_failed(kind, failures)
-        pending = tuple(self.snapshot.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
+        pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
         shelves = [shelf for server in route.servers if (shelf := view.shelf(server, kind))]
         is_whole = len(shelves) == len(route.servers)
         now = self._clock.now()
@@ -91,7 +129,7 @@ class Gateway:
 
     async def about(self, route: Route, client: Client) -> About:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
-        servers = [self.snapshot.upstreams[server] for server in route.servers]
+        servers = list(route.upstreams.values())
         asked = [asyncio.ensure_future(server.about(client)) for server in servers]
         if asked:
             try:
@@ -103,7 +141,7 @@ class Gateway:
 
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
-        servers = [self.snapshot.upstreams[server] for server in route.servers]
+        servers = list(route.upstreams.values())
         async with asyncio.TaskGroup() as together:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
@@ -130,35 +168,40 @@ class Gateway:
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
             call = decision
         try:
-            await self.snapshot.upstreams[call.server].watch(call.target, client, call.kind)
+            await _upstream(call.server, route).watch(call.target, client, call.kind)
         except Fault as fault:
             raise fault.at(call.server, call.target) from None
+        self._watches[id(call)] = call
         return call
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
-        self.snapshot.upstreams[call.server].unwatch(call.target, call.client, call.kind)
+        self._watches.pop(id(call), None)
+        if upstream := self.snapshot.upstreams.get(call.server):
+            upstream.unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""
-        if event.server not in route.servers:
+        if not event.server:
+            return True  # of the gateway itself
+        if event.server not in route.upstreams:
             return False
         if event.whose is not None and event.whose != client.identity:
             return False
-        return self.snapshot.upstreams[event.server].scope(client) == event.scope
+        return route.upstreams[event.server].scope(client) == event.scope
 
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
         await self._tell_all(route, lambda upstream: upstream.set_level(level, client))
 
-    async def roots_changed(self, route: Route, client: Client) -> None:
+    async def roots_changed(self, path: str, client: Client) -> None:
         """A client's roots are others now: its own servers are told."""
-        await self._tell_all(route, lambda upstream: upstream.roots_changed(client))
+        await self._tell_all(self.route(path), lambda upstream: upstream.roots_changed(client))
 
     async def _tell_all(self, route: Route, tell: Callable[[Upstream], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.TaskGroup() as together:
-            for server in route.servers:
-                together.create_task(tell(self.snapshot.upstreams[server]))
+            for upstream in route.upstreams.values():
+                together.create_task(tell(upstream))
 
     async def leave(self, client: Client) -> None:
         """A client's session is over."""
@@ -167,7 +210,8 @@ class Gateway:
                 self.snapshot.catalog.forget(upstream.id, scope)
             await upstream.leave(client)
 
-    async def _through(self, call: Call, policies: Sequence[Policy]) -> Outcome:
+    async def _through(self, call: Call, route: Route) -> Outcome:
+        policies = route.policies
         passed: list[Policy] = []
         depth = _depth(call.resumption, policies)
         for index, policy in enumerate(policies):
@@ -175,17 +219,17 @@ class Gateway:
             if isinstance(decision, Required):
                 _refuse_if_unanswerable(call, decision)
                 again = Retry(
-                    f"policy:{policy.name}", call, decision, lambda next: self._through(next, policies), self._clock
+                    f"policy:{policy.name}", call, decision, lambda next: self._through(next, route), self._clock
                 )
                 return NeedInput(decision.asks, again)
             if not isinstance(decision, Call):
                 return _after(call, decision, passed)
             call = decision
             passed.append(policy)
-        outcome = await self._invoke(call)
+        outcome = await self._invoke(call, route)
         return _then(outcome, lambda last: _after(call, last, passed)) if passed else outcome
 
-    async def _invoke(self, call: Call) -> Outcome:
+    async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
         if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
             # A bare name that means another server than on the leg before: the policies have judged the wrong one.
@@ -194,12 +238,12 @@ class Gateway:
             return await _resume(resumption)
         if call.task and not (call.traits and call.traits.task_support):
             raise tasks.not_as_task(call.target)
-        upstream = self.snapshot.upstreams[call.server]
+        upstream = _upstream(call.server, route)
         try:
             return await upstream.invoke(call)
         except Fault as fault:
             if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
-                again = await self._looked_up_again(call)
+                again = await self._looked_up_again(call, upstream)
                 if call.traits and again.traits and again.traits.mirrors == call.traits.mirrors:
                     raise  # no other headers to send: for whatever else it said so, it may have executed the call
                 call = again
@@ -207,10 +251,10 @@ class Gateway:
                 raise
             return await upstream.invoke(call)
 
-    async def _looked_up_again(self, call: Call) -> Call:
+    async def _looked_up_again(self, call: Call, upstream: Upstream) -> Call:
         """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
         catalog = self.snapshot.catalog
-        catalog.changed(call.server, self.snapshot.upstreams[call.server].scope(call.client), ("tools",))
+        catalog.changed(call.server, upstream.scope(call.client), ("tools",))
         view = await catalog.view([call.server], [(call.server, "tools")], call.client)
         return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
 
@@ -229,6 +273,13 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
     if found and found.mirrors and call.headers is not None:
         mirrors.check(found.mirrors, call.arguments, call.headers)
     return msgspec.structs.replace(call, traits=found) if found else call
+
+
+async def _watch_again(call: Call, upstream: Upstream) -> None:
+    try:
+        await upstream.watch(call.target, call.client, call.kind)
+    except Fault as fault:
+        log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
 
 
 Answered = TypeVar("Answered")
@@ -260,10 +311,18 @@ def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
     return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
 
 
-def _then(outcome: Outcome, then: Callable[[Outcome], Outcome]) -> Outcome:
-    """`then` applied to the last outcome: now, or when the questions before it are answered."""
+def _upstream(server: str, route: Route) -> Upstream:
+    upstream = route.upstreams.get(server)
+    if not upstream:  # a task's server, or a resumed call's, that was removed meanwhile
+        raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
+    return upstream
+
+
+def _then(outcome: Outcome, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:
+    """`then` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
+    it may turn out to be."""
     if isinstance(outcome, NeedInput):
-        return NeedInput(outcome.asks, Then(outcome.resume, lambda later: _then(later, then)))
+        return NeedInput(outcome.asks, Then(outcome.resume, lambda later: _then(later, then, rescue), rescue))
     return then(outcome)
 
 

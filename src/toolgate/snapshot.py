@@ -29,9 +29,14 @@ class Route(msgspec.Struct, frozen=True):
 
     path: str
     surface: Surface
-    servers: tuple[str, ...]
+    upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
     is_strict: bool = False
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """Their ids, in the order of the configuration."""
+        return tuple(self.upstreams)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -77,9 +82,9 @@ def build(
 
 def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    routes = {path: Route(path, Aggregate(), tuple(upstreams), policies) for path in ("/mcp", "/mcp/aggregate")}
+    routes = {path: Route(path, Aggregate(), upstreams, policies) for path in ("/mcp", "/mcp/aggregate")}
     for id, upstream in upstreams.items():
-        route = Route(f"/mcp/servers/{id}", Single(id), (id,), policies, is_strict=True)
+        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
     return routes

@@ -53,6 +53,9 @@ class Aggregate:
     def expose(self, server: str, uri: str) -> str:
         return names.join_uri(server, uri)
 
+    def refuse(self, call: Call, fault: Fault) -> Outcome:
+        raise fault
+
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done):
             return Done(uris.rewrite(call.method, outcome.body, lambda uri: names.join_uri(call.server, uri)))

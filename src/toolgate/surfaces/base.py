@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from toolgate.model import Call, Outcome
+from toolgate.model import Call, Fault, Outcome
 from toolgate.ports import View
 
 
@@ -26,6 +26,11 @@ class Surface(Protocol):
 
     def expose(self, server: str, uri: str) -> str:
         """A server's own URI as this surface shows it."""
+        ...
+
+    def refuse(self, call: Call, fault: Fault) -> Outcome:
+        """The outcome of a call that failed, where this surface has one; `call` is the client's own. Else it raises the
+        fault."""
         ...
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:

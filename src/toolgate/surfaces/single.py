@@ -29,5 +29,8 @@ class Single:
     def expose(self, server: str, uri: str) -> str:
         return uri
 
+    def refuse(self, call: Call, fault: Fault) -> Outcome:
+        raise fault
+
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
