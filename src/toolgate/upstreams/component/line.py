@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 
 from toolgate.model import Reach
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
-from toolgate.upstreams.links.http1 import Pool, Target
+from toolgate.upstreams.links.http1 import Pool, Target, Wire
 
 MOST_METADATA = 16 * 1024 * 1024  # bytes
 MOST_OF_A_REFUSAL = 16 * 1024  # bytes that are kept of an answer that is none
@@ -89,7 +89,7 @@ class Line:
     async def get(self) -> Answer:
         """What the component says of itself. Raises `Lost`."""
         head = b"GET" + self._pool.target.prefix("application/json", self._headers) + b"\r\n\r\n"
-        return await self._ask(head, b"", MOST_METADATA)
+        return await self._ask(self._pool.connect(), head, b"", MOST_METADATA)  # on one that cannot be out of date
 
     def head_of(self, path: str) -> bytes:
         """The head of all posts to a tool, but for the length of its arguments."""
@@ -100,7 +100,7 @@ class Line:
 
     async def post(self, head: bytes, body: bytes) -> Answer:
         """Run a tool, by the `head_of` its path. Raises `Lost`."""
-        return await self._ask(head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE)
+        return await self._ask(self._pool.take(), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE)
 
     def close(self, reason: str) -> None:
         """End it with all that is under way."""
@@ -109,9 +109,9 @@ class Line:
             reply.fail(Lost(reason, "sent_unknown"))
         self._pool.close()
 
-    async def _ask(self, head: bytes, body: bytes, most: int) -> Answer:
+    async def _ask(self, taken: Awaitable[Wire], head: bytes, body: bytes, most: int) -> Answer:
         try:
-            wire = await self._pool.take()
+            wire = await taken
         except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
             raise Lost(f"Cannot reach {self}: {_reason(error)}", "not_sent") from None
         if self._end:

@@ -13,10 +13,11 @@ from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.links.refusals import fault
-from toolgate.upstreams.supervisor import Child, Supervisor
+from toolgate.upstreams.supervisor import Child, Supervisor, Tail
 
 PORT = "{port}"
 POLL = 0.05  # seconds between looks whether it answers
+LAST_BREATH = 0.5  # seconds that a process which breaks its connections may take to end
 
 
 class Program:
@@ -28,6 +29,7 @@ class Program:
         self._server = server
         self._on_exit = on_exit
         self._child: Child | None = None
+        self._log = Tail()
         port = str(_free_port()) if PORT in url else ""
         self.url = url.replace(PORT, port)
         self._env = {**server.env, "PORT": port} if port else server.env
@@ -37,7 +39,7 @@ class Program:
         """Raises `Fault`."""
         server = self._server
         self._child = await supervisor.start(
-            *(server.name, server.command, self._args, self._env, server.cwd, self._said, self._exited),
+            *(server.name, server.command, self._args, self._env, server.cwd, self._log.add, self._exited),
             on_stderr=lambda: None,
             talks=False,
         )
@@ -62,20 +64,32 @@ class Program:
         child = self._child
         if not child:
             return {}
-        return {"pid": None if self.fault else child.pid, "started": child.started, "stderr": child.stderr.text()}
+        return {"pid": None if self.fault else child.pid, "started": child.started, "stderr": self._words()}
+
+    async def has_ended(self, clock: Clock) -> bool:
+        """Whether a connection broke because the process did: its end is seen a moment later."""
+        try:
+            async with clock.timeout(LAST_BREATH):
+                await self._ended()
+        except TimeoutError:
+            return False
+        return True
 
     async def end(self) -> None:
         if self._child:
             self._child.end()
+        await self._ended()
+
+    async def _ended(self) -> None:
+        if self._child:
             await self._child.ended()
 
-    def _said(self, chunk: bytes) -> None:
-        """Many HTTP servers write their log to stdout, which carries nothing else here."""
-        if self._child:
-            self._child.stderr.add(chunk)
+    def _words(self) -> str:
+        """What it wrote. Some programs complain on stdout, which carries nothing else here."""
+        return (self._child.stderr.text() if self._child else "") or self._log.text()
 
     def _exited(self, reason: str) -> None:
-        words = self._child.stderr.text().strip().splitlines() if self._child else []
+        words = [] if reason.endswith("stopped") else self._words().strip().splitlines()
         message = f"{reason}: {words[-1][:200]}" if words else reason
         hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
         self.fault = fault(self._server, message, "not_sent", hint=hint)

@@ -159,13 +159,17 @@ class ComponentUpstream:
         return answers.result(answer, self._server)
 
     async def _posted_or_again(self, tool: str, arguments: bytes) -> Answer:
-        """A process that does not listen is ending, whether we know it already or not: another is started at once."""
+        """A process that does not listen any more is ending: what it was not sent is for another one."""
         line = await self._line_for(tool)
+        program = self._program
         try:
             return await self._posted(line, tool, arguments)
         except Lost as lost:
-            if lost.reach != "not_sent" or not self._server.command:
+            if not program or lost.reach == "executed":
                 raise
+            has_ended = await program.has_ended(self._clock)
+            if lost.reach != "not_sent":
+                raise Lost(program.fault.message, lost.reach) if has_ended and program.fault else lost from None
             if self._line is line:
                 await self._let_go(str(lost))
         return await self._posted(await self._line_for(tool), tool, arguments)
@@ -211,7 +215,11 @@ class ComponentUpstream:
         if not self._asking:
             self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"ask {self.id}")
             self._asking.add_done_callback(self._was_asked)
-        return await asyncio.shield(self._asking)
+        asking = self._asking
+        await asyncio.wait([asking])
+        if asking.cancelled():
+            raise Fault("SERVER_FAILED", f"{self.name} was stopped", server=self.id, reach="not_sent")
+        return asking.result()
 
     def _was_asked(self, done: asyncio.Task[Tools]) -> None:
         self._asking = None
@@ -224,8 +232,6 @@ class ComponentUpstream:
             if self._line is not line:  # its process has ended in the same moment
                 raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
             tools = answers.tools(answer, line, self._server)
-        except asyncio.CancelledError:  # by `stop`: those who wait are told, and not cancelled with it
-            raise Fault("SERVER_FAILED", f"{self.name} was stopped", server=self.id, reach="not_sent") from None
         except Fault as fault:
             if not self._is_over:
                 self._set_failed(fault)
@@ -238,10 +244,13 @@ class ComponentUpstream:
         if self._server.command and not self._program:
             return await self._started()
         line = self._line = self._line or self._line_to(self._server.url)
+        program = self._program
         try:
             async with self._clock.timeout(self._server.timeout):
                 return line, await line.get()
         except Lost as lost:
+            if program and await program.has_ended(self._clock):
+                return await self._started()
             raise answers.none(lost, self._server) from None
         except TimeoutError:
             message = f"{line} did not say within {self._server.timeout:g} s what tools it has"
