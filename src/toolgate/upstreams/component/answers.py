@@ -5,8 +5,6 @@ The rule this file keeps: a result is the bytes that came, and a refusal shows w
 
 from __future__ import annotations
 
-from urllib.parse import urljoin
-
 import msgspec
 from msgspec import Raw
 
@@ -15,7 +13,7 @@ from toolgate.model import Fault, Reach
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.component.metadata import Tools, shown
-from toolgate.upstreams.links.refusals import credentials_hint, fault
+from toolgate.upstreams.links.refusals import credentials_hint, fault, moved_hint
 from toolgate.wire import jsonrpc
 
 MOST_SHOWN = 2000  # characters of an answer that is none
@@ -70,6 +68,4 @@ def none(lost: Lost, server: Server) -> Fault:
 
 
 def _hint(answer: Answer, url: str) -> str:
-    if 300 <= answer.status < 400 and answer.location:
-        return f"it has moved: write {urljoin(url, answer.location)} into its configuration"
-    return credentials_hint(answer.status)
+    return credentials_hint(answer.status) or moved_hint(answer.status, url, answer.location)
