@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,8 +39,10 @@ class CatalogView:
         shelves: Callable[[str, str], Shelf | None],
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
+        activated: Collection[str] = (),
     ) -> None:
         self.servers = servers
+        self.activated = activated
         self.shelf = shelves
         self.pending = frozenset(pending)
         self._faults = faults
@@ -73,7 +75,12 @@ class Catalog:
         return self._shelves.get((server, self._upstreams[server].scope(client), kind))
 
     async def view(
-        self, servers: Sequence[str], wanted: Sequence[Wanted], client: Client, patience: float | None = None
+        self,
+        servers: Sequence[str],
+        wanted: Sequence[Wanted],
+        client: Client,
+        patience: float | None = None,
+        activated: Collection[str] = (),
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit)."""
         stale = [item for item in wanted if not self._is_fresh(self._place(item, client))]
@@ -97,7 +104,7 @@ class Catalog:
         def shelf(server: str, kind: str) -> Shelf | None:
             return fetched.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending)
+        return CatalogView(servers, shelf, faults, pending, activated)
 
     def changed(self, server: str, scope: str, kinds: Iterable[str]) -> None:
         """A server says that these lists are no longer what they were. Soon they are looked at again, once."""

@@ -18,15 +18,17 @@ from msgspec import Raw
 
 from toolgate import asks, greeting, traits
 from toolgate.catalog import CatalogView
+from toolgate.controls import own
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
-from toolgate.model import Call, Client, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
-from toolgate.ports import About, Clock, Shelf, Upstream
+from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
+from toolgate.realm import Realms
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
-from toolgate.wire import mcp
+from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +38,14 @@ GREETING = 0.5  # seconds that a client's first words wait for servers to start;
 class Gateway:
     """What all doors call: one request, list or watch of a client on a route, in that client's names."""
 
-    def __init__(self, snapshot: Snapshot, events: Events, handles: Handles, clock: Clock) -> None:
+    def __init__(
+        self, snapshot: Snapshot, events: Events, handles: Handles, house: House, editor: Editor, clock: Clock
+    ) -> None:
         self.snapshot = snapshot
         self.events = events
         self._handles = handles
         self._clock = clock
+        self._realms = Realms(house, editor, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
         self._rewatching: set[asyncio.Task[None]] = set()
 
@@ -69,16 +74,22 @@ class Gateway:
 
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
+        entered = call
+
+        def refused(fault: Fault) -> Outcome:
+            return route.surface.refuse(entered, fault, self._known(route, call.client))
+
         try:
             entered = await self._enter(call, route)
             outcome = await self._handled(entered, route)
         except Fault as fault:
-            return route.surface.refuse(call, fault)
-        return _then(
-            outcome,
-            lambda last: self._handles.leave(entered, last, route.path, route.surface),
-            lambda fault: route.surface.refuse(call, fault),
-        )
+            return refused(fault)
+        return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
+
+    def _known(self, route: Route, client: Client) -> CatalogView:
+        """What is known now of a route's servers."""
+        catalog = self.snapshot.catalog
+        return CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, client), {}, ())
 
     async def _handled(self, call: Call, route: Route) -> Outcome:
         try:
@@ -90,38 +101,40 @@ class Gateway:
         """The call with its true target. What that takes of the catalog is fetched."""
         if call.kind == "tasks":
             return self._handles.enter(call, route.path)
-        catalog = self.snapshot.catalog
-        view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, call.client), {}, ())
+        view = self._known(route, call.client)
         needs = list(route.surface.needs(call, view))
         if any(view.shelf(*need) is None for need in needs):
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
-            view = await catalog.view(route.servers, needs, call.client, patience)
+            view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience)
         try:
             entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
-        return _with_traits(entered, view.shelf(entered.server, "tools")) if call.method == mcp.CALL else entered
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            return entered
+        return _with_traits(entered, view.shelf(entered.server, "tools"))
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
-        wanted = [(server, kind) for server in route.servers]
-        view = await self.snapshot.catalog.view(route.servers, wanted, client, self.snapshot.list_timeout)
-        failures = tuple(
-            (route.upstreams[server].name, fault.message)
-            for server in route.servers
-            if (fault := view.fault(server, kind))
-        )
-        if failures and len(failures) == len(route.servers):
+        shown = route.surface.shown(kind, route.servers)
+        wanted = [(server, kind) for server in shown]
+        activated = self._realms.activated(client)
+        snapshot = self.snapshot
+        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated)
+        failures = [
+            (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
+        ]
+        if failures and len(failures) == len(shown):
             raise _all_failed(kind, failures)
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
-        shelves = [shelf for server in route.servers if (shelf := view.shelf(server, kind))]
-        is_whole = len(shelves) == len(route.servers)
+        shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
+        is_whole = len(shelves) == len(shown)
         now = self._clock.now()
         return Listing(
             kind,
             tuple(route.surface.list(kind, view)),
-            failures,
+            (*failures, *route.surface.faults(kind, view)),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
             is_public=is_whole and all(shelf.is_public for shelf in shelves),
@@ -129,6 +142,8 @@ class Gateway:
 
     async def about(self, route: Route, client: Client) -> About:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
+        if own := route.surface.own():
+            return own
         servers = list(route.upstreams.values())
         asked = [asyncio.ensure_future(server.about(client)) for server in servers]
         if asked:
@@ -167,6 +182,8 @@ class Gateway:
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
             call = decision
+        if call.server == names.OWN:
+            raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
             await _upstream(call.server, route).watch(call.target, client, call.kind)
         except Fault as fault:
@@ -182,8 +199,8 @@ class Gateway:
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""
-        if not event.server:
-            return True  # of the gateway itself
+        if not event.server:  # of the gateway itself
+            return event.whose in (None, client.identity)
         if event.server not in route.upstreams:
             return False
         if event.whose is not None and event.whose != client.identity:
@@ -205,6 +222,7 @@ class Gateway:
 
     async def leave(self, client: Client) -> None:
         """A client's session is over."""
+        self._realms.forget(client)
         for upstream in self.snapshot.upstreams.values():
             if scope := upstream.scope(client):
                 self.snapshot.catalog.forget(upstream.id, scope)
@@ -236,6 +254,8 @@ class Gateway:
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
+        if call.server == names.OWN:
+            return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
         if call.task and not (call.traits and call.traits.task_support):
             raise tasks.not_as_task(call.target)
         upstream = _upstream(call.server, route)

@@ -105,6 +105,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     id: str = "local"
     address: str = ""
+    is_admin: bool = False  # may add servers, and remove them
 
     @property
     def cap_key(self) -> str:
@@ -263,7 +264,7 @@ class Call(msgspec.Struct, frozen=True):
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
     traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
-    via: str = ""  # the control tool that the call came through
+    asked: Call | None = None  # the call of a control tool that this one was made of
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False
@@ -277,6 +278,11 @@ class Call(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """The kind of list that the target stands in."""
         return mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED[self.method].kind
+
+    @property
+    def via(self) -> str:
+        """The control tool that the call came through."""
+        return self.asked.target if self.asked else ""
 
     def at(self, server: str, target: str) -> Call:
         """The same call with its true target."""

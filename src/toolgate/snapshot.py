@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from toolgate import surfaces
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
-from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.upstreams.component.upstream import ComponentUpstream
@@ -45,6 +45,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     catalog: Catalog
     routes: Mapping[str, Route]
     list_timeout: float
+    servers: Mapping[str, Server]  # those that are enabled, by id
 
 
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
@@ -75,14 +76,19 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
-        routes=build_routes(upstreams, tuple(policies)),
+        routes=build_routes(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
+        servers={server.id: server for server in config.servers if server.enabled},
     )
 
 
-def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
+def build_routes(
+    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]
+) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    routes = {path: Route(path, Aggregate(), upstreams, policies) for path in ("/mcp", "/mcp/aggregate")}
+    skins = surfaces.skins(config)
+    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
+    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
     for id, upstream in upstreams.items():
         route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):

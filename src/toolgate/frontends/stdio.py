@@ -20,7 +20,7 @@ class StdioDoor(asyncio.Protocol):
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(inside, path, Principal("local"), write_line, backlog)
+        self._conversation = Conversation(inside, path, Principal("local", is_admin=True), write_line, backlog)
         self._limit = inside.config.http.body_limit
         self._lines = Lines()
 

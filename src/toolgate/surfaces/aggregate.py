@@ -7,12 +7,12 @@ one permitted server can be meant.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
 from toolgate.model import Call, Done, Fault, Outcome
-from toolgate.ports import Shelf, View
+from toolgate.ports import About, Shelf, View
 from toolgate.surfaces import uris
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -28,6 +28,21 @@ class Aggregate:
             return [(split[0], call.kind)]
         kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
         return [(server, kind) for server in view.servers for kind in kinds]
+
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return servers
+
+    def own(self) -> About | None:
+        return None
+
+    def claims(self, call: Call, view: View) -> bool:
+        return _split(call, view) is not None
+
+    def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
+        return ()
+
+    def named(self, server: str, kind: str, name: str) -> str:
+        return _join(kind, server, name)
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         for server in view.servers:
@@ -53,7 +68,7 @@ class Aggregate:
     def expose(self, server: str, uri: str) -> str:
         return names.join_uri(server, uri)
 
-    def refuse(self, call: Call, fault: Fault) -> Outcome:
+    def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
         raise fault
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 
 SEPARATOR = "__"
+OWN = "toolgate"  # the id of the gateway itself, as a server
+OWN_SCHEME = "mcp://"
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
 _needs_letter = re.compile("s*[0-9]")
