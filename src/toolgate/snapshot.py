@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -14,7 +15,7 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
 from toolgate.policy.base import Policy
-from toolgate.ports import Upstream
+from toolgate.ports import Store, Upstream
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
@@ -48,6 +49,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     servers: Mapping[str, Server]  # those that are enabled, by id
 
 
+LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope")
+
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
     **dict.fromkeys(
         LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
@@ -64,6 +67,7 @@ def build(
     tell: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
+    store: Store,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `tell` what clients should hear of. `links` are other links
     than the usual ones, by server id."""
@@ -75,11 +79,20 @@ def build(
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
+        catalog=Catalog(upstreams, ground.clock, config.catalog, tell, store, prints(config)),
         routes=build_routes(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
         servers={server.id: server for server in config.servers if server.enabled},
     )
+
+
+def prints(config: Config) -> Mapping[str, str]:
+    """By server id, a hash of what its lists depend on, for those whose lists are worth keeping."""
+    return {
+        server.id: hashlib.sha256(msgspec.json.encode([getattr(server, name) for name in LISTS_DEPEND_ON])).hexdigest()
+        for server in config.servers
+        if server.type != "registry"
+    }
 
 
 def build_routes(

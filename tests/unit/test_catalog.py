@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle
 
-from toolgate.catalog import Catalog, CatalogView
+from toolgate.catalog import DEBOUNCE, Catalog, CatalogView
+from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, Fault, Principal
-from toolgate.ports import Items
+from toolgate.ports import About, Items, State, Status, Store
+from toolgate.store.memory import MemoryStore
 
 TTL = 300.0
 WANTED = [("docs", "tools")]
 
 
 class Shop:
-    """An upstream whose list is what `offer` says, when the doors are open."""
+    """An upstream whose list is what `names` says, when the doors are open. It is up, unless its `state` says not."""
 
     def __init__(self, id: str, *names: str) -> None:
         self.id = self.name = id
         self.names: tuple[str, ...] = names
         self.fault: Exception | None = None
         self.asked = 0
+        self.state: State = "ready"
         self.doors = asyncio.Event()
         self.doors.set()
         self.scope: Callable[[Client], str] = lambda client: ""
 
+    def status(self) -> Status:
+        return Status(self.state)
+
+    async def about(self, client: Client) -> About:
+        self.state = "ready"
+        return About({"tools": {}}, f"I am {self.id}")
+
     async def list(self, kind: str, client: Client) -> Items:
         self.asked += 1
+        self.state = "ready"
         names = self.names
         await self.doors.wait()
         if self.fault:
@@ -39,10 +50,19 @@ class Shop:
         return Items(tuple(Raw(b'{"name":"%b"}' % name.encode()) for name in names))
 
 
-def catalog_of(*shops: Shop, clock: FakeClock | None = None, events: list[Event] | None = None) -> Catalog:
+def catalog_of(
+    *shops: Shop,
+    clock: FakeClock | None = None,
+    events: list[Event] | None = None,
+    store: Store | None = None,
+    prints: Mapping[str, str] | None = None,
+    grace: float = 0.0,
+) -> Catalog:
     upstreams: Any = {shop.id: shop for shop in shops}
     heard = events if events is not None else []
-    return Catalog(upstreams, clock or FakeClock(), TTL, heard.append)
+    time = clock or FakeClock()
+    limits = CatalogLimits(ttl=TTL, grace=grace)
+    return Catalog(upstreams, time, limits, heard.append, store or MemoryStore(time), prints or {})
 
 
 async def seen(catalog: Catalog, *wanted: tuple[str, str], patience: float | None = None) -> CatalogView:
