@@ -27,7 +27,8 @@ async def echoes(request: Request) -> None:
 
 
 class ScriptedComponent(ScriptedServer):
-    """`metadata` is what it answers GET with: a value, or bytes. While `held` is clear, it answers no GET."""
+    """`metadata` is what it answers GET with: a value, bytes, or a function of the path. While `held` is clear, it
+    answers no GET."""
 
     def __init__(self, metadata: Any = None, on_post: OnCall = echoes, status: str = "200 OK") -> None:
         super().__init__(on_post)
@@ -49,8 +50,8 @@ class ScriptedComponent(ScriptedServer):
             await self._on_call(request)
             return
         await self.held.wait()
-        body = self.metadata if isinstance(self.metadata, bytes) else json.dumps(self.metadata).encode()
-        request.whole(body, self.status)
+        said = self.metadata(request.path) if callable(self.metadata) else self.metadata
+        request.whole(said if isinstance(said, bytes) else json.dumps(said).encode(), self.status)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 from processes.ground import LEGACY, MODERN, Served, failure, gateway, real, until
 from processes.scripted_component import ScriptedComponent, component, echoes, said, tool
-from processes.scripted_http import OnCall, Request
+from processes.scripted_http import OnCall, Request, serving
 from processes.test_http_link import writes
 
 from toolgate.config import CatalogLimits, Config, Server
@@ -175,7 +175,7 @@ async def test_a_tool_that_has_come_since_is_asked_for_and_clients_hear_of_it() 
         await echo.list("tools", Client())
         script.metadata = [tool("one"), tool("two")]
         await echo.invoke(call("two"))
-        assert events == [Event("echo", "list_changed", "", ("tools",))]
+        assert events == [Event("echo", "opened"), Event("echo", "list_changed", "", ("tools",))]
         found = await fault(echo.invoke(call("three")))
         assert (found.code, found.reach) == ("TOOL_NOT_FOUND", "not_sent")
         assert len(script.posts) == 1
@@ -191,6 +191,23 @@ async def test_it_has_nothing_but_tools() -> None:
         assert (await echo.about(Client())).capabilities == {"tools": {}}
         assert (await fault(echo.watch("x:y", Client()))).code == "METHOD_NOT_FOUND"
         assert script.requests == []
+
+
+@real
+async def test_one_that_is_back_is_asked_anew_what_it_has() -> None:
+    events: list[Event] = []
+    script = ScriptedComponent([tool("one")])
+    await script.start()
+    async with upstream(server(script.url), events=events) as echo:
+        await echo.invoke(call("one"))
+        await script.stop()
+        while (found := await fault(echo.invoke(call("one")))).reach != "not_sent":
+            pass  # a kept connection was not yet known to be closed
+        assert found.code == "SERVER_FAILED"
+        async with serving(ScriptedComponent(tool("one")), script.port) as again:
+            await echo.invoke(call("one"))
+            assert [request.path for request in again.posts] == ["/"]
+    assert events == [Event("echo", "opened")] * 2
 
 
 # A call.
@@ -316,7 +333,6 @@ async def test_an_answer_that_is_too_long_is_not_read(monkeypatch: pytest.Monkey
         assert await echo.list("tools", Client())
 
 
-@pytest.mark.promise("b.003.down")
 @real
 async def test_a_component_that_is_down_is_a_fault_until_it_is_up() -> None:
     async with component() as script:
@@ -568,7 +584,6 @@ async def test_all_are_asked_at_the_start_side_by_side() -> None:
             assert [len(script.gets) for script in (one, two)] == [1, 1]
 
 
-@pytest.mark.promise("b.003.down")
 @real
 async def test_one_that_is_down_is_shown_beside_the_tools_of_the_others() -> None:
     async with component() as script:

@@ -73,6 +73,8 @@ class ComponentUpstream:
             pid=about.get("pid"),  # type: ignore[arg-type]
             started=about.get("started"),  # type: ignore[arg-type]
             stderr=str(about.get("stderr", "")),
+            calls=self._calls,
+            stopped_by="close" if self._state == "stopped" else "",
         )
 
     async def open(self) -> None:
@@ -191,6 +193,7 @@ class ComponentUpstream:
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line:
                 self._set_failed(answers.none(lost, self._server))
+                self._heads = {}  # it may be another when it is back
             raise
         if self._line is line:
             self._state, self._fault = "ready", None
@@ -262,8 +265,11 @@ class ComponentUpstream:
         before, self._tools = self._tools, tools
         self._heads = {name: line.head_of(path) for name, path in tools.paths.items()}
         self._unlisted = self._clock.now()
+        was_ready = self._state == "ready"
         self._state, self._fault = "ready", None
-        if before and before.raw != tools.raw:
+        if not was_ready:
+            self._on_event(Event(self.id, "opened"))
+        elif before and before.raw != tools.raw:
             self._on_event(Event(self.id, "list_changed", "", ("tools",)))
 
     def _refuse_what_cannot_be(self) -> None:
