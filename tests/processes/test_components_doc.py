@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from msgspec import Raw
 from processes.ground import gateway, real
 from processes.scripted_component import component, tool
@@ -55,6 +56,7 @@ async def test_one_that_runs_is_reached_as_it_says() -> None:
             assert script.requests[0].headers["authorization"] == "Bearer secret"
 
 
+@pytest.mark.promise("003.flow.routing")
 @real
 async def test_many_are_reached_by_name_as_it_says() -> None:
     async with component(lambda path: tool("in" + path.replace("/", "_"))) as script:

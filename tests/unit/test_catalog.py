@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle
 
-from toolgate.catalog import Catalog, CatalogView
+from toolgate.catalog import DEBOUNCE, Catalog, CatalogView
 from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, Fault, Principal
 from toolgate.ports import About, Items, State, Status, Store
