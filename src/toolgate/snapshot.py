@@ -22,6 +22,7 @@ from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.surfaces.skin import Skin
+from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
@@ -60,6 +61,7 @@ KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstr
     **dict.fromkeys(
         LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
     ),
+    "component": lambda server, _link, ground, sink: ComponentUpstream(server, ground, sink),
     "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
 }
 
