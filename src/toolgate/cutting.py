@@ -93,7 +93,9 @@ _FEW = 4096
 
 
 def _line_end(text: AnyStr) -> AnyStr:
-    return "\n" if isinstance(text, str) else b"\n"
+    if isinstance(text, str):
+        return "\n"
+    return b"\n"
 
 
 def by_lines(text: str, head: int | None, tail: int | None) -> Cut:

@@ -239,12 +239,14 @@ class Hints(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
-    `task_support` is `optional` or `required` where the tool runs as a task."""
+    `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
+    content."""
 
     schema: bytes = b""
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
+    has_output: bool = False
 
 
 class Call(msgspec.Struct, frozen=True):
