@@ -114,8 +114,13 @@ def _listed(validator: Validator, value: object) -> Verdict:
     found = list(validator.iter_errors(value))
     if any(map(_is_undecided, found)):
         return FINE
-    wrong = [each for error in found for each in _said(error)]
+    wrong = [each for error in sorted(found, key=_place) for each in _said(error)]
     return Verdict(tuple(wrong[:MOST_NAMED]), len(wrong))
+
+
+def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
+    """From the outside in, and in order: what comes first is the same whatever the validator begins with."""
+    return [(True, step, "") if isinstance(step, int) else (False, 0, step) for step in error.instance_path]
 
 
 def _first(validator: Validator, value: object) -> Verdict:
