@@ -7,7 +7,6 @@ never parted from the marks that belong to it.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, AnyStr, Literal, TypeAlias
@@ -137,12 +136,9 @@ def _last_lines(text: str, count: int, total: int) -> str:
 def _joined(first: str, last: str, is_both: bool) -> str:
     """`first` and `last` are whole lines."""
     if not is_both:
-        return _END.sub("", first) + last
+        return first.removesuffix("\n").removesuffix("\r" if first.endswith("\r\n") else "") + last
     end = "\r\n" if first.endswith("\r\n") else "\n"
     return f"{first}{GAP}{end}{last}" if last else f"{first}{GAP}"
-
-
-_END = re.compile(r"\r?\n\Z")
 
 
 # Characters and what belongs to them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +24,8 @@ RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
 AT_ONCE = 64 * 1024  # bytes
 LEAST = 64  # any character fits
 LINES = 200  # of a range that is proposed
+_EVERYBODY = ""  # no principal is called so
+_NOTHING = Counter[str]()
 _ASKED = re.compile(r"(lines|bytes|chars)=(\d{1,15})(-(\d{1,15})?)?")
 
 
@@ -65,6 +67,7 @@ class Spills:
         self._clock = clock
         self._bounds = bounds or Bounds()
         self._kept: OrderedDict[str, _Spill] = OrderedDict()  # least recently used first
+        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by owner
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
@@ -77,7 +80,7 @@ class Spills:
             return ""
         id = secrets.token_urlsafe(16)
         until = self._clock.now() + self._bounds.ttl
-        self._kept[id] = _Spill(principal.id, data, isinstance(whole, str), mime, until)
+        self._add(id, _Spill(principal.id, data, isinstance(whole, str), mime, until))
         self._make_room(principal.id)
         self._timer = self._timer or self._clock.call_later(self._bounds.ttl, self._sweep)
         return PREFIX + id
@@ -101,6 +104,7 @@ class Spills:
 
     def close(self) -> None:
         self._kept.clear()
+        self._used.clear()
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -112,23 +116,39 @@ class Spills:
         return spill
 
     def _make_room(self, owner: str) -> None:
-        self._drop_beyond(self._bounds.bytes_of_one, self._bounds.count_of_one, lambda spill: spill.owner == owner)
-        self._drop_beyond(self._bounds.bytes, self._bounds.count, lambda _spill: True)
-
-    def _drop_beyond(self, most: int, count: int, concerns: Callable[[_Spill], bool]) -> None:
-        theirs = [(id, len(spill.data)) for id, spill in self._kept.items() if concerns(spill)]
-        size = sum(length for _, length in theirs)
-        for place, (id, length) in enumerate(theirs):
-            if size <= most and len(theirs) - place <= count:
+        mine, all = self._used[owner], self._used[_EVERYBODY]
+        for id, spill in list(self._kept.items()) if self._is_over(mine, all) else ():
+            if not self._is_over(mine, all):
                 return
-            del self._kept[id]
-            size -= length
+            if spill.owner == owner or self._is_over(_NOTHING, all):
+                self._drop(id)
+
+    def _is_over(self, mine: Counter[str], all: Counter[str]) -> bool:
+        most = self._bounds
+        return (
+            mine["bytes"] > most.bytes_of_one
+            or mine["count"] > most.count_of_one
+            or all["bytes"] > most.bytes
+            or all["count"] > most.count
+        )
+
+    def _add(self, id: str, spill: _Spill) -> None:
+        self._kept[id] = spill
+        for whose in (spill.owner, _EVERYBODY):
+            self._used[whose].update(bytes=len(spill.data), count=1)
+
+    def _drop(self, id: str) -> None:
+        spill = self._kept.pop(id)
+        for whose in (spill.owner, _EVERYBODY):
+            self._used[whose].subtract(bytes=len(spill.data), count=1)
+        if not self._used[spill.owner]["count"]:
+            del self._used[spill.owner]
 
     def _sweep(self) -> None:
         """End what is too old; come back when the next one will be."""
         now = self._clock.now()
         for id in [id for id, spill in self._kept.items() if spill.until <= now]:
-            del self._kept[id]
+            self._drop(id)
         soonest = min((spill.until for spill in self._kept.values()), default=None)
         self._timer = None if soonest is None else self._clock.call_later(soonest - now, self._sweep)
 

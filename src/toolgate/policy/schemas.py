@@ -23,7 +23,7 @@ LARGEST = 256 * 1024  # bytes of a schema
 MOST_NAMED = 20  # errors
 _BACKTRACKS = 1000  # steps that one pattern may go back in one text, about 25 µs
 _MOST_VISITS = 10_000_000  # of parts by schemas: about a quarter of a second
-_MOST_LISTED = 20_000  # parts of a value whose errors are all listed; of a larger one only the first is
+_MOST_LISTED = 30_000  # visits after which all errors are listed, which takes 25 µs for each; else the first is named
 _LONGEST_POINTER = 1000
 _MOST_OPTIONS, _LONGEST = 10, 200  # of what was expected that is shown
 
@@ -48,12 +48,12 @@ FINE = Verdict()
 
 
 class Schema(msgspec.Struct):
-    """`problem` says why nothing can be judged by it. `was_told`: somebody has said so."""
+    """`problem` says why nothing can be judged by it; `was_told`: somebody has said so."""
 
     validator: Any = None
     weight: Any = None
     visits: int = 0  # where it does not depend on the value
-    backtracks: bool = False
+    pace: int = 1  # what one visit may take
     problem: str = ""
     was_told: bool = False
 
@@ -61,21 +61,21 @@ class Schema(msgspec.Struct):
         """What cannot be read here, or would take too long, is left to the server to judge."""
         try:
             value = jsonrpc.value(arguments)
-        except jsonrpc.UNREADABLE:
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return FINE
-        size = 1 + arguments.count(b",") + arguments.count(b":")  # or less: texts may have them, too
-        if size > _MOST_LISTED:
-            size = parts(value)
-        if self._work(value, size) > _MOST_VISITS or self.validator.is_valid(value):
-            return FINE
-        return _listed(self.validator, value) if size <= _MOST_LISTED else _first(self.validator, value)
-
-    def _work(self, value: object, size: int) -> int:
+        most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
             visits = self.visits or self.weight.visits(depth(value))
         except TooMuch:
-            return _MOST_VISITS + 1
-        return visits * size * (_BACKTRACKS if self.backtracks else 1)
+            return FINE
+        if not self._is_within(_MOST_VISITS, visits * self.pace, most, value) or self.validator.is_valid(value):
+            return FINE
+        is_short = self._is_within(_MOST_LISTED, visits, most, value)
+        return _listed(self.validator, value) if is_short else _first(self.validator, value)
+
+    @staticmethod
+    def _is_within(limit: int, visits: int, most: int, value: object) -> bool:
+        return visits * most <= limit or visits * parts(value) <= limit
 
 
 @functools.lru_cache(MOST_KEPT)
@@ -86,18 +86,16 @@ def compiled(text: bytes) -> Schema:
     try:
         weight = Weight(jsonrpc.value(text))
         visits = weight.visits(DEEPEST)
-    except TooMuch as problem:
-        return Schema(problem=str(problem))
-    except jsonrpc.UNREADABLE as problem:
+    except (TooMuch, UnicodeDecodeError, *jsonrpc.UNREADABLE) as problem:
         return Schema(problem=str(problem))
     try:
-        validator, backtracks = _compiled(text.decode())
+        validator, pace = _compiled(text.decode())
     except ValueError as problem:
         return Schema(problem=str(problem).partition("\n")[0])
-    return Schema(validator, weight, 0 if weight.is_recursive else visits, backtracks)
+    return Schema(validator, weight, 0 if weight.is_recursive else visits, pace)
 
 
-def _compiled(text: str) -> tuple[Validator, bool]:
+def _compiled(text: str) -> tuple[Validator, int]:
     """Patterns run in linear time; those that cannot (they look around, or back) run on another engine, bounded."""
     import jsonschema_rs  # 45 ms that only those pay who validate
 
@@ -105,9 +103,9 @@ def _compiled(text: str) -> tuple[Validator, bool]:
         return jsonschema_rs.validator_for(text, offline=True, validate_formats=False, pattern_options=patterns)
 
     try:
-        return made(jsonschema_rs.RegexOptions()), False
+        return made(jsonschema_rs.RegexOptions()), 1
     except ValueError:
-        return made(jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)), True
+        return made(jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)), _BACKTRACKS
 
 
 def _listed(validator: Validator, value: object) -> Verdict:

@@ -72,7 +72,7 @@ class Truncate:
             return outcome
         try:
             return Done(_Shortening(call, limit, self._spills, self._estimate).of(outcome.body))
-        except (KeyError, *jsonrpc.UNREADABLE):
+        except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return outcome  # out of shape: nothing that we could cut
 
 

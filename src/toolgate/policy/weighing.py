@@ -26,7 +26,7 @@ _ANCHORS = ("$anchor", "$dynamicAnchor")
 _INSIDE_ONE = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
 _INSIDE_ONE_TOO = ("unevaluatedItems", "unevaluatedProperties")
 # What a value is compared with, one by one; so many take as long as a schema.
-_LISTS = ("enum", "required", "properties", "dependentRequired")
+_LISTS = ("enum", "properties")
 _LOOKUPS = 8
 
 
@@ -82,6 +82,7 @@ class Weight:
 
     def _reckoned(self, node: Mapping[str, Any], depth: int) -> int:
         found = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
+        found += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
         found += sum(self._visits(each, depth) for each in self._beside(node))
         if depth:
             places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
