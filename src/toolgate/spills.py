@@ -24,7 +24,6 @@ RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
 AT_ONCE = 64 * 1024  # bytes
 LEAST = 64  # any character fits
 LINES = 200  # of a range that is proposed
-_EVERYBODY = ""  # no principal is called so
 _NOTHING = Counter[str]()
 _ASKED = re.compile(r"(lines|bytes|chars)=(\d{1,15})(-(\d{1,15})?)?")
 
@@ -68,6 +67,7 @@ class Spills:
         self._bounds = bounds or Bounds()
         self._kept: OrderedDict[str, _Spill] = OrderedDict()  # least recently used first
         self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by owner
+        self._all = Counter[str]()
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
@@ -105,6 +105,7 @@ class Spills:
     def close(self) -> None:
         self._kept.clear()
         self._used.clear()
+        self._all.clear()
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -116,7 +117,7 @@ class Spills:
         return spill
 
     def _make_room(self, owner: str) -> None:
-        mine, all = self._used[owner], self._used[_EVERYBODY]
+        mine, all = self._used[owner], self._all
         for id, spill in list(self._kept.items()) if self._is_over(mine, all) else ():
             if not self._is_over(mine, all):
                 return
@@ -134,13 +135,13 @@ class Spills:
 
     def _add(self, id: str, spill: _Spill) -> None:
         self._kept[id] = spill
-        for whose in (spill.owner, _EVERYBODY):
-            self._used[whose].update(bytes=len(spill.data), count=1)
+        for used in (self._used[spill.owner], self._all):
+            used.update({"bytes": len(spill.data), "count": 1})
 
     def _drop(self, id: str) -> None:
         spill = self._kept.pop(id)
-        for whose in (spill.owner, _EVERYBODY):
-            self._used[whose].subtract(bytes=len(spill.data), count=1)
+        for used in (self._used[spill.owner], self._all):
+            used.subtract({"bytes": len(spill.data), "count": 1})
         if not self._used[spill.owner]["count"]:
             del self._used[spill.owner]
 
