@@ -1366,6 +1366,7 @@ async def gateway(
     policies: Sequence[Policy] = (),
     parking: ParkingLimits | None = None,
     catalog: CatalogLimits | None = None,
+    bundles: Mapping[str, tuple[str, ...]] | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
@@ -1377,6 +1378,7 @@ async def gateway(
         ),
         parking=parking or ParkingLimits(),
         catalog=catalog or CatalogLimits(),
+        bundles=bundles or {},
     )
     links = {id.replace("_", "-"): server.make_link for id, server in servers.items()}
     alarm = _Alarm(logging.ERROR)

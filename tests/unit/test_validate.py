@@ -151,6 +151,17 @@ def test_only_calls_of_listed_tools_are_judged() -> None:
     assert Validate().before(given, True) is given
 
 
+def test_errors_are_told_in_the_names_that_were_shown() -> None:
+    """Where an overlay has renamed a tool and its parameters."""
+    shown = b'{"properties":{"text":{"type":"string"}},"required":["text"]}'
+    traits = Traits(schema=dumped(ECHO), shown="say", shown_schema=shown, parameters={"message": "text"})
+    with pytest.raises(Fault) as raised:
+        Validate().before(call(ECHO, {"message": "x"}, traits=traits), False)
+    assert raised.value.message == "Invalid arguments for say: /text: must have at least 3 characters"
+    assert bytes(raised.value.extra["schema"]) == shown
+    assert [each.pointer for each in raised.value.extra["errors"]] == ["/text"]
+
+
 def test_many_errors_are_counted() -> None:
     fault = refused({"properties": {"l": {"items": {"type": "string"}}}}, {"l": [1] * 50})
     assert fault.message.endswith("/l/19: must be of type string; and 30 more")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Set as AbstractSet
 
+import msgspec
 from msgspec import Raw
 
-from toolgate.model import Call, Fault, Outcome
+from toolgate.model import Call, Fault, Outcome, Traits
 from toolgate.policy import schemas
 from toolgate.policy.schemas import Verdict
 from toolgate.wire import mcp
@@ -45,7 +46,7 @@ class Validate:
             return call
         verdict = schema.judge(bytes(call.arguments or b"{}"))
         if verdict.wrong:
-            raise _refusal(call.target, text, verdict)
+            raise _refusal(call, call.traits, verdict)
         return call
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
@@ -62,18 +63,19 @@ class Validate:
             )
 
 
-def _refusal(tool: str, text: bytes, verdict: Verdict) -> Fault:
-    named = "; ".join(
-        f"{wrong.pointer}: {wrong.message}" if wrong.pointer else wrong.message for wrong in verdict.wrong
-    )
-    further = verdict.count - len(verdict.wrong)
+def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:
+    """In the names that the caller knows the tool and its parameters by."""
+    wrong = [msgspec.structs.replace(each, pointer=traits.as_shown(each.pointer)) for each in verdict.wrong]
+    named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
+    further = verdict.count - len(wrong)
     more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
-    shown = {"schema": Raw(text)} if len(text) <= _LARGEST_SHOWN else {}
-    where = "data.schema" if shown else "tools/list"
+    text = traits.shown_schema or traits.schema
+    schema = {"schema": Raw(text)} if len(text) <= _LARGEST_SHOWN else {}
+    where = "data.schema" if schema else "tools/list"
     return Fault(
         "INVALID_ARGS",
-        f"Invalid arguments for {tool}: {named}{more}",
+        f"Invalid arguments for {call.shown}: {named}{more}",
         reach="not_sent",
         hint=f"mend what data.errors names and call again; the tool's schema is in {where}",
-        extra={"errors": verdict.wrong, "error_count": verdict.count, **shown},
+        extra={"errors": wrong, "error_count": verdict.count, **schema},
     )

@@ -183,6 +183,16 @@ class McpUpstream:
         if live and self._server.scope != "shared":
             await live.roots_changed()
 
+    @property
+    def calls(self) -> int:
+        return 0
+
+    async def stop(self) -> None:
+        await self.close()
+
+    async def drain(self, seconds: float) -> None:
+        await self.close()
+
     async def leave(self, client: Client) -> None:
         if self._server.scope != "session" or not client.session:
             return
