@@ -25,11 +25,13 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event
 from toolgate.parking import Parking
+from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock, House, Store, SystemClock, Upstream
 from toolgate.seal import Seal
 from toolgate.settings import Settings
 from toolgate.snapshot import Snapshot
+from toolgate.store.keys import sealing_keys
 from toolgate.store.memory import MemoryStore
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
@@ -55,6 +57,7 @@ class App:
         links: Mapping[str, MakeLink],
         settings: Settings,
         store: Store,
+        keys: Sequence[bytes],
     ) -> None:
         self.clock = clock
         self.problem = ""  # why the configuration as it stands now is not served
@@ -66,17 +69,18 @@ class App:
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
         self._ground = Ground(clock, self.supervisor)
+        self._spills = chain.make_spills(config, clock)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
         snapshot = self._build(config, None)
-        self._catalog.use(snapshot.upstreams, snapshots.prints(config))
+        snapshot.take_over()
         house = House(
             clock.wall, clock.wall(), __version__, os.getpid(), lambda: self.port, lambda: self.problem, config.source
         )
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), house, self, clock)
-        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
-        pages = Pages(Seal("cursor"), config.catalog.page_size)
+        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
+        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
+        pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState"), pages, clock, node=secrets.token_hex(8)
+            self.gateway, self.parking, Seal("requestState", keys), pages, clock, node=secrets.token_hex(8)
         )
         self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(self.gateway, self.modern, pages, config, clock)
@@ -136,14 +140,14 @@ class App:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
-        return snapshots.build(config, self._catalog, self._ground, self._changed, self._policies, self._links, before)
+        return snapshots.build(config, self._catalog, self._ground, self._changed, self._policies, self._links, self._spills, before)
 
     def _serve(self, config: Config) -> None:
         """New world first, then swap, then the end of the old one: each server that is not the same any more gets a
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        self._catalog.use(snapshot.upstreams, snapshots.prints(config))
+        snapshot.take_over()
         self.gateway.adopt(snapshot)
         self.problem = ""
         _warn_of_what_waits(before.config, config)
@@ -223,7 +227,9 @@ async def running(
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store or MemoryStore(clock))
+    store = store or MemoryStore(clock)
+    keys = await sealing_keys(store, clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
     try:
         await app.open()
         yield app

@@ -3,7 +3,8 @@
 The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
 data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
 was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
-anew is shown as it was for a while (`grace`), with the fault beside it.
+anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
+they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps.
 
 What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
 
@@ -26,8 +27,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate import overlays
 from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.overlays import Overlays
 from toolgate.ports import About, Clock, Shelf, Store, Upstream
 from toolgate.records import Records
 from toolgate.wire import jsonrpc, mcp
@@ -38,6 +41,7 @@ Wanted = tuple[str, str]  # (server id, kind of list)
 Place = tuple[str, str, str]  # server id, scope, kind
 
 DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
+MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
@@ -101,6 +105,8 @@ class Catalog:
         self._loaded: set[str] = set()  # servers whose records have been read
         self._slots: dict[Place, Slot] = {}
         self._abouts: dict[str, About] = {}  # by server; of shared connections
+        self.overlays: Mapping[str, Overlays] = {}
+        self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
         # What changed lists were until they are looked at again, by server and scope, then by kind.
         self._before: dict[tuple[str, str], dict[str, list[tuple[str, Raw]] | None]] = {}
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
@@ -117,6 +123,27 @@ class Catalog:
         self._prints = prints
         for id in others:
             self._tell(Event(id, "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
+
+    def show(self, changes: Mapping[str, Overlays]) -> None:
+        """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
+        self.overlays = changes
+        for place, slot in list(self._slots.items()):
+            before = slot.shelf
+            slot.shelf = self._shown(place, before) if before else None
+            if before and slot.shelf and _items(slot.shelf) != _items(before):
+                self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
+
+    def _shown(self, place: Place, shelf: Shelf) -> Shelf:
+        server, _, kind = place
+        if kind != "tools":
+            return shelf
+        shown = overlays.apply(shelf, self.overlays.get(server, {}))
+        warned = self._warned.setdefault(server, set())
+        for warning in shown.warnings:
+            if warning not in warned and len(warned) < MOST_WARNINGS:
+                log.warning("Overlays of the tools of %s: %.500s", server, warning)
+                warned.add(warning)
+        return shown
 
     # What is known.
 
@@ -195,7 +222,7 @@ class Catalog:
         if print := self._prints.get(server):
             shelves, about = self._records.load(server, print)
             for kind, shelf in shelves.items():
-                self._slots.setdefault((server, "", kind), Slot(shelf))
+                self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
             if about:
                 self._abouts.setdefault(server, about)
 
@@ -270,6 +297,7 @@ class Catalog:
             self._records.forget(server, print)
         self._loaded.discard(server)
         self._abouts.pop(server, None)
+        self._warned.pop(server, None)
 
     def _places(self, server: str, scope: str) -> list[Place]:
         return [(server, scope, kind) for kind in mcp.LIST_OF_KIND if (server, scope, kind) in self._slots]
@@ -355,7 +383,7 @@ class Catalog:
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
-        shelf = Shelf(_keyed(items.raw, kind, server), now, until, items.is_public)
+        shelf = self._shown(place, Shelf(_keyed(items.raw, kind, server), now, until, items.is_public))
         self._readers[server, scope] = client
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             self._keep(place, slot, shelf)

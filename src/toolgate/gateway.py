@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, traits
+from toolgate import asks, greeting, overlays, traits
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
 from toolgate.eras import mirrors, tasks
@@ -26,6 +26,7 @@ from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput,
 from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
+from toolgate.spills import Spills
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
 from toolgate.wire import jsonrpc, mcp, names
@@ -39,13 +40,13 @@ class Gateway:
     """What all doors call: one request, list or watch of a client on a route, in that client's names."""
 
     def __init__(
-        self, snapshot: Snapshot, events: Events, handles: Handles, house: House, editor: Editor, clock: Clock
+        self, snapshot: Snapshot, events: Events, handles: Handles, house: House, editor: Editor, spills: Spills, clock: Clock
     ) -> None:
         self.snapshot = snapshot
         self.events = events
         self._handles = handles
         self._clock = clock
-        self._realms = Realms(house, editor, lambda: self.snapshot, events.tell)
+        self._realms = Realms(house, editor, spills, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
         self._rewatching: set[asyncio.Task[None]] = set()
 
@@ -97,7 +98,7 @@ class Gateway:
         try:
             return await self._through(call, route)
         except Fault as fault:
-            raise fault.at(call.server, "" if call.kind == "tasks" else call.target) from None
+            raise fault.at(call.server, "" if call.kind == "tasks" else call.shown) from None
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
@@ -115,7 +116,10 @@ class Gateway:
             raise fault.at("", call.target) from None
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
-        return _with_traits(entered, view.shelf(entered.server, "tools"))
+        shelf = view.shelf(entered.server, "tools")
+        if shelf is None and self.snapshot.catalog.overlays.get(entered.server):
+            raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
+        return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
@@ -259,7 +263,7 @@ class Gateway:
         if call.server == names.OWN:
             return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
         if call.task and not (call.traits and call.traits.task_support):
-            raise tasks.not_as_task(call.target)
+            raise tasks.not_as_task(call.shown)
         upstream = _upstream(call.server, route)
         try:
             return await upstream.invoke(call)
@@ -295,6 +299,21 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
     if found and found.mirrors and call.headers is not None:
         mirrors.check(found.mirrors, call.arguments, call.headers)
     return msgspec.structs.replace(call, traits=found) if found else call
+
+
+def _by_own_names(call: Call, shelf: Shelf) -> Call:
+    """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
+    and goes on as the server knows it."""
+    change = overlays.find(shelf, call)
+    if call.headers is not None:
+        mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
+    own = overlays.enter(call, change)
+    return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
+
+
+def _unlisted() -> Fault:
+    """Without its list nobody knows what a server's overlays hide."""
+    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
 
 
 async def _watch_again(call: Call, upstream: Upstream) -> None:

@@ -240,12 +240,25 @@ class Hints(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
-    `task_support` is `optional` or `required` where the tool runs as a task."""
+    `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
+    content. Where an overlay says otherwise, `shown`
+    is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
+    parameters by, by the server's names."""
 
     schema: bytes = b""
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
+    has_output: bool = False
+    shown: str = ""
+    shown_schema: bytes = b""
+    parameters: Mapping[str, str] = {}
+
+    def as_shown(self, pointer: str) -> str:
+        """A JSON pointer into the arguments that the server gets, as one into those that the caller gave."""
+        first, slash, rest = pointer[1:].partition("/")
+        name = self.parameters.get(first.replace("~1", "/").replace("~0", "~"))
+        return pointer if name is None else "/" + name.replace("~", "~0").replace("/", "~1") + slash + rest
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -278,6 +291,11 @@ class Call(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """The kind of list that the target stands in."""
         return mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED[self.method].kind
+
+    @property
+    def shown(self) -> str:
+        """What its client knows the target by, as the target's server shows it."""
+        return (self.traits and self.traits.shown) or self.target
 
     @property
     def via(self) -> str:

@@ -171,15 +171,45 @@ class Upstream(Protocol):
         ...
 
 
+class Change(msgspec.Struct, frozen=True):
+    """How a tool that an operator has changed leads back to its server's own. `renamed` are the server's names of
+    parameters by those that callers know; `refused` is what no caller may give; `defaults` and `fixed` are arguments
+    by the server's names."""
+
+    own: str
+    renamed: Mapping[str, str] = {}
+    refused: frozenset[str] = frozenset()
+    defaults: Mapping[str, Raw] = {}
+    fixed: Mapping[str, Raw] = {}
+
+    @property
+    def touches_arguments(self) -> bool:
+        return bool(self.renamed or self.refused or self.defaults or self.fixed)
+
+
 class Shelf(msgspec.Struct):
-    """One list of one server: its items by their own names (or URIs), raw. `until` is the time (of `Clock.now`) to
-    which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived of it."""
+    """One list of one server: its items by the names (or URIs) that they are shown under, raw. `until` is the time (of
+    `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
+    of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by
+    shown names, and `warnings` say what of the overlays is in vain."""
 
     items: Mapping[str, Raw]
     fetched: float = 0.0
     until: float | None = None
     is_public: bool = False
     memo: dict[str, Any] = {}
+    listed: Mapping[str, Raw] | None = None
+    changes: Mapping[str, Change] = {}
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_overlaid(self) -> bool:
+        return self.listed is not None
+
+    @property
+    def own(self) -> Mapping[str, Raw]:
+        """The items as their server lists them, by its own names."""
+        return self.items if self.listed is None else self.listed
 
 
 class View(Protocol):
@@ -270,6 +300,10 @@ class Realm(Protocol):
         mode: str = "bm25",
     ) -> Sequence[Hit]:
         """The best hits among what is known. Raises `Fault` where the mode or the query cannot be served."""
+        ...
+
+    def kept(self, uri: str, /) -> Mapping[str, Any]:
+        """What was cut of a result, as `resources/read` answers it. Raises `Fault`."""
         ...
 
     def named(self, server: str, kind: str, name: str, /) -> str:

@@ -14,6 +14,7 @@ from toolgate.config import Server
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.finder import Finder
 from toolgate.search import Hit
+from toolgate.spills import Spills
 from toolgate.ports import Editor, House, Shelf, Status, View
 from toolgate.snapshot import Route, Snapshot
 
@@ -23,9 +24,12 @@ MOST_SESSIONS = 10000  # whose activated tools are remembered
 class Realms:
     """Makes realms, and keeps what outlasts them. `current` is the snapshot that is served now."""
 
-    def __init__(self, house: House, editor: Editor, current: Callable[[], Snapshot], tell: EventSink) -> None:
+    def __init__(
+        self, house: House, editor: Editor, spills: Spills, current: Callable[[], Snapshot], tell: EventSink
+    ) -> None:
         self.house = house
         self.editor = editor
+        self.spills = spills
         self.current = current
         self.tell = tell
         self.finder = Finder()
@@ -97,6 +101,9 @@ class RouteRealm:
         upstreams, configs = self._route.upstreams, self.servers
         scopes = {id: (configs[id], upstreams[id].scope(self.client)) for id in servers}
         return self._realms.finder.find(query, scopes, self.known, kinds, limit, mode)
+
+    def kept(self, uri: str, /) -> Mapping[str, Any]:
+        return self._realms.spills.read(self.client.principal, uri)
 
     def named(self, server: str, kind: str, name: str, /) -> str:
         return self._route.surface.named(server, kind, name)

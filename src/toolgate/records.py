@@ -6,9 +6,7 @@ known. The rule this file keeps: nobody waits for what is written here, and what
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -22,9 +20,6 @@ RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written ag
 _ABOUT = "about"
 
 
-Record = TypeVar("Record")
-
-
 class _List(msgspec.Struct, frozen=True, array_like=True):
     """`fetched` in seconds since 1970; `ttl` in seconds, as the server said."""
 
@@ -34,38 +29,31 @@ class _List(msgspec.Struct, frozen=True, array_like=True):
     items: dict[str, bytes]
 
 
-class _About(msgspec.Struct, frozen=True, array_like=True):
-    capabilities: dict[str, object]
-    instructions: str
-
-
 class Records:
     """Records of servers, by id and print. What cannot be read is not known."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._written: dict[tuple[str, str], tuple[bytes, float]] = {}  # by space and key: a digest, and when
+        self._written: dict[tuple[str, str], tuple[object, float]] = {}  # by space and key: what, and when
 
     def load(self, server: str, print: str) -> tuple[Mapping[str, Shelf], About | None]:
         """The lists by kind, and what the server says of itself."""
         records = self._store.items(_space(server, print))
         shelves = {kind: self._shelf(raw) for kind, raw in records.items() if kind in mcp.LIST_OF_KIND}
-        about = _decoded(records.get(_ABOUT, b""), _About)
-        return (
-            {kind: shelf for kind, shelf in shelves.items() if shelf},
-            About(about.capabilities, about.instructions) if about else None,
-        )
+        return {kind: shelf for kind, shelf in shelves.items() if shelf}, _about(records.get(_ABOUT, b""))
 
     def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
-        wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
-        ttl = None if shelf.until is None else shelf.until - shelf.fetched
-        items = {name: bytes(raw) for name, raw in shelf.items.items()}
-        self._write(_space(server, print), kind, _List(wall, ttl, shelf.is_public, items), items)
+        ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
+        if self._is_due(_space(server, print), kind, (list(shelf.own.items()), ttl, shelf.is_public)):
+            wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
+            items = {name: bytes(raw) for name, raw in shelf.own.items()}
+            record = _List(wall, ttl, shelf.is_public, items)
+            self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
 
     def save_about(self, server: str, print: str, about: About) -> None:
-        record = _About(dict(about.capabilities), about.instructions)
-        self._write(_space(server, print), _ABOUT, record, record)
+        if self._is_due(_space(server, print), _ABOUT, about):
+            self._store.put(_space(server, print), _ABOUT, msgspec.json.encode(about), ttl=KEPT)
 
     def drop(self, server: str, print: str, kind: str) -> None:
         self._written.pop((_space(server, print), kind), None)
@@ -76,17 +64,18 @@ class Records:
         for place in [place for place in self._written if place[0] == _space(server, print)]:
             del self._written[place]
 
-    def _write(self, space: str, key: str, record: msgspec.Struct, content: object) -> None:
-        digest = hashlib.sha256(msgspec.msgpack.encode(content)).digest()
-        before, when = self._written.get((space, key), (b"", 0.0))
+    def _is_due(self, space: str, key: str, content: object) -> bool:
+        """Whether this is to be written: it is another than before, or has long not been."""
+        before, when = self._written.get((space, key), (None, 0.0))
         now = self._clock.wall()
-        if digest != before or now - when >= RENEWED:
-            self._written[space, key] = digest, now
-            self._store.put(space, key, msgspec.msgpack.encode(record), ttl=KEPT)
+        is_due = content != before or now - when >= RENEWED
+        self._written[space, key] = content, now if is_due else when  # of two equals the one that is in use is kept
+        return is_due
 
     def _shelf(self, raw: bytes) -> Shelf | None:
-        found = _decoded(raw, _List)
-        if not found:
+        try:
+            found = msgspec.msgpack.decode(raw, type=_List)
+        except (msgspec.DecodeError, ValueError):
             return None
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl
@@ -97,9 +86,8 @@ def _space(server: str, print: str) -> str:
     return f"catalog/{server}/{print}"
 
 
-def _decoded(raw: bytes, type: type[Record]) -> Record | None:
-    """One that another version has written, or that is damaged, is none."""
+def _about(raw: bytes) -> About | None:
     try:
-        return msgspec.msgpack.decode(raw, type=type)
+        return msgspec.json.decode(raw, type=About)
     except (msgspec.DecodeError, ValueError):
         return None

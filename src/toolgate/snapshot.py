@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -14,14 +15,22 @@ from toolgate import surfaces
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
+from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
+from toolgate.spills import Spills
 from toolgate.registries import REGISTRIES
+from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
+from toolgate.surfaces.skin import Skin
+from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
+from toolgate.wire import names
+
+log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -47,6 +56,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     list_timeout: float
     servers: Mapping[str, Server]  # those that are enabled, by id
 
+    def take_over(self) -> None:
+        """Have the catalog know these servers, and no others, from now on."""
+        self.catalog.use(self.upstreams, prints(self.config))
+        self.catalog.show({id: server.tools for id, server in self.servers.items() if server.tools})
+
 
 LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope")
 
@@ -54,6 +68,7 @@ KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstr
     **dict.fromkeys(
         LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
     ),
+    "component": lambda server, _link, ground, sink: ComponentUpstream(server, ground, sink),
     "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
 }
 
@@ -65,10 +80,12 @@ def build(
     on_change: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
+    spills: Spills,
     before: Snapshot | None = None,
 ) -> Snapshot:
-    """`on_change` hears what servers say of themselves. `links` are other links than the usual ones, by server
-    id. Of the snapshot `before`, servers that are to run as they did are carried over."""
+    """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
+    other links than the usual ones, by server id. Of the snapshot `before`, servers that are to run as they did are
+    carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
     upstreams = {
         id: _carried(server, before) or KINDS[server.type](server, links.get(id), ground, on_change)
@@ -78,7 +95,7 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies)),
+        routes=build_routes(config, upstreams, tuple(policies), spills),
         list_timeout=config.catalog.list_timeout,
         servers=servers,
     )
@@ -107,14 +124,28 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], spills: Spills
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
+    policies = first + chain.build(config, spills)
+    transparent = first + chain.build(config, spills, is_transparent=True)
     skins = surfaces.skins(config)
     routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
     routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
     for id, upstream in upstreams.items():
-        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
+        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
+    return routes | _bundles(config, upstreams, policies)
+
+
+def _bundles(config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> dict[str, Route]:
+    routes: dict[str, Route] = {}
+    for name, patterns in config.bundles.items():
+        for pattern in patterns:
+            if not names.meant(pattern, [server.id for server in config.servers]):
+                log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
+        path = f"/mcp/bundles/{name}"
+        shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
+        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies)
     return routes

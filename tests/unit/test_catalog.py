@@ -12,7 +12,7 @@ from virtualtime import FakeClock, settle, soon
 
 from toolgate import records
 from toolgate.catalog import Catalog, CatalogView
-from toolgate.config import CatalogLimits
+from toolgate.config import CatalogLimits, Overlay
 from toolgate.model import Client, Event, Fault, Principal
 from toolgate.ports import About, Items, State, Status, Store
 from toolgate.store.memory import MemoryStore
@@ -39,7 +39,7 @@ class Shop:
 
     async def about(self, client: Client) -> About:
         self.state = "ready"
-        return About({"tools": {}}, f"I am {self.id}")
+        return About({"tools": {}, "experimental": {"x": 10**30}}, f"I am {self.id}")
 
     async def list(self, kind: str, client: Client) -> Items:
         self.asked += 1
@@ -253,6 +253,20 @@ async def test_what_was_listed_under_another_configuration_is_not_known(prints: 
     catalog = await restarted(shop, FakeClock(), prints=prints)
     assert catalog.known("docs", "tools", Client()) is None
     await seen(catalog)
+    assert shop.asked == 1
+
+
+async def test_what_is_kept_is_what_the_server_said_and_not_what_is_shown_of_it() -> None:
+    shop, clock = Shop("docs", "read", "write"), FakeClock()
+    store = MemoryStore(clock)
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    catalog.show({"docs": {"read": Overlay(hidden=True)}})
+    assert names(await seen(catalog)) == ["write"]
+    shop.state = "stopped"
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    assert names(await seen(catalog)) == ["read", "write"]
+    catalog.show({"docs": {"write": Overlay(hidden=True)}})
+    assert names(await seen(catalog)) == ["read"]
     assert shop.asked == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import tomlkit
 import typer
@@ -14,7 +14,9 @@ from toolgate import config as configs
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Server, dialects, showing
 
-app = typer.Typer(help="Look at a configuration file: its dialect, its servers, what is wrong with it.")
+app = typer.Typer(
+    add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it."
+)
 
 ConfigPath = Annotated[
     str | None, typer.Argument(help="The file. Default: toolgate.toml here, then in the user's folder.")
@@ -24,9 +26,11 @@ Words = Annotated[
 ]
 
 
-@app.command(help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is.")
+@app.command(
+    help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is."
+)
 def check(path: ConfigPath = None, dialect: Words = "") -> None:
-    found = _find(path)
+    found = _find(path, dialect)
     try:
         name = dialect or configs.recognised(found, os.environ).name
         typer.echo(f"{found}: {dialects.named(name).title}")
@@ -48,14 +52,17 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
     dialect: Words = "",
 ) -> None:
-    config = _load(_find(path), dialect)
+    config = _load(_find(path, dialect), dialect)
     table = showing.config(config)
     typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def _find(path: str | None) -> Path:
+def _find(path: str | None, dialect: str) -> Path:
+    known = sorted({each.name for each in dialects.DIALECTS})
+    if dialect and dialect not in known:
+        common.fail(f"There is no dialect {dialect}. There are {', '.join(known)}", 2)
     found = configs.find(path, Path.cwd(), os.environ)
     if not found:
         common.fail("No configuration found here or in the user's folder: name a file.", 2)
@@ -85,7 +92,7 @@ def _toml(table: dict[str, Any]) -> str:
 def _without_null(value: Any) -> Any:
     """TOML has none: what is null in an overlay is left out."""
     if isinstance(value, dict):
-        return {key: _without_null(each) for key, each in value.items() if each is not None}
+        return {key: _without_null(each) for key, each in cast("dict[str, Any]", value).items() if each is not None}
     if isinstance(value, list):
-        return [_without_null(each) for each in value if each is not None]
+        return [_without_null(each) for each in cast("list[Any]", value) if each is not None]
     return value

@@ -252,7 +252,9 @@ def recognised(path: Path, environ: Mapping[str, str]) -> Dialect:
     return dialects.recognised(File(str(path), environ), _tree(path))
 
 
-def with_own(config: Config, own: Mapping[str, object], environ: Mapping[str, str], file: str = "servers.json") -> Config:
+def with_own(
+    config: Config, own: Mapping[str, object], environ: Mapping[str, str], file: str = "servers.json"
+) -> Config:
     """`config`, and the servers that were added at run time: native tables by name, read from `file`. Raises
     `ConfigError` for what is wrong with them, and for a name that both have."""
     reading = Reading(File(file, environ), dialects.NATIVE)
@@ -262,7 +264,9 @@ def with_own(config: Config, own: Mapping[str, object], environ: Mapping[str, st
     for server in reading.servers:
         if owner := owners.get(server["id"]):
             where = ("mcpServers", server["name"])
-            reading.wrong(where, f"has the id of the server `{owner}` of {config.source or 'the configuration'}", _rename)
+            reading.wrong(
+                where, f"has the id of the server `{owner}` of {config.source or 'the configuration'}", _rename
+            )
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file))
     servers = tuple(_server(config.validate_arguments, **fields) for fields in reading.servers)
@@ -327,7 +331,8 @@ def _server(
 ) -> Server:
     told = () if problem else tuple(Root(_uri(uri), name) for uri, name in roots)  # a problem may be a gap in them
     overlays = {name: _overlay(**overlay) for name, overlay in (tools or {}).items()}
-    return Server(roots=told, problem=problem, tools=overlays, **{"validate_arguments": validates, **fields})
+    given: dict[str, Any] = {"validate_arguments": validates, **fields}
+    return Server(roots=told, problem=problem, tools=overlays, **given)
 
 
 def _overlay(parameters: Mapping[str, Mapping[str, Any]] | None = None, **fields: Any) -> Overlay:

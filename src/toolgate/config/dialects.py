@@ -101,12 +101,16 @@ def speaks(*words: str, named: str = "", within: str = "") -> Callable[[File, ob
 
 def _is_native(file: File, tree: object) -> bool:
     """By its name; or it says more than another tool's file would, or in another format."""
-    if file.name.startswith("toolgate."):
+    if _is_named_ours(file, tree):
         return True
     if not isinstance(tree, dict):
         return not isinstance(tree, list)
     others = cast(Table, tree).keys() - {"mcpServers"} - keys.PASSED_OVER
     return not file.name.endswith((".json", ".jsonc")) or bool(others) or "mcpServers" not in tree
+
+
+def _is_named_ours(file: File, tree: object) -> bool:
+    return file.name.startswith("toolgate.")
 
 
 def _is_children(file: File, tree: object) -> bool:
@@ -193,9 +197,9 @@ def of_children(file: File, tree: Any) -> Iterator[Entry]:
         yield from listed((key,), cast("list[object]", found)) if isinstance(found, list) else under(key)(file, table)
     if not written:
         yield from (
-            Entry((name,), name, server)
+            Entry((name,), name, cast(object, server))
             for name, server in table.items()
-            if isinstance(server, dict) and ("command" in server or "url" in server)
+            if isinstance(server, dict) and cast(Table, server).keys() & {"command", "url"}
         )
 
 
@@ -223,7 +227,8 @@ def of_vs_code(file: File, tree: Table) -> Iterator[Entry]:
 def of_opencode(file: File, tree: Table) -> Iterator[Entry]:
     """One that says only whether it is enabled overrides another file's."""
     for entry in under("mcp")(file, tree):
-        if not (isinstance(entry.table, dict) and cast(Table, entry.table).keys() == {"enabled"}):
+        table: object = entry.table
+        if not (isinstance(table, dict) and cast(Table, table).keys() == {"enabled"}):
             yield entry
 
 
@@ -232,11 +237,15 @@ def of_opencode(file: File, tree: Table) -> Iterator[Entry]:
 
 def vs_code_inputs(tree: Any) -> dict[str, Reference]:
     written = at(tree).get("inputs", at(tree, "mcp").get("inputs"))
-    inputs = [cast(Table, each) for each in cast("list[object]", written) if isinstance(each, dict)] if (
-        isinstance(written, list)
-    ) else []
+    inputs = (
+        [cast(Table, each) for each in cast("list[object]", written) if isinstance(each, dict)]
+        if (isinstance(written, list))
+        else []
+    )
     return {
-        each["id"]: Reference(as_variable(each["id"]), default if isinstance(default := each.get("default"), str) else None)
+        each["id"]: Reference(
+            as_variable(each["id"]), default if isinstance(default := each.get("default"), str) else None
+        )
         for each in inputs
         if isinstance(each.get("id"), str)
     }
@@ -307,7 +316,10 @@ def zed_command(value: object) -> Table:
     if isinstance(value, str):
         return {"command": values.filled(value)}
     read = shapes.record(
-        path=values.filled, args=values.many(values.text), env=values.optional(values.environment), settings=shapes.plain
+        path=values.filled,
+        args=values.many(values.text),
+        env=values.optional(values.environment),
+        settings=shapes.plain,
     )(value)
     if "path" not in read:
         raise wrong("needs `path`")
@@ -317,7 +329,9 @@ def zed_command(value: object) -> Table:
 def loose_environment(value: object) -> dict[str, str]:
     """Numbers too, and null for what is not set."""
     pairs = values.table(value)
-    words = {name: str(each) if type(each) in (int, float) else each for name, each in pairs.items() if each is not None}
+    words = {
+        name: str(each) if type(each) in (int, float) else each for name, each in pairs.items() if each is not None
+    }
     return values.environment(words)
 
 
@@ -407,7 +421,7 @@ EDITORS: Rows = {**PLAIN, **_APPROVALS}
 CLAUDE: Rows = {**PLAIN, "timeout": _timeout, **quiet("alwaysLoad")}
 VS_CODE: Rows = {**EDITORS, "env": _env(loose_environment), **quiet("dev", "gallery", "version", "sandboxEnabled")}
 GEMINI: Rows = {
-    "httpUrl": _url("http"),
+    "httpUrl": keys.FOREIGN["httpUrl"],  # comes first, as it does there
     **EDITORS,
     "url": _url("sse"),
     "timeout": Key(values.milliseconds),
@@ -495,7 +509,7 @@ OTHER = Dialect(
 # The first that fits is it.
 DIALECTS: tuple[Dialect, ...] = (
     COMPONENTS,
-    msgspec.structs.replace(NATIVE, fits=lambda file, tree: file.name.startswith("toolgate.")),
+    msgspec.structs.replace(NATIVE, fits=_is_named_ours),
     Dialect(
         name="server-json", title="server.json of a registry", fits=_is_registry, entries=manifests.of_registry,
         rows=manifests.ROWS, style=variables.LITERAL, whole=True,
@@ -528,7 +542,7 @@ DIALECTS: tuple[Dialect, ...] = (
     ),
     Dialect(
         name="claude-user", title="Claude Code (~/.claude.json)", entries=of_claude, rows=CLAUDE, whole=True,
-        fits=lambda file, tree: file.name == ".claude.json" or (has("projects")(file, tree) and "mcpServers" in at(tree)),
+        fits=lambda file, tree: file.name == ".claude.json" or {"projects", "mcpServers"} <= at(tree).keys(),
         style=variables.SHELL,
     ),
     Dialect(

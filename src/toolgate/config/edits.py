@@ -12,12 +12,13 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from toolgate.config import Config, ConfigError, Problem, state_folder
 from toolgate.config.formats import LONGEST, Malformed, parse
+from toolgate.config.keys import FOREIGN_TYPES
 from toolgate.wire.names import slug, spellings
 
 Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # name → a server as a native file has it
@@ -61,6 +62,12 @@ def added(tree: Tree, name: str, table: Mapping[str, Any]) -> Tree:
         taken = "is there already" if owner == name else f"has the same id as {json.dumps(owner)}"
         raise _wrong(name, taken, "remove that one first, or choose another name")
     return {**tree, name: dict(table)}
+
+
+def table_of(transport: str, **given: Any) -> dict[str, Any]:
+    """A native table of what a caller names in seed 004's words: a transport, and the keys that it has."""
+    written = {key: value for key, value in given.items() if value is not None}
+    return {"type": FOREIGN_TYPES.get(transport, transport), **written}
 
 
 def removed(tree: Tree, name: str, config: Config) -> Tree:
@@ -118,7 +125,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """The lock has a file of its own, since the other one is replaced. It stays: who removed it would free two."""
     descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

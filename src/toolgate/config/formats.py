@@ -1,7 +1,8 @@
 """The text of a configuration file → plain values, whatever its format.
 
-JSON may have comments and trailing commas, since editors write it so. The rule this file keeps: any text ends as a value or as `Malformed`, and `Malformed` never quotes the text,
-because what stands in a broken line may be somebody's token.
+JSON may have comments and trailing commas, since editors write it so. The rule this file keeps: any text ends as a
+value or as `Malformed`, and `Malformed` never quotes the text, because what stands in a broken line may be somebody's
+token.
 """
 
 from __future__ import annotations

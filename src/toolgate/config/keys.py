@@ -191,7 +191,7 @@ FOREIGN_TYPES = {
 FOREIGN: Mapping[str, Row] = {
     "transport": Key(values.filled, field="type"),
     "transportType": Key(values.filled, field="type"),
-    "httpUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url),
+    "httpUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url, means="http"),
     "serverUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url),
     "disabled": Key(values.unless, field="enabled"),
     "oauth": NO_OAUTH,

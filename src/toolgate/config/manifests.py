@@ -165,7 +165,11 @@ def _filled_in(text: str, described: object) -> Value:
     if len(pieces) == 1:
         return text
     parts = (
-        piece if index % 2 == 0 else _input(as_variable(piece), known[piece]) if isinstance(known.get(piece), dict) else f"{{{piece}}}"
+        piece
+        if index % 2 == 0
+        else _input(as_variable(piece), known[piece])
+        if isinstance(known.get(piece), dict)
+        else f"{{{piece}}}"
         for index, piece in enumerate(pieces)
     )
     return Joined(tuple(parts))
@@ -199,16 +203,22 @@ def _argument(described: Table) -> list[Value]:
 
 
 def of_bundle(file: object, tree: Table) -> Iterator[Entry]:
+    if not isinstance(_at(_at(tree, "server"), "mcp_config"), dict):
+        raise Wrong(Finding("must be a table that says how the server is started", "", ("server", "mcp_config")))
     written = values.table(tree["server"]["mcp_config"])
     table = {key: value for key, value in written.items() if key != "platform_overrides"}
     overrides = written.get("platform_overrides")
     if isinstance(overrides, dict) and isinstance(here := cast(Table, overrides).get(sys.platform), dict):
         table |= cast(Table, here)
-    if isinstance(table.get("args"), list):
-        table["args"] = [each for argument in table["args"] for each in _several(tree, argument)]
+    if isinstance(arguments := table.get("args"), list):
+        table["args"] = [each for argument in cast("list[object]", arguments) for each in _several(tree, argument)]
     if isinstance(tree.get("description"), str):
         table["description"] = tree["description"]
     yield Entry(("server", "mcp_config"), values.filled(tree.get("name")), table)
+
+
+def _at(tree: object, key: str) -> object:
+    return cast(Table, tree).get(key) if isinstance(tree, dict) else None
 
 
 def _several(tree: Table, argument: object) -> list[object]:
@@ -230,7 +240,7 @@ def bundle_inputs(tree: Any) -> dict[str, Reference]:
 
 
 def _user_config(tree: Any) -> dict[str, Table]:
-    written = tree.get("user_config") if isinstance(tree, dict) else None
+    written = _at(tree, "user_config")
     pairs = cast("dict[object, object]", written).items() if isinstance(written, dict) else ()
     return {key: cast(Table, each) for key, each in pairs if isinstance(key, str) and isinstance(each, dict)}
 
@@ -240,9 +250,9 @@ def _user_config(tree: Any) -> dict[str, Table]:
 
 def spin_variables(tree: object) -> tuple[tuple[str, ...], Table] | None:
     """Where they stand, and what they say."""
-    components = cast(Table, tree).get("component") if isinstance(tree, dict) else None
-    for name, component in cast(Table, components).items() if isinstance(components, dict) else ():
-        found = cast(Table, component).get("variables") if isinstance(component, dict) else None
+    components = _at(tree, "component")
+    for name, component in cast("dict[object, object]", components).items() if isinstance(components, dict) else ():
+        found = _at(component, "variables")
         if isinstance(found, dict) and "tool_components" in found and isinstance(name, str):
             return ("component", name, "variables"), cast(Table, found)
     return None

@@ -60,7 +60,7 @@ class Reading:
 
     def read(self, tree: object) -> None:
         """The root first: servers may depend on it."""
-        bare_list = isinstance(tree, list) and self.dialect is CHILDREN
+        bare_list = self.dialect is CHILDREN and _is_list(tree)
         before = len(self.problems)
         root = {} if bare_list else self.table(tree, ())
         if len(self.problems) > before:
@@ -98,11 +98,11 @@ class Reading:
         self.servers = [server for server in read if server]
 
     def _is_passed_over(self, entry: Entry) -> bool:
-        why = ""
+        why, table = "", entry.table
         if not self.native and entry.name == "toolgate":  # how another tool names this very gateway
             why = "is this gateway itself"
-        elif isinstance(entry.table, dict):
-            why = self.dialect.passed_over(cast("dict[str, Any]", entry.table))
+        elif isinstance(table, dict):
+            why = self.dialect.passed_over(cast("dict[str, Any]", table))
         if why:
             self.warn(entry.path, f"{why}: it is passed over")
         return bool(why)
@@ -160,7 +160,10 @@ class Reading:
             later = row if isinstance(row, Later) else row.later(value) if row and row.later else None
             if later:
                 self.later((*path, key), later, value, faults)
-            elif isinstance(row, Key) and (read := self.take(row.kind, value, (*path, key))) not in (_bad, msgspec.UNSET):
+            elif isinstance(row, Key) and (read := self.take(row.kind, value, (*path, key))) not in (
+                _bad,
+                msgspec.UNSET,
+            ):
                 found[key] = read
         return found
 
@@ -205,6 +208,10 @@ class Reading:
             faults.append(": ".join((message, row.says or row.mend)))
         else:
             self.warn(path, f"{message} and is ignored", row.says)
+
+
+def _is_list(tree: object) -> bool:
+    return isinstance(tree, list)
 
 
 class _ServerReading:
@@ -268,8 +275,8 @@ class _ServerReading:
             return None if written is None else self._written_type(written, present)
         if not present & {"command", "url"}:
             return self._wrong("needs `command` (a program to start) or `url` (a server to reach)")
-        meant = [row.means for key in table if isinstance(row := self.rows.get(key), Key) and row.means]
-        return "stdio" if "command" in present else min(meant, default="http")
+        meant = (row.means for key, row in self.rows.items() if key in table and isinstance(row, Key) and row.means)
+        return "stdio" if "command" in present else next(meant, "http")
 
     def _written_type(self, written: str, present: set[str]) -> str | None:
         foreign = keys.FOREIGN_TYPES.get(written)
@@ -285,7 +292,9 @@ class _ServerReading:
 
     def _component_of_template(self, present: set[str]) -> str | None:
         if self.path[-1] != "tool_components" and "component_url" not in self.reading.root:
-            return self._wrong("is of type component and needs `url`", "or `component_url` at the root, for all of them")
+            return self._wrong(
+                "is of type component and needs `url`", "or `component_url` at the root, for all of them"
+            )
         self.defaults["url"] = self.reading.root.get("component_url", COMPONENT_URL)
         return "component"
 
@@ -314,43 +323,33 @@ class _ServerReading:
         expansion = kind(reading.file.environ, reading.dialect.style, reading.inputs, places(reading.file))
         for key, value in found.items():
             row = self.rows[key]
-            if isinstance(row, Key) and row.sound and value is not None:
+            if isinstance(row, Key) and (row.sound or self._field(key) == "tools") and value is not None:
                 found[key] = self._expanded(key, value, row, expansion)
-            elif key == "tools":
-                found[key] = self._attempt(key, value, lambda tools=value: expansion.expand_overlays(tools))
         missing = tuple(dict.fromkeys(expansion.missing))
         if missing:
             self.faults.append(_not_set(missing))
         return missing
 
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
-        sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
+        """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
+        or the file is another tool's, it fails this server only, and nothing of it is kept."""
         already = len(expansion.missing)
-        expanded = self._attempt(key, value, lambda: expansion.expand(value))
-        if not sound or len(expansion.missing) > already or self.reading.references:
-            return expanded
-        if self.reading.dialect.style is variables.LITERAL and variables.has_pattern(expanded):
-            self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")
-
-        def checked() -> Any:
-            sound(expanded)
-            return expanded
-
-        return self._attempt(key, expanded, checked, strict=expanded == value)
-
-    def _attempt(self, key: str, value: Any, work: Callable[[], Any], strict: bool = True) -> Any:
-        """What is wrong is the file's fault where our file says so itself (`strict`). Else, where a variable brought
-        it in or the file is another tool's, it fails this server only, and nothing of it is kept."""
+        expanded: Any = value
+        sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
         try:
-            return work()
+            expanded = expansion.expand(value) if row.sound else expansion.expand_overlays(value)
+            if sound and len(expansion.missing) == already and not self.reading.references:
+                sound(expanded)
         except Wrong as error:
-            if self.reading.native and strict:
+            if self.reading.native and expanded == value:
                 self.reading.tell((*self.path, key), error)
             for each in error.findings:
                 message = f"`{dotted((key, *each.path))}` {each.message}"
                 self.faults.append(": ".join(filter(None, (message, each.mend))))
-            row = self.rows[key]
-            return {} if isinstance(row, Key) and row.spread else type(value)()
+            return {} if row.spread else type(value)()
+        if self.reading.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
+            self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")
+        return expanded
 
     def _finish(self, fields: Fields) -> None:
         """What takes several fields at once."""

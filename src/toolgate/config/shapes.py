@@ -11,10 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-import msgspec
-
 from toolgate.config import values
-from toolgate.config.values import Finding, Key, Kind, Wrong, did_you_mean, wanted, wrong
+from toolgate.config.values import Finding, Kind, Wrong, did_you_mean, wanted, wrong
 from toolgate.wire.names import slug
 
 EVERY = "*"  # in an overlay: the tools that it does not name
@@ -60,7 +58,7 @@ def lifecycle(value: object) -> dict[str, Any]:
     """The fields `lifecycle` and `idle`."""
     if not isinstance(value, dict):
         return {"lifecycle": _lifecycle_word(value), "idle": None}
-    found = _idle_time(value)
+    found = _idle_time(cast(object, value))
     if not found:
         raise wrong('must be "lazy", "keep-alive", "ephemeral" or a table with `idleTimeoutMs`')
     return {"lifecycle": "lazy", "idle": found["idleTimeoutMs"]}
@@ -154,7 +152,7 @@ def _names(value: object) -> Iterable[str]:
 def merged(old: Any, new: Any) -> Any:
     """Two tables that fill one field are joined, level by level; of anything else, the first one holds."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return old
+        return cast(Any, old)
     older, newer = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
     joined = {key: merged(older[key], value) if key in older else value for key, value in newer.items()}
     return {**older, **joined}
@@ -192,8 +190,8 @@ def word_or_flag(value: object) -> bool:
 
 def components(value: object) -> tuple[str, ...]:
     """Names with commas between them, or a list of names."""
-    listed = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-    names = values.many(_component_name)([name for name in listed if name] if isinstance(value, str) else listed)
+    listed = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    names = values.many(_component_name)(cast(object, listed))
     ids: dict[str, str] = {}
     for name in names:
         if ids.setdefault(slug(name), name) != name or names.count(name) > 1:
@@ -212,12 +210,3 @@ def template(value: object) -> str:
     if "{name}" not in values.filled(value):
         raise wrong("must hold `{name}`, where the name of the component goes")
     return values.text(value)
-
-
-def absent_as(kind: Kind, nothing: Any = msgspec.UNSET) -> Kind:
-    """`kind`, where what other tools write for "not set" is."""
-    return lambda value: nothing if value in (None, "", {}) else kind(value)
-
-
-def path_of(key: Key) -> tuple[Key, ...]:
-    return (key,)

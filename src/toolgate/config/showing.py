@@ -12,12 +12,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from toolgate.config import variables
+
 Table: TypeAlias = dict[str, Any]
 
 MASK = "***"
 SECTIONS = ("http", "sessions", "parking", "catalog", "pool", "virtual_search")
 
-_secret_name = re.compile(r"token|secret|passw|pwd|credential|bearer|cookie|authori[sz]|(?:^|[_.-])auth|key(?![a-z])|^-p$", re.I)
+_secret_name = re.compile(
+    r"token|secret|passw|pwd|credential|bearer|cookie|authori[sz]|(?:^|[_.-])auth|key(?![a-z])|^-p$", re.I
+)
 _assignment = re.compile(r"(-{0,2}[A-Za-z0-9_.-]+[=:] ?)(.+)", re.DOTALL)
 _known_secret = re.compile(
     r"(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|glpat|xox[a-z]|npm|pypi|hf|AKIA|ASIA|AIza|eyJ|ya29|shpat|SG)[-_.]?[A-Za-z0-9_.-]{16,}"
@@ -54,7 +58,7 @@ def _limits(limits: Any) -> Table:
 def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
     """One server. `whole`: with what is as by default."""
     fields = {name: getattr(found, name) for name in _PLAIN}
-    defaults = {field.name: field.default for field in msgspec.structs.fields(type(found))}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(found)}
     written = {
         "type": found.type,
         **_reach(found, masked),
@@ -64,7 +68,9 @@ def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
         "tools": {name: _overlay(overlay, masked) for name, overlay in found.tools.items()},
     }
     kept = {"lifecycle"} if whole or written["lifecycle"] != "lazy" else set[str]()
-    return {key: value for key, value in written.items() if key in kept or (key != "lifecycle" and value not in ([], {}))}
+    return {
+        key: value for key, value in written.items() if key in kept or (key != "lifecycle" and value not in ([], {}))
+    }
 
 
 _PLAIN = (
@@ -78,12 +84,15 @@ def _reach(found: Any, masked: bool) -> Table:
     gap = MASK if found.problem else ""
     table: Table = {}
     if found.type == "stdio" or found.command:
-        table = {"command": found.command or gap, "args": arguments(found.args, found.private_args) if masked else list(found.args)}
+        table = {
+            "command": found.command or gap,
+            "args": arguments(found.args, found.private_args) if masked else list(found.args),
+        }
         table |= {"env": _masked(found.env) if masked else dict(found.env)}
         table |= {"cwd": found.cwd} if found.cwd else {}
     if found.type != "stdio":
         scheme = "ws" if found.type == "ws" else "http"
-        sound = found.url if not found.problem or "://" in found.url[:-3] else ""
+        sound = found.url if not found.problem or variables.is_url(found.url) else ""
         table["url"] = (url(sound) if masked else sound) or f"{scheme}://{MASK}"
         table["headers"] = _masked(found.headers) if masked else dict(found.headers)
     return table
@@ -160,4 +169,4 @@ def _without_none(table: Mapping[str, Any]) -> Table:
 
 
 def _without_empty(table: Mapping[str, Any]) -> Table:
-    return {key: value for key, value in table.items() if value or value == 0 and value is not False}
+    return {key: value for key, value in table.items() if value not in (None, "", False, {})}

@@ -102,7 +102,9 @@ class Expansion:
             return self._resolved(value)
         if isinstance(value, tuple | list):
             items = gather(enumerate(cast("list[object]", value)), self.expand).items()
-            return type(cast("list[object]", value))(each for at, each in items if each is not None or value[at] is None)
+            return type(cast("list[object]", value))(
+                each for at, each in items if each is not None or value[at] is None
+            )
         if isinstance(value, dict):
             items = gather(cast("dict[Key, object]", value).items(), self.expand)
             return {key: each for key, each in items.items() if each is not None or value[key] is None}
@@ -110,13 +112,13 @@ class Expansion:
 
     def expand_overlays(self, tools: dict[str, Any]) -> dict[str, Any]:
         """Of overlays only what is sent: what is `fixed`, and each `default`."""
-        return gather(tools.items(), self._overlay)
+        return gather(tools.items(), cast(Kind, self._overlay))
 
     def _overlay(self, tool: dict[str, Any]) -> dict[str, Any]:
         if "parameters" not in tool:
             return tool
         try:
-            return {**tool, "parameters": gather(tool["parameters"].items(), self._parameter)}
+            return {**tool, "parameters": gather(tool["parameters"].items(), cast(Kind, self._parameter))}
         except Wrong as error:
             raise Wrong(*(finding.under("parameters") for finding in error.findings)) from None
 
@@ -223,6 +225,10 @@ def sound_http_url(value: str) -> None:
 
 def sound_ws_url(value: str) -> None:
     _sound_url(value, "ws")
+
+
+def is_url(value: str) -> bool:
+    return bool(_url.fullmatch(value))
 
 
 def is_websocket(url: str) -> bool:

@@ -113,6 +113,7 @@ def _migrated(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection
                 f"{file} is of a newer toolgate (version {version}; this one knows {len(steps)}); "
                 "use the newer one, or say another folder as `state`"
             )
+        connection.execute("PRAGMA page_size = 16384")  # of a new file: lists are long
         connection.execute("PRAGMA journal_mode = WAL")
         for step in steps[version:]:
             connection.executescript(f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {step.number}; COMMIT;")

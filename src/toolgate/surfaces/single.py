@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Raw
 
 from toolgate.model import Call, Fault, Outcome
+from toolgate.spills import PREFIX as KEPT
+from toolgate.wire import names
 from toolgate.ports import About, View
 
 
@@ -39,6 +41,8 @@ class Single:
     def enter(self, call: Call, view: View) -> Call:
         if self.server not in view.servers:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {self.server}")
+        if call.method == "resources/read" and call.target.startswith(KEPT):  # what was cut of a result on this path
+            return call.at(names.OWN, call.target)
         return call.at(self.server, call.target)
 
     def expose(self, server: str, uri: str) -> str:
