@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import retrieval
-from toolgate.search import confidence
+from toolgate.search import Hit, Index, confidence
 
 PLACES = 5  # hits of each query that are learned from
 RIDGE = 1.0  # keeps a coefficient small that the sets say little of
 ROUNDS = 30
 WANTED = 0.82  # precision where the verdict is `match`
+
+
+MANY_SERVERS = 100  # a set with more is no catalogue of servers
+FEW = 4
+
+Seen = list[dict[str, float]]
 
 
 class Sample(NamedTuple):
@@ -26,15 +33,35 @@ class Sample(NamedTuple):
     is_first: bool
 
 
-def samples(data: Path, seen: list[dict[str, float]]) -> Iterator[Sample]:
+def samples(data: Path, seen: Seen) -> Iterator[Sample]:
     """`seen` is filled by the search itself with the features of its hits."""
     for each in retrieval.sets(data):
         ready = retrieval.index(each.documents)
         weight = 1 / math.sqrt(len(each.queries))  # a large set says more, but not all
-        for query, hits in retrieval.searched_with_a_third_unanswerable(each, ready, PLACES):
-            for place, hit in enumerate(hits):
-                is_right = each.items[hit.document] in query.grades
-                yield Sample(list(seen[place].values()), is_right, weight * (1 if place == 0 else 0.25), place == 0)
+        searched = retrieval.searched_with_a_third_unanswerable(each, ready, PLACES)
+        yield from learned_from(each, searched, seen, weight)
+        if len({document.server for document in each.documents}) < MANY_SERVERS:
+            yield from learned_from(each, searched_among_few(each, ready), seen, weight)
+
+
+def learned_from(
+    each: retrieval.Set, searched: Iterable[tuple[retrieval.Asked, list[Hit]]], seen: Seen, weight: float
+) -> Iterator[Sample]:
+    for query, hits in searched:
+        for place, hit in enumerate(hits):
+            is_right = each.items[hit.document] in query.grades
+            yield Sample(list(seen[place].values()), is_right, weight * (1 if place == 0 else 0.25), place == 0)
+
+
+def searched_among_few(each: retrieval.Set, ready: Index) -> Iterator[tuple[retrieval.Asked, list[Hit]]]:
+    """Most people have a few servers, not seventy: those of the query among a few others, and a third without them."""
+    chance = random.Random(each.name)
+    of_item = {each.items[document]: document.server for document in each.documents}
+    for number, query in enumerate(each.queries):
+        own = {of_item[item] for item in query.grades}
+        others = sorted(set(of_item.values()) - own)
+        few = set(chance.sample(others, min(FEW, len(others))))
+        yield query, ready.search(query.text, PLACES, servers=few if number % 3 == 1 else few | own)
 
 
 def solve(matrix: list[list[float]], vector: list[float]) -> list[float]:
@@ -93,13 +120,13 @@ def main() -> int:
     parser.add_argument("data", type=Path)
     args = parser.parse_args()
     names: list[str] = []
-    seen: list[dict[str, float]] = []
+    seen: Seen = []
     features = confidence.features
 
-    def noted(query, ranked, at):  # type: ignore[no-untyped-def]
+    def noted(ranking, at):  # type: ignore[no-untyped-def]
         if at == 0:
             seen.clear()
-        seen.append(features(query, ranked, at))
+        seen.append(features(ranking, at))
         names[:] = seen[-1]
         return seen[-1]
 
