@@ -6,6 +6,10 @@ import json
 
 from toolgate.search import Document, Index
 
+SCREENSHOT = "screenshot"
+CRAWL = "I need to crawl a website and extract links"
+GITHUB_ISSUES = "I need to interact with GitHub issues"
+
 TOOLS = {
     "playwright": {
         "browser_navigate": ("Navigate to a URL", {"url": "The URL to navigate to"}),

@@ -48,9 +48,11 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
     total = sum(query.weights.values())
     rarest = max(query.weights, key=query.weights.__getitem__)
     has = [term for term in parts if entry in parts[term]]
+    coverage = sum(covers[term][entry] for term in has) / total
+    is_server = entry.document.kind == "servers"
     return {
         "always": 1.0,
-        "coverage": sum(covers[term][entry] for term in has) / total,
+        "coverage": coverage,
         "terms covered": len(has) / len(query.weights),
         "saturation": sum(parts[term][entry] for term in has) / total,
         "ratio to the top": worth / top,
@@ -63,6 +65,9 @@ def features(ranking: Ranking, at: int) -> dict[str, float]:
         "is first": float(at == 0),
         "catalogue": math.log(1 + query.total) / 10,
         "rivals": math.log(sum(value > worth / 2 for _, value in order)) / 5,
-        "covered alone": (worth - after) / top * sum(covers[term][entry] for term in has) / total,
+        "covered alone": (worth - after) / top * coverage,
         "known": sum(query.weights[term] for term in parts) / total,
+        "is a server": float(is_server),
+        "named, of a server": is_server * named[entry],
+        "covered, of a server": is_server * coverage,
     }
