@@ -15,6 +15,7 @@ import retrieval
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "unit"))
 import search_fixture
+
 from toolgate.search import Document, Hit, Index, confidence
 
 PLACES = 5  # hits of each query that are learned from
@@ -56,7 +57,9 @@ def of_servers(each: retrieval.Set) -> retrieval.Set:
     """The same, where not a tool is looked for but a server that has it, as in a registry."""
     of_item = {each.items[document]: document.server for document in each.documents}
     documents = {
-        document.server: Document("", document.server_name or document.server, "servers", description=document.server_description)
+        document.server: Document(
+            "", document.server_name or document.server, "servers", description=document.server_description
+        )
         for document in each.documents
     }
     items = {document: server for server, document in documents.items()}

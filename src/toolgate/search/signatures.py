@@ -62,7 +62,7 @@ def python(tool: Tool) -> str:
     returning = _Python(result, _class_name(tool.name) + "Result")
     returns = returning.type(result.root, returning.prefix, 0) if tool.output_schema else "Any"
     comment = _comment(tool.description)
-    lines = ["from typing import Any, Literal, NotRequired, TypedDict", ""] + writer.classes + returning.classes
+    lines = ["from typing import Any, Literal, NotRequired, TypedDict", "", *writer.classes, *returning.classes]
     lines += [f"async def {python_name(tool.name)}({'*, ' if parameters else ''}{', '.join(parameters)}) -> {returns}:"]
     return "\n".join([*lines, *(f"    # {each}" for each in writer.comments), f"    {json.dumps(comment)}", ""])
 

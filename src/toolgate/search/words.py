@@ -78,9 +78,9 @@ def _without_accents(text: str) -> str:
 
 _ENDINGS = (
     ("ization", "iz"), ("isation", "iz"), ("ational", "at"), ("fulness", "ful"), ("iveness", "iv"),
-    ("ations", "at"), ("ation", "at"), ("ments", ""), ("ment", ""), ("ions", ""), ("ion", ""), ("ings", ""), ("ing", ""),
-    ("ers", ""), ("ors", ""), ("er", ""), ("or", ""), ("edly", ""), ("ied", "y"), ("ed", ""), ("ies", "y"), ("sses", "ss"),
-    ("ally", ""), ("ly", ""), ("als", ""), ("al", ""), ("es", ""), ("s", ""), ("e", ""),
+    ("ations", "at"), ("ation", "at"), ("ments", ""), ("ment", ""), ("ions", ""), ("ion", ""), ("ings", ""),
+    ("ing", ""), ("ers", ""), ("ors", ""), ("er", ""), ("or", ""), ("edly", ""), ("ied", "y"), ("ed", ""), ("ies", "y"),
+    ("sses", "ss"), ("ally", ""), ("ly", ""), ("als", ""), ("al", ""), ("es", ""), ("s", ""), ("e", ""),
 )  # fmt: skip
 
 
