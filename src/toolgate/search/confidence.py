@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolgate.search.documents import Verdict
-from toolgate.search.queries import Query
-from toolgate.search.ranking import Candidate, said_of_name
+from toolgate.search.ranking import Ranking
 
 
 class Model(NamedTuple):
@@ -29,9 +27,9 @@ def model() -> Model:
     return Model(read["coefficients"], read["match"], read["possible"])
 
 
-def of(query: Query, ranked: Sequence[Candidate]) -> list[tuple[float, Verdict]]:
-    """The confidence and the verdict of each, the best first."""
-    return [_judged(features(query, ranked, at)) for at in range(len(ranked))]
+def of(ranking: Ranking, at: int) -> tuple[float, Verdict]:
+    """The confidence and the verdict of the hit at this place."""
+    return _judged(features(ranking, at))
 
 
 def _judged(seen: dict[str, float]) -> tuple[float, Verdict]:
@@ -41,25 +39,35 @@ def _judged(seen: dict[str, float]) -> tuple[float, Verdict]:
     return round(confidence, 2), verdict
 
 
-def features(query: Query, ranked: Sequence[Candidate], at: int) -> dict[str, float]:
+def features(ranking: Ranking, at: int) -> dict[str, float]:
     """What is seen of the hit at this place; all from about 0 to 1, so that one sort of coefficients suits them."""
-    each = ranked[at]
+    query, order, parts, covers, named = ranking
+    entry, worth = order[at]
+    top = order[0][1]
+    after = order[at + 1][1] if at + 1 < len(order) else 0.0
     total = sum(query.weights.values())
-    top = ranked[0].relevance
-    after = ranked[at + 1].relevance if at + 1 < len(ranked) else 0.0
     rarest = max(query.weights, key=query.weights.__getitem__)
-    named = each.entry.vector.name & each.parts.keys()
+    has = [term for term in parts if entry in parts[term]]
+    coverage = sum(covers[term][entry] for term in has) / total
+    is_server = entry.document.kind == "servers"
     return {
         "always": 1.0,
-        "coverage": sum(covers * query.weights[term] for term, covers in each.covers.items()) / total,
-        "terms covered": len(each.parts) / len(query.weights),
-        "saturation": sum(each.parts.values()) / total,
-        "ratio to the top": each.relevance / top,
-        "margin": (each.relevance - after) / top,
-        "said of name": said_of_name(query, each),
-        "named by query": sum(query.weights[term] for term in named) / total,
-        "rarest term": each.covers.get(rarest, 0.0),
+        "coverage": coverage,
+        "terms covered": len(has) / len(query.weights),
+        "saturation": sum(parts[term][entry] for term in has) / total,
+        "ratio to the top": worth / top,
+        "margin": (worth - after) / top,
+        "said of name": named[entry],
+        "named by query": sum(query.weights[term] for term in has if term in entry.vector.name) / total,
+        "rarest term": float(rarest in has),
         "terms": math.log(len(query.weights)) / 4,
         "rank": math.log(1 + at) / 4,
         "is first": float(at == 0),
+        "catalogue": math.log(1 + query.total) / 10,
+        "rivals": math.log(sum(value > worth / 2 for _, value in order)) / 5,
+        "covered alone": (worth - after) / top * coverage,
+        "known": sum(query.weights[term] for term in parts) / total,
+        "is a server": float(is_server),
+        "named, of a server": is_server * named[entry],
+        "covered, of a server": is_server * coverage,
     }

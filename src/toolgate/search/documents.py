@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from toolgate.search import words
 
@@ -97,10 +97,10 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 def _object(of: Any, name: str) -> dict[str, Any]:
     value = of.get(name)
-    return value if isinstance(value, dict) else {}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def _said(about: dict[str, Any]) -> str:
     choices = about.get("enum")
-    said = [about.get("description"), *(choices[:20] if isinstance(choices, list) else ())]
+    said: list[Any] = [about.get("description"), *(cast(list[Any], choices)[:20] if isinstance(choices, list) else ())]
     return " ".join(each for each in said if isinstance(each, str))

@@ -92,13 +92,12 @@ class Index:
         }
 
     def _ranked(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
-        scope = Scope(self._postings, allowed)
-        query = queries.read(text, scope.count, self._size if allowed is None else len(allowed))
-        found = rank(query, scope, max(limit, _CANDIDATES))
-        sure = confidence.of(query, found[: limit + 1])
+        scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
+        query = queries.read(text, scope.count, scope.total)
+        ranking = rank(query, scope, max(limit, _CANDIDATES))
         return [
-            Hit(each.entry.document, each.relevance, points.of(text, each.entry.document), *sure[at])
-            for at, each in enumerate(found[:limit])
+            Hit(entry.document, round(worth, 4), points.of(text, entry.document), *confidence.of(ranking, at))
+            for at, (entry, worth) in enumerate(ranking.order[:limit])
         ]
 
     def _matched(self, pattern: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:

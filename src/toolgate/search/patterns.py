@@ -74,7 +74,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _refuse_what_takes_long(pattern: str) -> None:
-    """Counts the ways in which a pattern can match one text: along a sequence they multiply, between choices they add."""
+    """Counts the ways in which it can match one text: along a sequence they multiply, between choices they add."""
     groups = [_Ways()]
     closed = 1.0  # the ways of the group that has just ended
     for token in _TOKEN.finditer(pattern):

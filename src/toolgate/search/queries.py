@@ -17,11 +17,12 @@ _MOST_TERMS = 64  # terms of a request that are looked at
 
 class Query(NamedTuple):
     """`weights` has every term, `variants` those that something here has: what it is found by, and what each is worth
-    then, the term itself first. `clauses` are sets of such terms."""
+    then, the term itself first. `clauses` are sets of such terms. `total` is how many documents could be found."""
 
     weights: Mapping[str, float]
     variants: Mapping[str, Mapping[str, float]]
     clauses: tuple[frozenset[str], ...]
+    total: int
 
 
 def read(text: str, count: Callable[[str], int], total: int) -> Query:
@@ -33,7 +34,7 @@ def read(text: str, count: Callable[[str], int], total: int) -> Query:
     variants = {term: _variants(term, worth, count, total) for term in worth}
     variants = {term: found for term, found in variants.items() if found}
     known = (frozenset(term for term in clause if term in variants) for clause in clauses)
-    return Query(worth, variants, tuple(clause for clause in known if clause))
+    return Query(worth, variants, tuple(clause for clause in known if clause), total)
 
 
 def _terms(text: str, count: Callable[[str], int]) -> list[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from toolgate.search import weights
 from toolgate.search.documents import Document
 from toolgate.search.queries import Query
 from toolgate.search.weights import Vector
 
-_BUDGET = 20_000  # entries of postings that are looked at to find the candidates
+_BUDGET = 5_000  # entries of postings that are looked at to find the candidates
 
 
 class Entry:
@@ -29,24 +29,26 @@ class Entry:
 
 
 Posting: TypeAlias = Mapping[Entry, float]
+Values: TypeAlias = dict[Entry, float]
 
 
-class Candidate:
-    """An entry, what it has of the query and how much that counts; `covers` is how well it has each term."""
+class Ranking(NamedTuple):
+    """The candidates, the best first, with what they are worth; and for each term of the query which of them have it:
+    `parts` what it is worth there, `covers` how well it is answered, from 0 to the term's weight. `named` is the share
+    of each candidate's name that the query says."""
 
-    __slots__ = ("covers", "entry", "parts", "relevance")
-
-    def __init__(self, entry: Entry) -> None:
-        self.entry = entry
-        self.parts: dict[str, float] = {}
-        self.covers: dict[str, float] = {}
-        self.relevance = 0.0
+    query: Query
+    order: list[tuple[Entry, float]]
+    parts: Mapping[str, Values]
+    covers: Mapping[str, Values]
+    named: Values
 
 
 class Scope:
     """The postings of one search: what is not allowed is in none of them."""
 
-    def __init__(self, postings: Mapping[str, dict[Entry, float]], allowed: set[Entry] | None) -> None:
+    def __init__(self, postings: Mapping[str, Posting], allowed: set[Entry] | None, total: int) -> None:
+        self.total = total
         self._postings = postings
         self._allowed = allowed
         self._seen: dict[str, Posting] = {}
@@ -62,91 +64,104 @@ class Scope:
     def count(self, term: str) -> int:
         return len(self.posting(term))
 
-
-def rank(query: Query, scope: Scope, most: int) -> list[Candidate]:
-    candidates = {entry: Candidate(entry) for entry in _promising(query, scope, most)}
-    _weigh(query, scope, candidates)
-    known = sum(query.weights[term] for term in query.variants)
-    for each in candidates.values():
-        each.relevance = _relevance(query, each, known)
-    _favour_the_best_of_each_clause(query, candidates.values(), known)
-    _favour_servers(candidates.values())
-    return sorted(candidates.values(), key=_order)
+    def rarity(self, term: str) -> float:
+        return weights.rarity(self.count(term), self.total)
 
 
-def _promising(query: Query, scope: Scope, most: int) -> list[Entry]:
-    """The entries that are worth a closer look: by the rarest terms first, until the budget is spent."""
+def rank(query: Query, scope: Scope, most: int) -> Ranking:
+    ranking = _weighed(query, scope, _promising(query, scope, most))
+    worth = _worth(ranking, query.variants)
+    for entry in worth:
+        ranking.named[entry] = _said_of_name(ranking, entry, scope)
+        worth[entry] *= 1 + weights.NAME * ranking.named[entry]
+    _favour_the_best_of_each_clause(ranking, worth)
+    _favour_servers(worth)
+    return ranking._replace(order=sorted(worth.items(), key=_order))
+
+
+def _order(each: tuple[Entry, float]) -> tuple[float, str, str]:
+    return -each[1], each[0].document.server, each[0].document.name
+
+
+def _promising(query: Query, scope: Scope, most: int) -> set[Entry]:
+    """The entries that are worth a closer look."""
     worth: dict[str, float] = defaultdict(float)
     for variants in query.variants.values():
         for term, weight in variants.items():
             worth[term] += weight
-    sums: dict[Entry, float] = defaultdict(float)
+    sums: Values = defaultdict(float)
     left = _BUDGET
-    for term in sorted(worth, key=lambda term: (scope.count(term), term)):
+    for count, term in sorted((scope.count(term), term) for term in worth):
+        left -= count
+        if left < 0 and sums:
+            break
         weight = worth[term]
         for entry, value in scope.posting(term).items():
             sums[entry] += weight * value
-        left -= scope.count(term)
-        if left < 0:
-            break
-    return heapq.nlargest(most, sums, key=sums.__getitem__)
+    if len(sums) <= most:
+        return set(sums)
+    least = heapq.nlargest(most, sums.values())[-1]
+    return {entry for entry, value in sums.items() if value >= least}
 
 
-def _weigh(query: Query, scope: Scope, candidates: Mapping[Entry, Candidate]) -> None:
+def _weighed(query: Query, scope: Scope, candidates: set[Entry]) -> Ranking:
     """Each term counts once, by itself or by its best synonym."""
+    parts, covers = dict[str, Values](), dict[str, Values]()
     for term, variants in query.variants.items():
+        own, covered = parts.setdefault(term, {}), covers.setdefault(term, {})
         for variant, weight in variants.items():
             posting = scope.posting(variant)
-            covers = 1 if variant == term else weights.SYNONYM_COVERS
-            for entry in posting.keys() & candidates.keys():
-                candidate = candidates[entry]
-                value = weight * posting[entry]
-                if value > candidate.parts.get(term, 0):
-                    candidate.parts[term] = value
-                    candidate.covers[term] = covers
+            answered = query.weights[term] * (1 if variant == term else weights.SYNONYM_COVERS)
+            for entry in posting.keys() & candidates:
+                if (value := weight * posting[entry]) > own.get(entry, 0):
+                    own[entry], covered[entry] = value, answered
+    return Ranking(query, [], parts, covers, {})
 
 
-def _relevance(query: Query, each: Candidate, known: float) -> float:
-    covered = sum(covers * query.weights[term] for term, covers in each.covers.items()) / known
-    return sum(each.parts.values()) * covered**weights.COVERAGE * (1 + weights.NAME * said_of_name(query, each))
+def _worth(ranking: Ranking, terms: Collection[str]) -> Values:
+    """What each candidate is worth for these terms of the query."""
+    sums: Values = defaultdict(float)
+    covered: Values = defaultdict(float)
+    for term in terms:
+        for entry, value in ranking.parts[term].items():
+            sums[entry] += value
+        for entry, value in ranking.covers[term].items():
+            covered[entry] += value
+    whole = _length(ranking, terms)
+    return {entry: value * (covered[entry] / whole) ** weights.COVERAGE for entry, value in sums.items()}
 
 
-def said_of_name(query: Query, each: Candidate) -> float:
-    """The share of a name's parts that the query says."""
-    name = each.entry.vector.name
-    return sum(part in each.parts for part in name) / (len(name) or 1)
+def _length(ranking: Ranking, terms: Iterable[str]) -> float:
+    return sum(ranking.query.weights[term] for term in terms)
 
 
-def _favour_the_best_of_each_clause(query: Query, candidates: Collection[Candidate], known: float) -> None:
-    if len(query.clauses) < 2 or not candidates:
+def _said_of_name(ranking: Ranking, entry: Entry, scope: Scope) -> float:
+    said = [part for part in entry.vector.name if part in ranking.parts and entry in ranking.parts[part]]
+    if not said:
+        return 0
+    whole = sum(scope.rarity(part) for part in entry.vector.name)
+    return sum(ranking.query.weights[part] for part in said) / whole
+
+
+def _favour_the_best_of_each_clause(ranking: Ranking, worth: Values) -> None:
+    clauses = ranking.query.clauses
+    if len(clauses) < 2 or not worth:
         return
-    top = max(each.relevance for each in candidates)
-    gains: dict[Candidate, float] = defaultdict(float)
-    for clause in query.clauses:
-        length = sum(query.weights[term] for term in clause)
-        own = {each: value for each in candidates if (value := _of_clause(query, each, clause, length))}
+    top, whole = max(worth.values()), _length(ranking, ranking.query.variants)
+    for clause in clauses:
+        own = _worth(ranking, clause)
         best = max(own.values(), default=0)
-        worth = weights.CLAUSE * top * (length / known) ** weights.CLAUSE_LENGTH
-        for each, value in own.items():
-            gains[each] += worth * (value / best) ** weights.CLAUSE_BEST
-    for each, gain in gains.items():
-        each.relevance += gain
+        gain = weights.CLAUSE * top * (_length(ranking, clause) / whole) ** weights.CLAUSE_LENGTH
+        for entry, value in own.items():
+            worth[entry] += gain * (value / best) ** weights.CLAUSE_BEST
 
 
-def _of_clause(query: Query, each: Candidate, clause: Iterable[str], length: float) -> float:
-    has = [term for term in clause if term in each.parts]
-    covered = sum(each.covers[term] * query.weights[term] for term in has) / length
-    return sum(each.parts[term] for term in has) * covered**weights.COVERAGE
-
-
-def _favour_servers(candidates: Iterable[Candidate]) -> None:
-    best: dict[str, float] = defaultdict(float)
-    for each in candidates:
-        best[each.entry.document.server] = max(best[each.entry.document.server], each.relevance)
-    for each in candidates:
-        if each.entry.document.server:
-            each.relevance += weights.SERVER * best[each.entry.document.server]
-
-
-def _order(each: Candidate) -> tuple[float, str, str]:
-    return -each.relevance, each.entry.document.server, each.entry.document.name
+def _favour_servers(worth: Values) -> None:
+    """A tool of the server whose best tool is good is likelier than its like elsewhere."""
+    best: dict[str, float] = {}
+    for entry, value in worth.items():
+        server = entry.document.server
+        if server and value > best.get(server, 0):
+            best[server] = value
+    for entry in worth:
+        worth[entry] += weights.SERVER * best.get(entry.document.server, 0)

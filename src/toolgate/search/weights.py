@@ -1,8 +1,8 @@
 """What counts how much, and a document as the terms that it can be found by.
 
 Field-weighted BM25: a term counts by its rarity, by the fields it stands in and how often, and less in a long field.
-The lengths that are usual are constants, not averages of the catalogue: so a document's vector is its own, whatever else
-is indexed, and a tool that a client may not see has no part in what that client finds.
+The lengths that are usual are constants, not averages of the catalogue: so a document's vector is its own, whatever
+else is indexed, and a tool that a client may not see has no part in what that client finds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LEVELS = tuple(level / 1000 for level in range(1001))  # one float for all that
 
 
 class Vector:
-    """A document as numbers. Equal documents of several servers or scopes share one: it is kept as long as one has it."""
+    """A document as numbers. Equal documents share one, which is kept as long as one of them is."""
 
     __slots__ = ("__weakref__", "name", "terms")
 

@@ -27,6 +27,7 @@ STOP_WORDS = frozenset(
     within without would yes yet you your yours
     i'd i'll i'm i've you're you'd we're we'd let's it's that's what's don't can't doesn't isn't
     help looking able assist certainly kindly thank thanks tell give show
+    use used uses using interact interacting interaction
     """.split()  # noqa: SIM905 -- a table that is read as text
 )
 
@@ -77,9 +78,9 @@ def _without_accents(text: str) -> str:
 
 _ENDINGS = (
     ("ization", "iz"), ("isation", "iz"), ("ational", "at"), ("fulness", "ful"), ("iveness", "iv"),
-    ("ations", "at"), ("ation", "at"), ("ments", ""), ("ment", ""), ("ions", ""), ("ion", ""), ("ings", ""), ("ing", ""),
-    ("ers", ""), ("ors", ""), ("er", ""), ("or", ""), ("edly", ""), ("ied", "y"), ("ed", ""), ("ies", "y"), ("sses", "ss"),
-    ("ally", ""), ("ly", ""), ("als", ""), ("al", ""), ("es", ""), ("s", ""), ("e", ""),
+    ("ations", "at"), ("ation", "at"), ("ments", ""), ("ment", ""), ("ions", ""), ("ion", ""), ("ings", ""),
+    ("ing", ""), ("ers", ""), ("ors", ""), ("er", ""), ("or", ""), ("edly", ""), ("ied", "y"), ("ed", ""), ("ies", "y"),
+    ("sses", "ss"), ("ally", ""), ("ly", ""), ("als", ""), ("al", ""), ("es", ""), ("s", ""), ("e", ""),
 )  # fmt: skip
 
 
