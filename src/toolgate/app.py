@@ -140,7 +140,9 @@ class App:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
-        return snapshots.build(config, self._catalog, self._ground, self._changed, self._policies, self._links, self._spills, before)
+        return snapshots.build(
+            config, self._catalog, self._ground, self._changed, self._policies, self._links, self._spills, before
+        )
 
     def _serve(self, config: Config) -> None:
         """New world first, then swap, then the end of the old one: each server that is not the same any more gets a

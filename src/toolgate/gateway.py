@@ -26,8 +26,8 @@ from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput,
 from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
-from toolgate.spills import Spills
 from toolgate.snapshot import Route, Snapshot
+from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -40,7 +40,14 @@ class Gateway:
     """What all doors call: one request, list or watch of a client on a route, in that client's names."""
 
     def __init__(
-        self, snapshot: Snapshot, events: Events, handles: Handles, house: House, editor: Editor, spills: Spills, clock: Clock
+        self,
+        snapshot: Snapshot,
+        events: Events,
+        handles: Handles,
+        house: House,
+        editor: Editor,
+        spills: Spills,
+        clock: Clock,
     ) -> None:
         self.snapshot = snapshot
         self.events = events
@@ -281,7 +288,7 @@ class Gateway:
         """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
         catalog = self.snapshot.catalog
         catalog.changed(call.server, upstream.scope(call.client), ("tools",))
-        view = await catalog.view([call.server], [(call.server, "tools")], call.client)
+        view = await catalog.view({call.server: upstream.name}, [(call.server, "tools")], call.client)
         return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.search import Hit
 from toolgate.model import Call, Client, Fault, Outcome
+from toolgate.search import Hit
 
 
 class Timer(Protocol):

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-
 from toolgate.config import Server
-from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.finder import Finder
-from toolgate.search import Hit
-from toolgate.spills import Spills
+from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.ports import Editor, House, Shelf, Status, View
+from toolgate.search import Hit
 from toolgate.snapshot import Route, Snapshot
+from toolgate.spills import Spills
 
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from ground import LEGACY, Json, Served, child, gateway, guards, offspring, real, settings, until
-
 import msgspec
+from ground import Json, Served, child, gateway, guards, offspring, real, settings, until
+
 from toolgate.config import CatalogLimits, Config, PoolLimits
-from toolgate.store.memory import MemoryStore
 from toolgate.ports import SystemClock
+from toolgate.store.memory import MemoryStore
 
 BAD = ("hang", "crash", "garbage")
 
 
 def hundred() -> Config:
     modes = [*(mode for mode in BAD for _ in range(10)), *["good"] * 70]
-    servers = {
-        f"s{number}-{mode}": child("offering", mode, start_timeout=20) for number, mode in enumerate(modes)
-    }
+    servers = {f"s{number}-{mode}": child("offering", mode, start_timeout=20) for number, mode in enumerate(modes)}
     return msgspec.structs.replace(
         settings(**servers), pool=PoolLimits(max_live=100), catalog=CatalogLimits(list_timeout=3.0)
     )

@@ -12,8 +12,8 @@ from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_002
 from toolgate.model import Call, Fault
-from toolgate.search import Hit
 from toolgate.ports import Realm, Shelf, Status
+from toolgate.search import Hit, signatures
 from toolgate.wire import jsonrpc
 
 
@@ -69,7 +69,7 @@ def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
         "confidence": round(hit.confidence, 2),
     }
     shelf = realm.known(found.server, "tools")
-    return said | _declared(shelf.items[found.name] if shelf else None, format)
+    return {**said, **_declared(shelf.items[found.name] if shelf else None, format)}
 
 
 class _Tool(msgspec.Struct):
@@ -82,8 +82,16 @@ def _told(raw: Raw, format: str | None) -> Object:
     return {"tool": tool.name, "description": tool.description, **_declared(raw, format)}
 
 
-def _declared(raw: Raw | None, format: str | None) -> Object:
-    return {"declaration": DECLARE[format](jsonrpc.value(raw))} if raw is not None and format else {}
+def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
+    if raw is None or not format:
+        return {}
+    listed = jsonrpc.members(raw)
+    schemas = (bytes(listed.get(key, b"")) for key in ("inputSchema", "outputSchema"))
+    tool = msgspec.json.decode(raw, type=_Tool)
+    return {"declaration": _DECLARE[format](signatures.Tool(tool.name, tool.description, *schemas))}
+
+
+_DECLARE = {"typescript": signatures.typescript, "python": signatures.python}
 
 
 CONTROLS = (

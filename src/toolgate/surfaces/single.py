@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from msgspec import Raw
 
 from toolgate.model import Call, Fault, Outcome
+from toolgate.ports import About, View
 from toolgate.spills import PREFIX as KEPT
 from toolgate.wire import names
-from toolgate.ports import About, View
 
 
 class Single:
