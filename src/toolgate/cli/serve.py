@@ -15,7 +15,7 @@ import typer
 from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.cli import common
-from toolgate.config import Config
+from toolgate.config import Config, state_folder
 from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
 
@@ -69,7 +69,7 @@ def url_of(listener: socket.socket) -> str:
 
 async def _serve(config: Config) -> None:
     listener = listen(config)
-    where = stores.folder(config.state, os.environ)
+    where = state_folder(config, os.environ)
     async with (
         stores.opened(where) as store,
         running(config, store=store) as gateway,

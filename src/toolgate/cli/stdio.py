@@ -17,7 +17,7 @@ import typer
 from toolgate import store as stores
 from toolgate.app import running
 from toolgate.cli import common
-from toolgate.config import Config
+from toolgate.config import Config, state_folder
 from toolgate.frontends.stdio import StdioDoor
 
 app = typer.Typer()
@@ -37,7 +37,7 @@ async def _stdio(config: Config) -> None:
     loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not spoil the protocol
-    where = stores.folder(config.state, os.environ)
+    where = state_folder(config, os.environ)
     async with stores.opened(where) as store, running(config, store=store) as gateway:
         writing = await Writing.to(output)
         door = gateway.stdio(writing.write, backlog=writing.backlog)
