@@ -1,114 +1,97 @@
-"""Whatever the schema: a declaration can be read by a compiler, and search reads it."""
+"""Whatever a schema says: another validator finds the same arguments wrong, and no schema breaks the judge."""
 
 from __future__ import annotations
 
-import ast
 import json
-import re
+from typing import Any
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from properties.material import objects, values
 
-from toolgate.search import Document, Index
-from toolgate.search.signatures import Tool, python, typescript
+from toolgate.policy.schemas import FINE, MOST_NAMED, compiled
 
-WORDS = st.sampled_from(
-    [
-        *("type", "properties", "items", "enum", "const", "anyOf", "oneOf", "required", "$ref", "description", "$defs"),
-        *("additionalProperties", "a", "class", "x-y", "1st", "", "*/", '"', "é", "\n"),
-    ]
+names = st.sampled_from(["a", "b", "c/d"])
+small = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 12) | st.sampled_from(["", "a", "bb", "ä", "xyz"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
 )
-VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
-    st.sampled_from(["string", "object", "array", "number", "#", "#/properties/a", "#/$defs/a", "*/ {", "a\nb\u2028c"]),
-)  # fmt: skip
-ANYTHING = st.recursive(
-    VALUES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS, inner, max_size=5), max_leaves=30
-)
-KINDS = st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object", ["string", "null"]])
-SCHEMAS = st.recursive(
-    st.fixed_dictionaries({"type": KINDS}, optional={"description": st.text(max_size=20), "enum": st.lists(VALUES)}),
-    lambda inner: st.one_of(
-        st.fixed_dictionaries({"anyOf": st.lists(inner, max_size=3)}),
-        st.fixed_dictionaries({"type": st.just("array"), "items": inner}),
-        st.fixed_dictionaries(
-            {"type": st.just("object"), "properties": st.dictionaries(WORDS | st.text(max_size=6), inner, max_size=4)},
-            optional={"required": st.lists(WORDS, max_size=3)},
-        ),
-    ),
-    max_leaves=15,
-)
-TEXT = re.compile(r'/\*\*.*?\*/|"(?:\\.|[^"\\])*"')
-OPENS = {"}": "{", ")": "(", ">": "<", "]": "["}
+types = st.sampled_from(["string", "integer", "number", "object", "array", "boolean", "null"])
 
 
-def is_balanced(text: str) -> bool:
-    opened: list[str] = []
-    for each in TEXT.sub("", text):
-        if each in "{(<[":
-            opened.append(each)
-        elif each in OPENS and (not opened or opened.pop() != OPENS[each]):
-            return False
-    return not opened
-
-
-@settings(max_examples=150, deadline=None)
-@given(ANYTHING | SCHEMAS, st.text(max_size=12), st.text(max_size=30))
-def test_a_declaration_can_be_read(schema, name, description):
-    raw = json.dumps(schema).encode()
-    tool = Tool(name, description, raw, raw)
-    ast.parse(python(tool))
-    assert is_balanced(typescript(tool)), typescript(tool)
-
-
-@settings(max_examples=50, deadline=None)
-@given(ANYTHING, st.text(max_size=40))
-def test_search_reads_any_schema_and_any_query(schema, query):
-    index = Index()
-    index.put("a", [Document("a", "needle", description=query, schema=json.dumps(schema).encode())])
-    index.search(query)
-    assert index.search("needle")[0].document.name == "needle"
-
-
-def declared(schema: object, **more: bytes) -> tuple[str, str]:
-    tool = Tool("find-it", "Finds */ it.", json.dumps(schema).encode(), **more)
-    return typescript(tool), python(tool)
-
-
-def test_a_declaration_says_what_the_schema_says():
-    where = {
-        "type": "object",
-        "properties": {"lat": {"type": "number"}, "class": {"enum": ["a", 1]}},
-        "required": ["lat"],
-    }
-    schema = {
-        "type": "object",
-        "properties": {"q": {"type": "string", "description": "What\nto find"}, "where": where,
-                       "tags": {"type": "array", "items": {"type": ["string", "null"]}}, "odd-name": {}},
-        "required": ["q"],
-    }  # fmt: skip
-    written, read = declared(schema)
-    assert written.startswith(
-        "/** Finds * / it. */\ndeclare function find_it(args: {\n  /** What to find */\n  q: string;"
+def keywords(inner: Any) -> Any:
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "type": types | st.lists(types, min_size=1, max_size=2, unique=True),
+            "enum": st.lists(small, min_size=1, max_size=3),
+            "const": small,
+            "minimum": st.integers(-2, 5),
+            "maxLength": st.integers(0, 3),
+            "pattern": st.sampled_from(["^a", "b$", "^(?!x)", "^.{2}$"]),
+            "required": st.lists(names, max_size=2, unique=True),
+            "properties": st.dictionaries(names, inner, max_size=2),
+            "additionalProperties": inner,
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "d"]), inner, max_size=1),
+            "propertyNames": inner,
+            "items": inner,
+            "prefixItems": st.lists(inner, min_size=1, max_size=2),
+            "minItems": st.integers(0, 2),
+            "uniqueItems": st.booleans(),
+            "contains": inner,
+            "anyOf": st.lists(inner, min_size=1, max_size=2),
+            "oneOf": st.lists(inner, min_size=1, max_size=2),
+            "allOf": st.lists(inner, min_size=1, max_size=2),
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "unevaluatedProperties": st.just(False),
+            "dependentRequired": st.dictionaries(names, st.lists(names, max_size=1), max_size=1),
+        },
     )
-    assert '    class?: "a" | 1;' in written
-    assert "  tags?: Array<string | null>;" in written
-    assert '  "odd-name"?: unknown;' in written
-    assert "async def find_it(*, q: str, where: FindItWhere = ..., " in read
-    assert "\"class\": NotRequired[Literal['a', 1]]" in read
-    assert '# odd_name (sent as "odd-name")' in read
 
 
-@pytest.mark.parametrize("target", ["#", "#/properties/a", "#/nowhere", "https://example.com/x"])
-def test_a_reference_that_goes_round_or_nowhere_ends(target):
-    written, read = declared({"type": "object", "properties": {"a": {"$ref": target}}})
-    assert "unknown" in written
-    assert "Any" in read
+subschemas = st.recursive(st.booleans() | st.just({"$ref": "#/$defs/tree"}), keywords, max_leaves=6)
+TREE = {
+    "tree": {
+        "properties": {"a": {"$ref": "#/$defs/tree"}},
+        "items": {"$ref": "#/$defs/tree"},
+        "type": ["object", "array", "null"],
+    }
+}
 
 
-def test_a_wide_schema_is_written_in_bounds():
-    wide = {"type": "object", "properties": {f"p{n}": {"$ref": "#"} for n in range(100)}}
-    written, read = declared(wide)
-    assert len(written) < 500_000
-    assert len(read) < 500_000
+@given(keywords(subschemas), st.dictionaries(names, small, max_size=3))
+def test_another_validator_finds_the_same_arguments_wrong(schema: Any, arguments: Any) -> None:
+    whole = {**schema, "$defs": TREE}
+    judge = compiled(json.dumps(whole).encode())
+    assert not judge.problem
+    verdict = judge.judge(json.dumps(arguments).encode())
+    assert (verdict is FINE) == Draft202012Validator(whole).is_valid(arguments)
+    assert len(verdict.wrong) <= MOST_NAMED
+    assert verdict.count >= len(verdict.wrong)
+
+
+@given(
+    values | keywords(values) | st.dictionaries(st.sampled_from(["$ref", "$id", "$schema", "items", "allOf"]), values),
+    objects,
+)
+def test_no_schema_breaks_the_judge(schema: Any, arguments: Any) -> None:
+    try:
+        text = json.dumps(schema).encode()
+    except ValueError:
+        assume(False)
+    judge = compiled(text)
+    if not judge.problem:
+        judge.judge(json.dumps(arguments).encode())
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+@example(b'{"$comment":"\xff"}', b'{"a":"\xff"}')
+def test_no_bytes_break_the_judge(schema: bytes, arguments: bytes) -> None:
+    for text in (schema, b'{"minimum":1}'):
+        judge = compiled(text)
+        if not judge.problem:
+            judge.judge(arguments)
