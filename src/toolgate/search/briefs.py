@@ -18,9 +18,9 @@ _ABBREVIATION = re.compile(
 
 def brief(description: str) -> str:
     """The first sentence, at most 100 characters."""
-    text = _MARKUP.sub("", _LINK.sub(r"\1", description[:_READ].strip()))
-    paragraph = next((each for each in _BREAK.split(text.strip()) if each.strip()), "")
-    return _cut(_first_sentence(" ".join(paragraph.split())))
+    paragraphs = (_MARKUP.sub("", _LINK.sub(r"\1", each)) for each in _BREAK.split(description[:_READ].strip()))
+    first = next((each for each in paragraphs if each.strip()), "")
+    return _cut(_first_sentence(" ".join(first.split())))
 
 
 def _first_sentence(text: str) -> str:

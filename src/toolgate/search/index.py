@@ -84,12 +84,13 @@ class Index:
         if kinds is None and servers is None and permitted is None:
             return None
         keys = self._servers if servers is None else [key for key in set(servers) if key in self._servers]
-        return {
+        found = {
             entry
             for key in keys
             for document, entry in self._servers[key].items()
             if (kinds is None or document.kind in kinds) and (permitted is None or permitted(document))
         }
+        return None if len(found) == self._size else found
 
     def _ranked(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
         scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
