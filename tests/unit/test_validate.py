@@ -284,6 +284,10 @@ def test_a_schema_that_doubles_its_work_is_not_run() -> None:
     assert compiled(dumped(twice)).judge(dumped(nested(60))) is FINE
     by_id = {"$id": "http://x/y", **doubling(60)} | {"$ref": "http://x/y#/$defs/a0"}
     assert compiled(dumped(by_id)).judge(b"{}") is FINE
+    left_over: Any = {"required": ["x"]}
+    for _ in range(40):
+        left_over = {"allOf": [left_over], "unevaluatedProperties": False, "properties": {"a": {}}}
+    assert compiled(dumped(left_over)).judge(b'{"a":1}') is FINE
     anchors = {f"a{n}": {"$anchor": f"a{n}", "anyOf": [{"$ref": f"#a{n + 1}"}] * 2} for n in range(60)}
     anchored = {"$ref": "#a0", "$defs": {**anchors, "a60": {"$anchor": "a60", "required": ["x"]}}}
     assert compiled(dumped(anchored)).judge(b"{}") is FINE

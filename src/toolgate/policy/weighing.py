@@ -24,6 +24,7 @@ _STANDARD = ("http://json-schema.org/", "https://json-schema.org/")  # whose sch
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 # Applied to what is inside the value.
 _INSIDE_ONE = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
+# Applied to what the schemas beside them leave over, for which those are gone through again.
 _INSIDE_ONE_TOO = ("unevaluatedItems", "unevaluatedProperties")
 # What a value is compared with, one by one; so many take as long as a schema.
 _LISTS = ("enum", "properties")
@@ -83,7 +84,8 @@ class Weight:
     def _reckoned(self, node: Mapping[str, Any], depth: int) -> int:
         found = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
         found += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
-        found += sum(self._visits(each, depth) for each in self._beside(node))
+        again = 2 + len(_INSIDE_ONE_TOO) if any(name in node for name in _INSIDE_ONE_TOO) else 1
+        found += again * sum(self._visits(each, depth) for each in self._beside(node))
         if depth:
             places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
             found += max((self._visits(each, depth - 1) for place in places for each in place), default=0)
