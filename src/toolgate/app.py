@@ -164,6 +164,18 @@ class App:
         opened = (snapshot.upstreams[id] for id in eager)
         await asyncio.gather(*(upstream.open() for upstream in opened if before.get(upstream.id) is not upstream))
 
+    def reload_soon(self) -> None:
+        """The same, for who cannot wait: what is wrong stands in the log."""
+        self._spawn(self._reload_or_say())
+
+    async def _reload_or_say(self) -> None:
+        try:
+            await self.reload()
+        except ConfigError as error:
+            log.error(
+                "the configuration was changed, and is not to be understood; the old one is served on:\n%s", error
+            )
+
     async def _follow_files(self) -> None:
         """Serve what stands in the files whenever that is another, and has been the same for a moment."""
         served = last = self._settings.seen()
@@ -172,11 +184,7 @@ class App:
             seen = self._settings.seen()
             if seen == last != served:
                 served = seen
-                try:
-                    await self.reload()
-                except ConfigError as error:
-                    log.error("the configuration was changed, and is not to be understood; the old one is served on:")
-                    log.error("%s", error)
+                await self._reload_or_say()
             last = seen
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
