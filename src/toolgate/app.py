@@ -26,6 +26,7 @@ from toolgate.ports import Clock, SystemClock
 from toolgate.seal import Seal
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
+from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
 
 
@@ -45,7 +46,7 @@ class App:
         self.clock = clock
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        ground = Ground(clock, self.supervisor)
+        ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links)
         self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)

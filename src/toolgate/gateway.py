@@ -25,8 +25,10 @@ from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Shelf, Upstream
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
+from toolgate.upstreams.stopping import was_stopped
 from toolgate.wire import mcp
 
+VIA_MCP_CALL = "mcp_call"  # the control tool that promises a retry (seed 002)
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
@@ -205,7 +207,7 @@ class Gateway:
                 call = again
             elif not self._may_be_sent_again(call, fault):
                 raise
-            return await upstream.invoke(call)
+            return await _again(upstream, call, fault)
 
     async def _looked_up_again(self, call: Call) -> Call:
         """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
@@ -218,9 +220,29 @@ class Gateway:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
         if fault.code == "SESSION_ERROR":
             return fault.reach == "not_sent"
-        if fault.code != "SERVER_FAILED" or fault.reach != "sent_unknown":
+        if fault.code != "SERVER_FAILED" or fault.reach != "sent_unknown" or was_stopped(fault):
             return False
-        return call.method != mcp.CALL or bool(call.traits and call.traits.hints.is_harmless_twice)
+        if call.method != mcp.CALL or not call.traits:
+            return call.method != mcp.CALL
+        hints = call.traits.hints
+        if hints.destructiveHint and not hints.idempotentHint:
+            return False
+        return hints.is_harmless_twice or (
+            hints.say_nothing and call.via == VIA_MCP_CALL and self._is_vital(call.server)
+        )
+
+    def _is_vital(self, server: str) -> bool:
+        return any(each.id == server and each.criticality == "vital" for each in self.snapshot.config.servers)
+
+
+async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
+    """A call that is sent again. If that fails without being sent, the call has got as far as it had before."""
+    try:
+        return await upstream.invoke(call)
+    except Fault as fault:
+        if fault.reach == "not_sent" and before.reach == "sent_unknown":
+            raise before from None
+        raise
 
 
 def _with_traits(call: Call, shelf: Shelf | None) -> Call:

@@ -76,11 +76,14 @@ class About(msgspec.Struct, frozen=True):
     instructions: str = ""
 
 
-State: TypeAlias = Literal["configured", "starting", "ready", "failed", "stopped"]
+State: TypeAlias = Literal["configured", "starting", "ready", "busy", "failed", "stopped"]
+StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a server is, for people. `revision` is the protocol revision that it was found to speak."""
+    """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
+    the last 64 KiB of it, `revision` the protocol revision that it was found to speak. `stopped_by` is why it is
+    stopped: nobody called, others needed its seat in the pool, somebody said so, or it is up for each call only."""
 
     state: State = "configured"
     error: str = ""
@@ -89,6 +92,8 @@ class Status(msgspec.Struct, frozen=True):
     started: float | None = None  # seconds since 1970
     stderr: str = ""
     revision: str = ""
+    stopped_by: StoppedBy = ""
+    calls: int = 0
 
 
 class Upstream(Protocol):
@@ -149,8 +154,23 @@ class Upstream(Protocol):
         """This client is gone: end what was held for it alone."""
         ...
 
+    @property
+    def calls(self) -> int:
+        """How many requests of clients are under way or parked on this server now."""
+        ...
+
+    async def stop(self) -> None:
+        """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
+        way fails with SERVER_FAILED, and is not sent again."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """It is configured no more: what is under way may end within `seconds`, then it is closed for good. Calls that
+        still come, by an old snapshot, are served until then."""
+        ...
+
     async def close(self) -> None:
-        """End everything that it has started."""
+        """End everything that it has started, for good."""
         ...
 
 
