@@ -1,7 +1,8 @@
 """The circuit breaker: a server that fails again and again is left alone for a while.
 
 The rules this file keeps: what counts is the transport (it did not start, died over a call, could not be reached), not
-what a server says, nor that it is slow; after the pause one try is let through, and what becomes of it decides.
+what a server says, nor that it is slow; after the pause one call is let through, and what becomes of it decides. Lists
+are let through then, too, and decide nothing by their success: a server that dies over each call may list its tools.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are refused: all of them, or all but one."""
-        return self._until is not None
+        """Whether everything is refused."""
+        return self._until is not None and self._clock.now() < self._until
 
     @property
     def remaining(self) -> float:
         """Seconds until a try is let through."""
         return max(0.0, self._until - self._clock.now()) if self._until is not None else 0.0
 
-    def admit(self) -> bool:
+    def admit(self, is_call: bool) -> bool:
         """Whether this is the one try on which it depends; `withdraw` when it is over. Raises `Fault` CIRCUIT_OPEN."""
         if self._until is None:
             return False
-        if self._is_tried or self._clock.now() < self._until:
+        if self.is_open or (is_call and self._is_tried):
             raise Fault("CIRCUIT_OPEN", f"Circuit breaker open for {self._name}", reach="not_sent", hint=self.hint())
-        self._is_tried = True
-        return True
+        self._is_tried = self._is_tried or is_call
+        return is_call
 
     def hint(self) -> str:
         """When it is tried again, and why it is not now."""

@@ -21,6 +21,7 @@ from toolgate.ports import About, State, Status, StoppedBy, Timer
 from toolgate.upstreams import causes
 from toolgate.upstreams.breaker import Breaker
 from toolgate.upstreams.links import Ground, MakeLink
+from toolgate.upstreams.links.stdio import LOOK
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.hearing import hearing_of
 from toolgate.upstreams.mcp.opening import open_connection
@@ -30,6 +31,8 @@ from toolgate.upstreams.stopping import stopped, was_stopped
 from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
+
+SHORTEST_LOOK = 1.0  # seconds between two looks at one that is busy, however short its time
 
 Found = TypeVar("Found")
 
@@ -125,19 +128,18 @@ class Berth:
     async def use(self, client: Client, work: Callable[[Connection], Awaitable[Found]], is_call: bool = False) -> Found:
         """Do something with the connection, which is opened for it where it must be. Raises `Fault`.
 
-        A call that is answered, be it by an error, shows that the server is well; lists alone do not, since a server
-        that dies over each call may well list its tools in between.
+        A call that is answered, be it by an error, shows that the server is well.
         """
-        is_try = self.breaker.admit()
+        is_try = self.breaker.admit(is_call)
         self._claims += 1
         try:
             connection = self.live or await self._opened(client)
             try:
                 found = await work(connection)
             except Fault as fault:
-                self._judge(connection, fault, is_try or is_call)
+                self._judge(connection, fault, is_call)
                 raise
-            if (is_try or is_call) and self.breaker.failures:
+            if is_call and self.breaker.failures:
                 self.breaker.answered()
             return found
         finally:
@@ -146,10 +148,10 @@ class Berth:
                 self.breaker.withdraw()
             self.rest()
 
-    def _judge(self, connection: Connection, fault: Fault, is_telling: bool) -> None:
+    def _judge(self, connection: Connection, fault: Fault, is_call: bool) -> None:
         """What a failure says of the server. That a connection was lost is counted where it is noticed, once."""
         if fault.reach == "executed":
-            if is_telling:
+            if is_call:
                 self.breaker.answered()
         elif fault.code == "SERVER_FAILED" and not connection.fault and not was_stopped(fault):
             self._failed(fault)
@@ -269,7 +271,10 @@ class Berth:
     def _not_started(self, fault: Fault) -> Fault:
         """What a call is told; the status keeps the reason alone."""
         message = f"Server not started: {fault.message}"
-        return Fault(fault.code, message, server=self._server.id, reach="not_sent", hint=self._hint(fault))
+        hint = self._hint(fault)
+        if fault.hint.startswith(LOOK) and hint != fault.hint:
+            hint = f"{hint}; {fault.hint}"
+        return Fault(fault.code, message, server=self._server.id, reach="not_sent", hint=hint)
 
     # Ending.
 
@@ -280,12 +285,14 @@ class Berth:
 
     def _look(self) -> None:
         """Whether it has been idle for long enough; else it is looked at again when it may have been."""
-        now = self._clock.now()
-        due = (self.used if self.is_idle else now) + self._patience
-        if self.is_idle and due <= now:
-            self._take_down("idle")
+        idle = self._clock.now() - self.used if self.is_idle else 0.0
+        rest = self._patience - idle
+        if not self.is_idle:
+            self._timer = self._clock.call_later(max(rest, SHORTEST_LOOK), self._look)
+        elif rest > 0:
+            self._timer = self._clock.call_later(rest, self._look)
         else:
-            self._timer = self._clock.call_later(due - now, self._look)
+            self._take_down("idle")
 
     def give_way(self) -> None:
         self._take_down("pool")
