@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from peers import MODERN, House, LegacyServer, ModernServer, Scene, eventually, form, gateway, named
+from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import settle
 
 from toolgate.config import CatalogLimits, PoolLimits
@@ -187,6 +188,21 @@ async def test_it_is_not_stopped_while_a_client_watches_what_it_has(kind: Any) -
         assert state(house, "one") == ("stopped", "idle")
 
 
+async def test_it_is_not_stopped_while_a_task_of_it_runs() -> None:
+    gate = Gate()
+    one = ModernTaskServer({"t": gate}, idle=10.0)
+    async with gateway(one=one) as house:
+        client = house.modern(capabilities=WITH_EXTENSION)
+        made = (await client.call("one__t")).result
+        await house.clock.advance(100)
+        assert state(house, "one") == ("ready", "")
+        gate.opens.set()
+        await settle()
+        assert (await client.request("tasks/get", taskId=made["taskId"])).result["status"] == "completed"
+        await house.clock.advance(20)
+        assert state(house, "one") == ("stopped", "idle")
+
+
 async def test_one_that_is_kept_alive_is_never_stopped_and_takes_no_seat() -> None:
     async with gateway(kept=LegacyServer({"t": plain}, lifecycle="keep-alive", idle=1.0)) as house:
         await house.modern().call("kept__t")
@@ -321,6 +337,25 @@ async def test_a_start_that_gets_no_seat_in_time_says_that_the_pool_is_full() ->
         gate.opens.set()
         await call.reply()
         assert (await house.modern().call("late__t")).text == "t"
+
+
+async def test_a_start_that_waits_for_a_seat_can_be_stopped_and_leaves_no_seat_taken() -> None:
+    gate = Gate()
+    servers = {"busy": LegacyServer({"t": gate})} | many(2)
+    async with gateway(pool=PoolLimits(max_live=1), **servers) as house:
+        client = house.modern()
+        busy = client.start("tools/call", name="busy__t")
+        await servers["busy"].got("tools/call")
+        waiting = asyncio.ensure_future(there(house, "s0").invoke(Call("tools/call", "t", CLIENT, server="s0")))
+        await settle()
+        await there(house, "s0").stop()
+        with pytest.raises(Fault, match="s0 was stopped"):
+            await waiting
+        assert state(house, "s0") == ("stopped", "close")
+        gate.opens.set()
+        await busy.reply()
+        assert (await client.call("s1__t")).text == "t"
+        assert up(servers) == ["s1"]
 
 
 async def test_a_hundred_servers_are_listed_through_a_pool_of_twenty() -> None:

@@ -128,8 +128,8 @@ def mend(error: str, stderr: str = "") -> str:
     """What to do about a server that failed so; empty where the cause is none of those that are known."""
     missing = _COMMAND.match(error)
     if missing:
-        command = missing.group(1)
-        return INSTALLERS.get(os.path.basename(command), "").format(command)
+        command = os.path.basename(missing.group(1))
+        return INSTALLERS.get(command, "").format(command)
     said = f"{error}\n{stderr}"
     for sign, cure in _COMPILED:
         if found := sign.search(said):

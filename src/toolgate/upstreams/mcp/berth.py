@@ -107,7 +107,7 @@ class Berth:
     def is_idle(self) -> bool:
         if not self.live or self.is_at_work or self.watching.wanted.watched:
             return False
-        return not self.book.runs(self._clock.now())
+        return not self.live.runs_tasks()
 
     @property
     def is_blank(self) -> bool:

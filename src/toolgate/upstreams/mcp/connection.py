@@ -97,6 +97,7 @@ class Connection:
         self._turns = Turns(server.name, server.concurrency, clock)
         self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
         self._work: set[asyncio.Task[None]] = set()
+        self._extended = Book()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
 
     def __repr__(self) -> str:
@@ -359,6 +360,8 @@ class Connection:
                     self._accepted(id or 0, request, outcome)
                 elif request.call and request.call.method == mcp.TASK_RESULT:
                     self._task_over(request.call.target)
+                elif request.call and request.call.method == mcp.TASK_GET:
+                    self._taken_on(request.call, outcome.body if isinstance(outcome, Done) else b"")
                 request.exchange.finish(outcome)
             except Fault as fault:
                 request.exchange.fail(fault)
@@ -366,13 +369,30 @@ class Connection:
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
         if not request.call or not request.call.task:
-            return  # of the extension, which reports nothing
+            self._taken_on(request.call, outcome.body)  # of the extension, which reports nothing
+            return
         task = tasks.read_made(outcome.body)
         self._made[id] = request, task.taskId
         if len(self._made) > MOST_TASKS:
             del self._made[next(iter(self._made))]
         if not isinstance(request.exchange, Part):
             self.book.add(task, request.call.client, self._clock.now())
+
+    def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
+        """What the server says of a task of the extension: while it runs, the server is needed."""
+        try:
+            task = tasks.read_task(body)
+        except Fault:
+            return  # for its client to judge
+        if task.is_over:
+            self._extended.over(task.taskId)
+        elif call and call.method == mcp.CALL:
+            self._extended.add(task, call.client, self._clock.now())
+
+    def runs_tasks(self) -> bool:
+        """Whether the server may be at work on a task."""
+        now = self._clock.now()
+        return self.book.runs(now) or self._extended.runs(now)
 
     def _task_over(self, task: str) -> None:
         self.book.over(task)
@@ -449,6 +469,7 @@ class Connection:
         task = tasks.read_task(message.params)
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
+            self._taken_on(None, message.params)
             self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=params))
             return
         if task.is_over:
