@@ -1368,6 +1368,7 @@ async def gateway(
     parking: ParkingLimits | None = None,
     catalog: CatalogLimits | None = None,
     pool: PoolLimits | None = None,
+    bundles: Mapping[str, tuple[str, ...]] | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
@@ -1380,6 +1381,7 @@ async def gateway(
         parking=parking or ParkingLimits(),
         catalog=catalog or CatalogLimits(),
         pool=pool or PoolLimits(),
+        bundles=bundles or {},
     )
     links = {id.replace("_", "-"): server.make_link for id, server in servers.items()}
     alarm = _Alarm(logging.ERROR)

@@ -7,7 +7,9 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.config import Config
 from toolgate.events import Events
@@ -22,7 +24,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Event
 from toolgate.parking import Parking
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock, SystemClock
+from toolgate.ports import Clock, House, SystemClock
 from toolgate.seal import Seal
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
@@ -48,7 +50,8 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links)
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), clock)
+        house = House(clock.wall, clock.wall(), __version__, os.getpid(), source=config.source)
+        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), house, self, clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
         pages = Pages(Seal("cursor"), config.catalog.page_size)
         self.modern = ModernFace(
@@ -61,8 +64,7 @@ class App:
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
     ) -> StdioDoor:
-        route = self.gateway.snapshot.routes[path]
-        return StdioDoor(self._inside, route, write, backlog)
+        return StdioDoor(self._inside, path, write, backlog)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -75,6 +77,7 @@ class App:
             last_first.push_async_callback(self.supervisor.close)
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self.gateway.snapshot.catalog.close)
+            last_first.push_async_callback(self.gateway.close)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)
@@ -84,6 +87,12 @@ class App:
         async with asyncio.TaskGroup() as together:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
+
+    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+        raise NotImplementedError
+
+    async def remove(self, name: str, /) -> None:
+        raise NotImplementedError
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""

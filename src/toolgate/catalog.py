@@ -1,7 +1,8 @@
 """What all upstreams offer: one shelf for each list of each server, kept raw, fetched when first needed.
 
 The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
-data beside the others' items; a failed list is never kept; clients hear of a change only where there is one.
+data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. What is
+kept, compared and given out are lists as they are shown; `Shelf.own` is what the server itself has said.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
+from toolgate import overlays
 from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.overlays import Overlays
 from toolgate.ports import Clock, Shelf, Upstream
 from toolgate.wire import jsonrpc, mcp
 
@@ -25,6 +28,7 @@ Wanted = tuple[str, str]  # (server id, kind of list)
 Place = tuple[str, str, str]  # server id, scope, kind
 
 DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
+MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
@@ -39,8 +43,10 @@ class CatalogView:
         shelves: Callable[[str, str], Shelf | None],
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
+        activated: Collection[str] = (),
     ) -> None:
         self.servers = servers
+        self.activated = activated
         self.shelf = shelves
         self.pending = frozenset(pending)
         self._faults = faults
@@ -58,6 +64,8 @@ class Catalog:
         self._clock = clock
         self._ttl = ttl
         self._tell = tell
+        self.overlays: Mapping[str, Overlays] = {}
+        self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
         self._shelves: dict[Place, Shelf] = {}
         self._fetching: dict[Place, asyncio.Task[Shelf]] = {}
         self._changed: set[Place] = set()  # while they were being fetched
@@ -68,12 +76,37 @@ class Catalog:
         # How often in a row servers have said in vain that lists changed, and when last, by server and scope.
         self._vain: dict[tuple[str, str], tuple[int, float]] = {}
 
+    def show(self, changes: Mapping[str, Overlays]) -> None:
+        """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
+        self.overlays = changes
+        for place, shelf in list(self._shelves.items()):
+            shown = self._shelves[place] = self._shown(place, shelf)
+            if list(shown.items.items()) != list(shelf.items.items()):
+                self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
+
+    def _shown(self, place: Place, shelf: Shelf) -> Shelf:
+        server, _, kind = place
+        if kind != "tools":
+            return shelf
+        shown = overlays.apply(shelf, self.overlays.get(server, {}))
+        warned = self._warned.setdefault(server, set())
+        for warning in shown.warnings:
+            if warning not in warned and len(warned) < MOST_WARNINGS:
+                log.warning("Overlays of the tools of %s: %.500s", server, warning)
+                warned.add(warning)
+        return shown
+
     def known(self, server: str, kind: str, client: Client) -> Shelf | None:
         """The shelf as it is in memory, whatever its age."""
         return self._shelves.get((server, self._upstreams[server].scope(client), kind))
 
     async def view(
-        self, servers: Sequence[str], wanted: Sequence[Wanted], client: Client, patience: float | None = None
+        self,
+        servers: Sequence[str],
+        wanted: Sequence[Wanted],
+        client: Client,
+        patience: float | None = None,
+        activated: Collection[str] = (),
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit)."""
         stale = [item for item in wanted if not self._is_fresh(self._place(item, client))]
@@ -97,7 +130,7 @@ class Catalog:
         def shelf(server: str, kind: str) -> Shelf | None:
             return fetched.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending)
+        return CatalogView(servers, shelf, faults, pending, activated)
 
     def changed(self, server: str, scope: str, kinds: Iterable[str]) -> None:
         """A server says that these lists are no longer what they were. Soon they are looked at again, once."""
@@ -186,7 +219,7 @@ class Catalog:
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
         self._readers[place[:2]] = client
-        shelf = Shelf(_keyed(items.raw, kind, server), now, until, items.is_public)
+        shelf = self._shown(place, Shelf(_keyed(items.raw, kind, server), now, until, items.is_public))
         if place not in self._changed:  # else it is out of date already, and good for this one answer only
             self._shelves[place] = shelf
         self._changed.discard(place)

@@ -282,12 +282,21 @@ class Retry:
         """Nothing waits anywhere."""
 
 
-class Then:
-    """A resume whose next outcome goes through `then`: how the gateway keeps its policies around what comes later."""
+def raised(fault: Fault) -> Outcome:
+    """What a fault becomes where nothing else is to become of it."""
+    raise fault
 
-    def __init__(self, inner: Resume, then: Callable[[Outcome], Outcome]) -> None:
+
+class Then:
+    """A resume whose next outcome goes through `then`, and its fault through `rescue`: how the gateway keeps its
+    policies around what comes later."""
+
+    def __init__(
+        self, inner: Resume, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised
+    ) -> None:
         self._inner = inner
         self._then = then
+        self._rescue = rescue
 
     @property
     def asker(self) -> str:
@@ -315,7 +324,11 @@ class Then:
         await self._inner.settled(key)
 
     async def next(self) -> Outcome:
-        return self._then(await self._inner.next())
+        try:
+            outcome = await self._inner.next()
+        except Fault as fault:
+            return self._rescue(fault)
+        return self._then(outcome)
 
     def cancel(self) -> None:
         self._inner.cancel()

@@ -9,24 +9,29 @@ them around what comes later (`Then`).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, traits
+from toolgate import asks, greeting, overlays, traits
 from toolgate.catalog import CatalogView
+from toolgate.controls import own
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
-from toolgate.exchange import Retry, Then
-from toolgate.model import Call, Client, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.exchange import Retry, Then, raised
+from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy
-from toolgate.ports import About, Clock, Shelf, Upstream
+from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
+from toolgate.realm import Realms
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.stopping import was_stopped
-from toolgate.wire import mcp
+from toolgate.wire import jsonrpc, mcp, names
+
+log = logging.getLogger(__name__)
 
 VIA_MCP_CALL = "mcp_call"  # the control tool that promises a retry (seed 002)
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
@@ -35,57 +40,106 @@ GREETING = 0.5  # seconds that a client's first words wait for servers to start;
 class Gateway:
     """What all doors call: one request, list or watch of a client on a route, in that client's names."""
 
-    def __init__(self, snapshot: Snapshot, events: Events, handles: Handles, clock: Clock) -> None:
+    def __init__(
+        self, snapshot: Snapshot, events: Events, handles: Handles, house: House, editor: Editor, clock: Clock
+    ) -> None:
         self.snapshot = snapshot
         self.events = events
         self._handles = handles
         self._clock = clock
+        self._realms = Realms(house, editor, lambda: self.snapshot, events.tell)
+        self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
+        self._rewatching: set[asyncio.Task[None]] = set()
+
+    def route(self, path: str) -> Route:
+        """What is served at a path now. Raises `Fault` where that was removed."""
+        found = self.snapshot.routes.get(path)
+        if not found:
+            raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
+        return found
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
+        watch of a server that was changed is asked for anew."""
+        before, self.snapshot = self.snapshot, snapshot
+        for call in list(self._watches.values()):
+            upstream = snapshot.upstreams.get(call.server)
+            if upstream and upstream is not before.upstreams.get(call.server):
+                again = asyncio.get_running_loop().create_task(_watch_again(call, upstream), name="watch again")
+                self._rewatching.add(again)
+                again.add_done_callback(self._rewatching.discard)
+
+    async def close(self) -> None:
+        for task in self._rewatching:
+            task.cancel()
+        await asyncio.gather(*self._rewatching, return_exceptions=True)
 
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
-        entered = await self._enter(call, route)
+        entered = call
+
+        def refused(fault: Fault) -> Outcome:
+            return route.surface.refuse(entered, fault, self._known(route, call.client))
+
         try:
-            outcome = await self._through(entered, route.policies)
+            entered = await self._enter(call, route)
+            outcome = await self._handled(entered, route)
         except Fault as fault:
-            raise fault.at(entered.server, "" if entered.kind == "tasks" else entered.target) from None
-        return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface))
+            return refused(fault)
+        return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
+
+    def _known(self, route: Route, client: Client) -> CatalogView:
+        """What is known now of a route's servers."""
+        catalog = self.snapshot.catalog
+        return CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, client), {}, ())
+
+    async def _handled(self, call: Call, route: Route) -> Outcome:
+        try:
+            return await self._through(call, route)
+        except Fault as fault:
+            raise fault.at(call.server, "" if call.kind == "tasks" else call.shown) from None
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
         if call.kind == "tasks":
             return self._handles.enter(call, route.path)
-        catalog = self.snapshot.catalog
-        view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, call.client), {}, ())
+        view = self._known(route, call.client)
         needs = list(route.surface.needs(call, view))
         if any(view.shelf(*need) is None for need in needs):
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
-            view = await catalog.view(route.servers, needs, call.client, patience)
+            view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience)
         try:
             entered = route.surface.enter(call, view)
         except Fault as fault:
             raise fault.at("", call.target) from None
-        return _with_traits(entered, view.shelf(entered.server, "tools")) if call.method == mcp.CALL else entered
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            return entered
+        shelf = view.shelf(entered.server, "tools")
+        if shelf is None and self.snapshot.catalog.overlays.get(entered.server):
+            raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
+        return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
-        wanted = [(server, kind) for server in route.servers]
-        view = await self.snapshot.catalog.view(route.servers, wanted, client, self.snapshot.list_timeout)
-        failures = tuple(
-            (self.snapshot.upstreams[server].name, fault.message)
-            for server in route.servers
-            if (fault := view.fault(server, kind))
-        )
-        if failures and len(failures) == len(route.servers):
+        shown = route.surface.shown(kind, route.servers)
+        wanted = [(server, kind) for server in shown]
+        activated = self._realms.activated(client)
+        snapshot = self.snapshot
+        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated)
+        failures = [
+            (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
+        ]
+        if failures and len(failures) == len(shown):
             raise _all_failed(kind, failures)
-        pending = tuple(self.snapshot.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
-        shelves = [shelf for server in route.servers if (shelf := view.shelf(server, kind))]
-        is_whole = len(shelves) == len(route.servers)
+        pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
+        shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
+        is_whole = len(shelves) == len(shown)
         now = self._clock.now()
         return Listing(
             kind,
             tuple(route.surface.list(kind, view)),
-            failures,
+            (*failures, *route.surface.faults(kind, view)),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
             is_public=is_whole and all(shelf.is_public for shelf in shelves),
@@ -93,7 +147,9 @@ class Gateway:
 
     async def about(self, route: Route, client: Client) -> About:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
-        servers = [self.snapshot.upstreams[server] for server in route.servers]
+        if own := route.surface.own():
+            return own
+        servers = list(route.upstreams.values())
         asked = [asyncio.ensure_future(server.about(client)) for server in servers]
         if asked:
             try:
@@ -105,7 +161,7 @@ class Gateway:
 
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
-        servers = [self.snapshot.upstreams[server] for server in route.servers]
+        servers = list(route.upstreams.values())
         async with asyncio.TaskGroup() as together:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
@@ -131,45 +187,54 @@ class Gateway:
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
             call = decision
+        if call.server == names.OWN:
+            raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
-            await self.snapshot.upstreams[call.server].watch(call.target, client, call.kind)
+            await _upstream(call.server, route).watch(call.target, client, call.kind)
         except Fault as fault:
             raise fault.at(call.server, call.target) from None
+        self._watches[id(call)] = call
         return call
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
-        self.snapshot.upstreams[call.server].unwatch(call.target, call.client, call.kind)
+        self._watches.pop(id(call), None)
+        if upstream := self.snapshot.upstreams.get(call.server):
+            upstream.unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""
-        if event.server not in route.servers:
+        if not event.server:  # of the gateway itself
+            return event.whose in (None, client.identity)
+        if event.server not in route.upstreams:
             return False
         if event.whose is not None and event.whose != client.identity:
             return False
-        return self.snapshot.upstreams[event.server].scope(client) == event.scope
+        return route.upstreams[event.server].scope(client) == event.scope
 
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
         await self._tell_all(route, lambda upstream: upstream.set_level(level, client))
 
-    async def roots_changed(self, route: Route, client: Client) -> None:
+    async def roots_changed(self, path: str, client: Client) -> None:
         """A client's roots are others now: its own servers are told."""
-        await self._tell_all(route, lambda upstream: upstream.roots_changed(client))
+        await self._tell_all(self.route(path), lambda upstream: upstream.roots_changed(client))
 
     async def _tell_all(self, route: Route, tell: Callable[[Upstream], Coroutine[Any, Any, None]]) -> None:
         async with asyncio.TaskGroup() as together:
-            for server in route.servers:
-                together.create_task(tell(self.snapshot.upstreams[server]))
+            for upstream in route.upstreams.values():
+                together.create_task(tell(upstream))
 
     async def leave(self, client: Client) -> None:
         """A client's session is over."""
+        self._realms.forget(client)
         for upstream in self.snapshot.upstreams.values():
             if scope := upstream.scope(client):
                 self.snapshot.catalog.forget(upstream.id, scope)
             await upstream.leave(client)
 
-    async def _through(self, call: Call, policies: Sequence[Policy]) -> Outcome:
+    async def _through(self, call: Call, route: Route) -> Outcome:
+        policies = route.policies
         passed: list[Policy] = []
         depth = _depth(call.resumption, policies)
         for index, policy in enumerate(policies):
@@ -177,31 +242,33 @@ class Gateway:
             if isinstance(decision, Required):
                 _refuse_if_unanswerable(call, decision)
                 again = Retry(
-                    f"policy:{policy.name}", call, decision, lambda next: self._through(next, policies), self._clock
+                    f"policy:{policy.name}", call, decision, lambda next: self._through(next, route), self._clock
                 )
                 return NeedInput(decision.asks, again)
             if not isinstance(decision, Call):
                 return _after(call, decision, passed)
             call = decision
             passed.append(policy)
-        outcome = await self._invoke(call)
+        outcome = await self._invoke(call, route)
         return _then(outcome, lambda last: _after(call, last, passed)) if passed else outcome
 
-    async def _invoke(self, call: Call) -> Outcome:
+    async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
         if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
             # A bare name that means another server than on the leg before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await _resume(resumption)
+        if call.server == names.OWN:
+            return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
         if call.task and not (call.traits and call.traits.task_support):
-            raise tasks.not_as_task(call.target)
-        upstream = self.snapshot.upstreams[call.server]
+            raise tasks.not_as_task(call.shown)
+        upstream = _upstream(call.server, route)
         try:
             return await upstream.invoke(call)
         except Fault as fault:
             if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
-                again = await self._looked_up_again(call)
+                again = await self._looked_up_again(call, upstream)
                 if call.traits and again.traits and again.traits.mirrors == call.traits.mirrors:
                     raise  # no other headers to send: for whatever else it said so, it may have executed the call
                 call = again
@@ -209,10 +276,10 @@ class Gateway:
                 raise
             return await _again(upstream, call, fault)
 
-    async def _looked_up_again(self, call: Call) -> Call:
+    async def _looked_up_again(self, call: Call, upstream: Upstream) -> Call:
         """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
         catalog = self.snapshot.catalog
-        catalog.changed(call.server, self.snapshot.upstreams[call.server].scope(call.client), ("tools",))
+        catalog.changed(call.server, upstream.scope(call.client), ("tools",))
         view = await catalog.view([call.server], [(call.server, "tools")], call.client)
         return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
 
@@ -232,7 +299,8 @@ class Gateway:
         )
 
     def _is_vital(self, server: str) -> bool:
-        return any(each.id == server and each.criticality == "vital" for each in self.snapshot.config.servers)
+        found = self.snapshot.servers.get(server)
+        return found is not None and found.criticality == "vital"
 
 
 async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
@@ -251,6 +319,28 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
     if found and found.mirrors and call.headers is not None:
         mirrors.check(found.mirrors, call.arguments, call.headers)
     return msgspec.structs.replace(call, traits=found) if found else call
+
+
+def _by_own_names(call: Call, shelf: Shelf) -> Call:
+    """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
+    and goes on as the server knows it."""
+    change = overlays.find(shelf, call)
+    if call.headers is not None:
+        mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
+    own = overlays.enter(call, change)
+    return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
+
+
+def _unlisted() -> Fault:
+    """Without its list nobody knows what a server's overlays hide."""
+    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
+
+
+async def _watch_again(call: Call, upstream: Upstream) -> None:
+    try:
+        await upstream.watch(call.target, call.client, call.kind)
+    except Fault as fault:
+        log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
 
 
 Answered = TypeVar("Answered")
@@ -282,10 +372,18 @@ def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
     return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
 
 
-def _then(outcome: Outcome, then: Callable[[Outcome], Outcome]) -> Outcome:
-    """`then` applied to the last outcome: now, or when the questions before it are answered."""
+def _upstream(server: str, route: Route) -> Upstream:
+    upstream = route.upstreams.get(server)
+    if not upstream:  # a task's server, or a resumed call's, that was removed meanwhile
+        raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
+    return upstream
+
+
+def _then(outcome: Outcome, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:
+    """`then` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
+    it may turn out to be."""
     if isinstance(outcome, NeedInput):
-        return NeedInput(outcome.asks, Then(outcome.resume, lambda later: _then(later, then)))
+        return NeedInput(outcome.asks, Then(outcome.resume, lambda later: _then(later, then, rescue), rescue))
     return then(outcome)
 
 

@@ -105,6 +105,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     id: str = "local"
     address: str = ""
+    is_admin: bool = False  # may add servers, and remove them
 
     @property
     def cap_key(self) -> str:
@@ -244,12 +245,23 @@ class Hints(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
-    `task_support` is `optional` or `required` where the tool runs as a task."""
+    `task_support` is `optional` or `required` where the tool runs as a task. Where an overlay says otherwise, `shown`
+    is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
+    parameters by, by the server's names."""
 
     schema: bytes = b""
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
+    shown: str = ""
+    shown_schema: bytes = b""
+    parameters: Mapping[str, str] = {}
+
+    def as_shown(self, pointer: str) -> str:
+        """A JSON pointer into the arguments that the server gets, as one into those that the caller gave."""
+        first, slash, rest = pointer[1:].partition("/")
+        name = self.parameters.get(first.replace("~1", "/").replace("~0", "~"))
+        return pointer if name is None else "/" + name.replace("~", "~0").replace("/", "~1") + slash + rest
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -268,7 +280,7 @@ class Call(msgspec.Struct, frozen=True):
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
     traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
-    via: str = ""  # the control tool that the call came through
+    asked: Call | None = None  # the call of a control tool that this one was made of
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False
@@ -282,6 +294,16 @@ class Call(msgspec.Struct, frozen=True):
     def kind(self) -> str:
         """The kind of list that the target stands in."""
         return mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED[self.method].kind
+
+    @property
+    def shown(self) -> str:
+        """What its client knows the target by, as the target's server shows it."""
+        return (self.traits and self.traits.shown) or self.target
+
+    @property
+    def via(self) -> str:
+        """The control tool that the call came through."""
+        return self.asked.target if self.asked else ""
 
     def at(self, server: str, target: str) -> Call:
         """The same call with its true target."""

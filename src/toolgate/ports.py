@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import Server
 from toolgate.model import Call, Client, Fault, Outcome
 
 
@@ -92,8 +93,8 @@ class Status(msgspec.Struct, frozen=True):
     started: float | None = None  # seconds since 1970
     stderr: str = ""
     revision: str = ""
+    calls: int = 0  # under way or parked
     stopped_by: StoppedBy = ""
-    calls: int = 0
 
 
 class Upstream(Protocol):
@@ -174,15 +175,45 @@ class Upstream(Protocol):
         ...
 
 
+class Change(msgspec.Struct, frozen=True):
+    """How a tool that an operator has changed leads back to its server's own. `renamed` are the server's names of
+    parameters by those that callers know; `refused` is what no caller may give; `defaults` and `fixed` are arguments
+    by the server's names."""
+
+    own: str
+    renamed: Mapping[str, str] = {}
+    refused: frozenset[str] = frozenset()
+    defaults: Mapping[str, Raw] = {}
+    fixed: Mapping[str, Raw] = {}
+
+    @property
+    def touches_arguments(self) -> bool:
+        return bool(self.renamed or self.refused or self.defaults or self.fixed)
+
+
 class Shelf(msgspec.Struct):
-    """One list of one server: its items by their own names (or URIs), raw. `until` is the time (of `Clock.now`) to
-    which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived of it."""
+    """One list of one server: its items by the names (or URIs) that they are shown under, raw. `until` is the time (of
+    `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
+    of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by
+    shown names, and `warnings` say what of the overlays is in vain."""
 
     items: Mapping[str, Raw]
     fetched: float = 0.0
     until: float | None = None
     is_public: bool = False
     memo: dict[str, Any] = {}
+    listed: Mapping[str, Raw] | None = None
+    changes: Mapping[str, Change] = {}
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_overlaid(self) -> bool:
+        return self.listed is not None
+
+    @property
+    def own(self) -> Mapping[str, Raw]:
+        """The items as their server lists them, by its own names."""
+        return self.items if self.listed is None else self.listed
 
 
 class View(Protocol):
@@ -193,6 +224,11 @@ class View(Protocol):
         """Their ids, in the order of the configuration."""
         ...
 
+    @property
+    def activated(self) -> Collection[str]:
+        """The tools, in the surface's names, that the client has found and wants to see."""
+        ...
+
     def shelf(self, server: str, kind: str, /) -> Shelf | None:
         """One list of one server; None where it is not known."""
         ...
@@ -200,3 +236,103 @@ class View(Protocol):
     def fault(self, server: str, kind: str, /) -> Fault | None:
         """Why it is not, where fetching it has failed."""
         ...
+
+
+class House(msgspec.Struct, frozen=True):
+    """The gateway as a whole. `wall` and `started` in seconds since 1970; `project` is the id of the project that it
+    was started in, if any; `port` is None where it does not listen."""
+
+    wall: Callable[[], float]
+    started: float
+    version: str
+    pid: int
+    port: int | None = None
+    source: str = ""
+    project: str | None = None
+
+
+class Editor(Protocol):
+    """Changes the configuration: what is added this way is kept apart from what people write."""
+
+    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+        """Add a server, in the words of the configuration; its id. Raises `Fault`."""
+        ...
+
+    async def remove(self, name: str, /) -> None:
+        """Raises `Fault`."""
+        ...
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """Something that a search has found: `relevance` orders the hits of one search, `score` is seed 002's number,
+    `confidence` (0 to 1) is how likely it is what was wanted. `name` is the server's own, `raw` the listing."""
+
+    server: str
+    kind: str
+    name: str
+    description: str
+    raw: Raw
+    relevance: float
+    score: int
+    confidence: float
+
+
+class Realm(Protocol):
+    """What one client may see of the gateway on its route, and do there: what control tools work by."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def house(self) -> House: ...
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """Those that the client may use, by id, in the order of the configuration."""
+        ...
+
+    def status(self, server: str, /) -> Status: ...
+
+    def known(self, server: str, kind: str, /) -> Shelf | None:
+        """A list as it is known now. Starts nothing."""
+        ...
+
+    async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
+        """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
+        ...
+
+    async def search(
+        self,
+        query: str,
+        *,
+        servers: Sequence[str],
+        kinds: Sequence[str] = ("tools",),
+        limit: int = 10,
+        mode: str | None = None,
+    ) -> Sequence[Hit]:
+        """The best hits among what is known. Raises `Fault` where the mode or the query cannot be served."""
+        ...
+
+    def named(self, server: str, kind: str, name: str, /) -> str:
+        """A server's own name or URI as the client's surface has it."""
+        ...
+
+    def activate(self, tools: Sequence[str], /) -> None:
+        """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
+        ...
+
+    async def stop(self, server: str, /) -> None:
+        """End what runs of it; its next use starts it again."""
+        ...
+
+    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+        """Configure another server; its id. Raises `Fault` where it must not be, or cannot."""
+        ...
+
+    async def remove(self, name: str, /) -> None:
+        """Take a server that was added out of the configuration. Raises `Fault`."""
+        ...
+
+    def brief(self, description: str, /) -> str: ...
+
+    def declared(self, raw: Raw, format: str, /) -> str: ...

@@ -5,22 +5,28 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from toolgate import surfaces
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
-from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
+from toolgate.surfaces.skin import Skin
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
+from toolgate.wire import names
+
+log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -28,9 +34,14 @@ class Route(msgspec.Struct, frozen=True):
 
     path: str
     surface: Surface
-    servers: tuple[str, ...]
+    upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
     is_strict: bool = False
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """Their ids, in the order of the configuration."""
+        return tuple(self.upstreams)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -39,6 +50,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     catalog: Catalog
     routes: Mapping[str, Route]
     list_timeout: float
+    servers: Mapping[str, Server]  # those that are enabled, by id
 
 
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
@@ -64,20 +76,39 @@ def build(
         for server in config.servers
         if server.enabled
     }
+    catalog = Catalog(upstreams, ground.clock, config.catalog.ttl, tell)
+    catalog.show({server.id: server.tools for server in config.servers if server.tools})
     return Snapshot(
         config=config,
         upstreams=upstreams,
-        catalog=Catalog(upstreams, ground.clock, config.catalog.ttl, tell),
-        routes=build_routes(upstreams, tuple(policies)),
+        catalog=catalog,
+        routes=build_routes(config, upstreams, tuple(policies)),
         list_timeout=config.catalog.list_timeout,
+        servers={server.id: server for server in config.servers if server.enabled},
     )
 
 
-def build_routes(upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> Mapping[str, Route]:
+def build_routes(
+    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]
+) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    routes = {path: Route(path, Aggregate(), tuple(upstreams), policies) for path in ("/mcp", "/mcp/aggregate")}
+    skins = surfaces.skins(config)
+    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
+    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
     for id, upstream in upstreams.items():
-        route = Route(f"/mcp/servers/{id}", Single(id), (id,), policies, is_strict=True)
+        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
+    return routes | _bundles(config, upstreams, policies)
+
+
+def _bundles(config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> dict[str, Route]:
+    routes: dict[str, Route] = {}
+    for name, patterns in config.bundles.items():
+        for pattern in patterns:
+            if not names.meant(pattern, [server.id for server in config.servers]):
+                log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
+        path = f"/mcp/bundles/{name}"
+        shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
+        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies)
     return routes

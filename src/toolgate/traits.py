@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.eras import mirrors
-from toolgate.model import Hints, Traits
+from toolgate.model import Hints, Mirror, Traits
 from toolgate.ports import Shelf
 from toolgate.wire import jsonrpc
 
@@ -22,14 +22,35 @@ _TASK_SUPPORT = ("optional", "required")
 
 
 def of(shelf: Shelf | None, tool: str) -> Traits | None:
-    """The traits of a tool by its name on this shelf; None where it is not there."""
-    raw = shelf.items.get(tool) if shelf else None
+    """The traits of a tool by its server's own name; None where it is not on this shelf."""
+    raw = shelf.own.get(tool) if shelf else None
     if raw is None or shelf is None:
         return None
     known: dict[str, Traits] = shelf.memo.setdefault("traits", {})
     if tool not in known:
-        known[tool] = read(raw)
+        known[tool] = _shown(read(raw), tool, shelf)
     return known[tool]
+
+
+def mirrors_shown(shelf: Shelf, shown: str) -> tuple[Mirror, ...]:
+    """The mirrored arguments of a tool as its callers know them."""
+    known: dict[str, tuple[Mirror, ...]] = shelf.memo.setdefault("mirrors", {})
+    if shown not in known:
+        known[shown] = read(shelf.items[shown]).mirrors
+    return known[shown]
+
+
+def _shown(found: Traits, tool: str, shelf: Shelf) -> Traits:
+    """With what callers know things by. A fault must not show them the server's own words instead."""
+    for shown, change in shelf.changes.items():
+        if change.own == tool:
+            return msgspec.structs.replace(
+                found,
+                shown=shown,
+                shown_schema=bytes(jsonrpc.members(shelf.items[shown]).get("inputSchema", b"")),
+                parameters={own: name for name, own in change.renamed.items()},
+            )
+    return found
 
 
 def read(raw: Raw) -> Traits:

@@ -95,7 +95,9 @@ async def by_mcp_call(house: Any) -> Outcome:
     """A call as it comes through that control tool."""
     route = house.app.gateway.snapshot.routes["/mcp"]
     await house.modern().request("tools/list")
-    return await house.app.gateway.handle(Call("tools/call", "there__t", Client(), via="mcp_call"), route)
+    return await house.app.gateway.handle(
+        Call("tools/call", "there__t", Client(), asked=Call("tools/call", "mcp_call", Client())), route
+    )
 
 
 @pytest.mark.promise("002.call.retry")

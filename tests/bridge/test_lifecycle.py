@@ -190,7 +190,7 @@ async def test_it_is_not_stopped_while_a_client_watches_what_it_has(kind: Any) -
 
 async def test_it_is_not_stopped_while_a_task_of_it_runs() -> None:
     gate = Gate()
-    one = ModernTaskServer({"t": gate}, idle=10.0)
+    one = ModernTaskServer({"t": gate}, as_tasks=("t",), idle=10.0)
     async with gateway(one=one) as house:
         client = house.modern(capabilities=WITH_EXTENSION)
         made = (await client.call("one__t")).result

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from toolgate.catalog import CatalogView
 from toolgate.model import Call, Client
 from toolgate.ports import Shelf
 from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces.bundle import Bundle
 from toolgate.wire import mcp, names
 
 servers = st.from_regex(r"\A[a-z0-9](-?[a-z0-9]){0,40}\Z")
@@ -65,3 +69,33 @@ def test_every_name_that_is_listed_is_resolved_to_its_tool(ids: list[str], own: 
         call = surface.enter(Call(method, name, Client()), view)
         resolved.append((call.server, call.target))
     assert resolved == [(server, name) for server in ids for name in own]
+
+
+LONG = st.integers(0, 40).map(lambda number: "x" * 70 + str(number))
+short_ids = st.lists(st.from_regex(r"\A[a-z0-9](-?[a-z0-9]){0,10}\Z"), min_size=1, max_size=3, unique=True)
+
+
+def coarse(text: str) -> str:
+    """A digest of which there are sixteen only, so that names do collide."""
+    return hashlib.sha256(text.encode()).hexdigest()[:1] * 8
+
+
+@pytest.mark.promise("b.names.short")
+@given(short_ids, st.lists(LONG | tools, min_size=1, max_size=8, unique=True), st.randoms(), st.data())
+def test_names_that_would_be_shortened_to_one_are_told_apart_and_resolved(
+    ids: list[str], own: list[str], random: random.Random, data: st.DataObject
+) -> None:
+    with mock.patch.object(names, "_digest", coarse):
+        clashing = [names.join_name(server, name).removeprefix(server + "__") for server in ids for name in own]
+        own = list(dict.fromkeys([*own, *data.draw(st.lists(st.sampled_from(clashing), max_size=2))]))
+        mixed = random.sample(own, len(own))
+        shelves = {server: Shelf({name: Raw(json.dumps({"is": name}).encode()) for name in own}) for server in ids}
+        view = CatalogView(ids, lambda server, _kind: shelves[server], {}, ())
+        for surface in (Aggregate(), Bundle(["*"])):
+            listed = [json.loads(bytes(raw)) for raw in surface.list("tools", view)]
+            assert [item["is"] for item in listed] == own * len(ids)
+            assert len({item["name"] for item in listed}) == len(listed)
+            for item in listed:
+                assert surface.enter(Call("tools/call", item["name"], Client()), view).target == item["is"]
+        for server in ids:
+            assert names.join_names(server, own) == names.join_names(server, mixed)

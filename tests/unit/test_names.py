@@ -6,6 +6,9 @@ import pytest
 
 from toolgate.wire import names
 
+# Found by trying: of these two, 8 digits of the hash are the same.
+TWINS = ("x" * 60 + "15365", "x" * 60 + "46666")
+
 
 @pytest.mark.promise("b.names.slug")
 @pytest.mark.parametrize(
@@ -78,3 +81,49 @@ def test_a_bare_uri_is_of_nobody() -> None:
     assert names.split_uri("file:///a", ["docs"]) is None
     assert names.split_uri("ui://panel", ["docs"]) is None
     assert names.split_uri("git+ssh://a", ["docs"]) is None
+
+
+@pytest.mark.promise("b.names.short")
+def test_two_names_that_would_be_shortened_to_one_are_told_apart_in_whatever_order_they_come() -> None:
+    first, second = TWINS
+    assert names.join_name("docs", first) == names.join_name("docs", second)
+    joined = names.join_names("docs", TWINS)
+    assert joined == names.join_names("docs", reversed(TWINS))
+    assert joined[min(TWINS)] == names.join_name("docs", min(TWINS))
+    assert len(set(joined.values())) == 2 and all(len(name) == names.LONGEST for name in joined.values())
+
+
+@pytest.mark.promise("b.names.short")
+def test_a_tool_that_has_the_name_that_another_is_shortened_to_keeps_it() -> None:
+    long = "a" * 80
+    whole = names.join_name("docs", long)
+    own = whole.removeprefix("docs__")
+    joined = names.join_names("docs", [long, own])
+    assert joined[own] == whole
+    assert joined[long] != whole and len(joined[long]) == names.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant", "matched"),
+    [
+        ("time__*", ["time"], ["time__now", "time__zone"]),
+        ("time__n*", ["time"], ["time__now"]),
+        ("time__zone", ["time"], ["time__zone"]),
+        ("time-zones__*", ["time-zones"], ["time-zones__now"]),
+        ("time*", ["time", "time-zones"], ["time__now", "time__zone", "time-zones__now"]),
+        ("*", ["time", "time-zones"], ["time__now", "time__zone", "time-zones__now"]),
+        ("tim__*", [], []),
+        ("time", [], []),
+        ("", [], []),
+    ],
+)
+def test_a_pattern_means_tools_by_their_namespaced_names(pattern: str, meant: list[str], matched: list[str]) -> None:
+    tools = {"time": ["now", "zone"], "time-zones": ["now"]}
+    assert names.meant(pattern, tools) == meant
+    found = [
+        names.join_name(server, name)
+        for server, own in tools.items()
+        for name in own
+        if names.matches(pattern, server, name)
+    ]
+    assert found == matched

@@ -15,7 +15,6 @@ from toolgate.frontends import batches, face
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import NOTES_KEPT
 from toolgate.model import Principal
-from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
 from toolgate.wire.jsonrpc import Malformed, Message
 
@@ -36,13 +35,13 @@ class Conversation:
     def __init__(
         self,
         inside: Inside,
-        route: Route,
+        path: str,
         principal: Principal,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
     ) -> None:
-        self.session = inside.new_session(route, principal)
+        self.session = inside.new_session(path, principal)
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
         self._modern = inside.modern
@@ -154,9 +153,9 @@ class Conversation:
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
 
     async def _answer(self, message: Message) -> None:
-        principal, route = self.session.client.principal, self.session.route
+        principal = self.session.client.principal
         try:
-            reply = await self._modern.answer(message, None, principal, route, self.note)
+            reply = await self._modern.answer(message, None, principal, self.session.route, self.note)
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             self.send(face.write_failed(bytes(message.id), error, modern.error_code))
             return

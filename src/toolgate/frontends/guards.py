@@ -29,7 +29,7 @@ SSE_ALONE = "/mcp"
 
 def everyone_is_local(headers: Headers, address: str) -> Principal:
     """Who a client is where none are configured: an open gateway on loopback has one user."""
-    return Principal("local", address)
+    return Principal("local", address, is_admin="origin" not in headers)
 
 
 class Refused(Exception):

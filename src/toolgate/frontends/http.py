@@ -202,13 +202,13 @@ class HttpDoor:
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
         version = request.headers.get(era_headers.VERSION)
         revision = version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER
-        session = self._inside.new_session(request.route, request.principal, revision)
+        session = self._inside.new_session(request.route.path, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
 
     def _known_session(self, request: Request, id: str) -> Session:
         session = self._sessions.get(id, request.principal)
-        if not session or session.route.path != request.route.path:
+        if not session or session.path != request.route.path:
             raise Refused(404, "Session not found: initialize anew")
         return session
 

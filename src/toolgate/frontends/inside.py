@@ -11,7 +11,6 @@ from toolgate.frontends.session import Session
 from toolgate.gateway import Gateway
 from toolgate.model import Principal
 from toolgate.ports import Clock
-from toolgate.snapshot import Route
 from toolgate.wire import mcp
 
 
@@ -24,7 +23,7 @@ class Inside(msgspec.Struct, frozen=True):
     config: Config
     clock: Clock
 
-    def new_session(self, route: Route, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
+    def new_session(self, path: str, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
         """A session of a legacy client; `revision` is what it speaks unless it initializes."""
         ask_time = self.config.parking.ttl
-        return Session(self.gateway, self.pages, route, principal, self.clock, ask_time, revision)
+        return Session(self.gateway, self.pages, path, principal, self.clock, ask_time, revision)

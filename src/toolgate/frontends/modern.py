@@ -165,7 +165,7 @@ class ModernFace:
                 early.append((method, params))
 
         lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
-        subscriber = Subscriber(self._gateway, route, client, say, lists)
+        subscriber = Subscriber(self._gateway, route.path, client, say, lists)
         try:
             named = {
                 "resourceSubscriptions": await _watched(subscriber.watch, wanted.resourceSubscriptions),

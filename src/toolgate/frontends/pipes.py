@@ -17,7 +17,6 @@ from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
 from toolgate.model import Principal
 from toolgate.ports import Clock
-from toolgate.snapshot import Route
 from toolgate.wire import sse
 
 SUBPROTOCOL = "mcp"
@@ -32,13 +31,13 @@ GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
 class Pipe:
     """One connection: a conversation, and what waits to go out."""
 
-    def __init__(self, inside: Inside, principal: Principal, route: Route) -> None:
+    def __init__(self, inside: Inside, principal: Principal, path: str) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
-        self.route = route
+        self.path = path
         self.outbox = Outbox(can_stream=True, can_ask=True)
         self.is_cut_off = asyncio.Event()
-        self.conversation = Conversation(inside, route, principal, self._write, self._backlog, self.outbox.end)
+        self.conversation = Conversation(inside, path, principal, self._write, self._backlog, self.outbox.end)
 
     def _write(self, message: bytes) -> None:
         self.outbox.send(message)
@@ -77,7 +76,7 @@ class Pipes:
         if not id:
             raise Refused(400, f"This is the transport of 2024-11-05: GET opens its stream, which names the {SESSION}")
         pipe = self._open.get(id)
-        if not pipe or pipe.principal.id != request.principal.id or pipe.route.path != request.route.path:
+        if not pipe or pipe.principal.id != request.principal.id or pipe.path != request.route.path:
             raise Refused(404, "Session not found: open the stream anew")
         return pipe.conversation
 
@@ -109,7 +108,7 @@ class Pipes:
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or len(self._open) >= self._config.sessions.max:
             raise Refused(503, "No more connections are taken")
-        pipe = Pipe(self._inside, request.principal, request.route)
+        pipe = Pipe(self._inside, request.principal, request.route.path)
         self._open[pipe.id] = pipe
         try:
             yield pipe

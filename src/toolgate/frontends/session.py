@@ -65,14 +65,14 @@ class Session:
         self,
         gateway: Gateway,
         pages: Pages,
-        route: Route,
+        path: str,
         principal: Principal,
         clock: Clock,
         ask_time: float,
         revision: str,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
-        self.route = route
+        self.path = path
         self.client = Client(principal)  # without a session, as long as this may be its only request
         self.revision = revision
         self.is_initialized = False
@@ -85,7 +85,7 @@ class Session:
         self._log_level: str | None = None  # until the client sets one
         self._pages = pages
         wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
-        self._subscriber = Subscriber(gateway, route, self.client, self._say, wants)
+        self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._untold: Untold | None = None
         self._archive: Archive | None = None
@@ -93,6 +93,11 @@ class Session:
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._ids = itertools.count(1)
         self._work: set[asyncio.Task[Any]] = set()
+
+    @property
+    def route(self) -> Route:
+        """What is served at its path now: that changes with the configuration. Raises `Fault` where nothing is."""
+        return self._gateway.route(self.path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision} {len(self._in_flight)} in flight>"
@@ -127,7 +132,7 @@ class Session:
         if key in self._in_flight:
             self._in_flight[key].cancel()
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
-            self._spawn(self._gateway.roots_changed(self.route, self.client))
+            self._spawn(self._gateway.roots_changed(self.path, self.client))
 
     def answered(self, message: Message) -> None:
         """The client answers a question of ours."""

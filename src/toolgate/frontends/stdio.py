@@ -8,7 +8,6 @@ from collections.abc import Callable
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.inside import Inside
 from toolgate.model import Principal
-from toolgate.snapshot import Route
 from toolgate.wire.lines import Lines
 
 
@@ -16,14 +15,12 @@ class StdioDoor(asyncio.Protocol):
     """Reads a pipe as its protocol; `write` gets each message that goes out, with its newline, and `backlog` tells how
     many bytes the client has not taken yet."""
 
-    def __init__(
-        self, inside: Inside, route: Route, write: Callable[[bytes], None], backlog: Callable[[], int]
-    ) -> None:
+    def __init__(self, inside: Inside, path: str, write: Callable[[bytes], None], backlog: Callable[[], int]) -> None:
         def write_line(message: bytes) -> None:
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(inside, route, Principal("local"), write_line, backlog)
+        self._conversation = Conversation(inside, path, Principal("local", is_admin=True), write_line, backlog)
         self._limit = inside.config.http.body_limit
         self._lines = Lines()
 

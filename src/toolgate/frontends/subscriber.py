@@ -24,10 +24,10 @@ class Subscriber:
     """`wants` are the notifications that the client wants, besides those of what it watches; `client` may become
     another."""
 
-    def __init__(self, gateway: Gateway, route: Route, client: Client, say: Say, wants: Collection[str]) -> None:
+    def __init__(self, gateway: Gateway, path: str, client: Client, say: Say, wants: Collection[str]) -> None:
         self.client = client
         self._gateway = gateway
-        self._route = route
+        self._path = path
         self._say = say
         self._wants = wants
         self._watched: dict[tuple[str, str], Call] = {}  # by method and the client's own name
@@ -43,7 +43,7 @@ class Subscriber:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} things are watched; unsubscribe from some")
         self._coming += 1
         try:
-            call = await self._gateway.watch(name, self._route, self.client, method)
+            call = await self._gateway.watch(name, self._gateway.route(self._path), self.client, method)
         finally:
             self._coming -= 1
         if (method, name) in self._watched:  # the same was asked twice at once
@@ -64,18 +64,19 @@ class Subscriber:
             self._gateway.unwatch(call)
 
     def _hear(self, event: Event) -> None:
-        if not self._gateway.concerns(event, self._route, self.client):
+        route = self._gateway.snapshot.routes.get(self._path)  # as it is now: another configuration has another
+        if not route or not self._gateway.concerns(event, route, self.client):
             return
         if event.kind == "list_changed":
             for method, lists in mcp.LIST_CHANGED.items():
                 if method in self._wants and set(event.lists) & set(lists):
                     self._say(method, jsonrpc.EMPTY_OBJECT)
         elif event.kind == "updated":
-            for uri in self._names_of(event):
+            for uri in self._names_of(event, route):
                 self._say(mcp.UPDATED, Raw(jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})))
         elif event.kind == "task_status" or (event.kind == "task" and self._watches_task(event)):
             method = mcp.TASK_CHANGED if event.kind == "task" else mcp.TASK_STATUS
-            self._say(method, Raw(self._gateway.told_of_task(event, self._route, self.client)))
+            self._say(method, Raw(self._gateway.told_of_task(event, route, self.client)))
         elif (method := _PASSED_ON.get(event.kind)) and method in self._wants:
             self._say(method, event.params)
 
@@ -88,14 +89,14 @@ class Subscriber:
             (name, call) for (_, name), call in self._watched.items() if call.server == server and call.kind == kind
         )
 
-    def _names_of(self, event: Event) -> Iterable[str]:
+    def _names_of(self, event: Event, route: Route) -> Iterable[str]:
         """By which names the client asked for what has changed. A server may tell of a part of that (spec 2025-11-25:
         server/resources, "Subscriptions"), which then has the surface's name."""
         watched = [(name, call.target) for name, call in self._watched_at(event.server, "resources")]
         whole = [name for name, target in watched if target == event.uri]
         if whole or not any(_is_part(event.uri, target) for _, target in watched):
             return whole
-        return [self._route.surface.expose(event.server, event.uri)]
+        return [route.surface.expose(event.server, event.uri)]
 
 
 def _is_part(uri: str, whole: str) -> bool:

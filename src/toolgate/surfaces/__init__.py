@@ -1,1 +1,30 @@
-"""Surfaces: what one client is shown, and how the names of that view map to true targets."""
+"""Surfaces: what clients are shown. `skins` is the one table of those that show more than one server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from toolgate.config import Config
+from toolgate.controls import CONTROLS, SETS
+from toolgate.surfaces.aggregate import Aggregate
+from toolgate.surfaces.base import Surface
+from toolgate.surfaces.components import Components
+from toolgate.surfaces.skin import Skin
+
+_CHILDREN = "list_registered_children names the servers, get_schema their tools; execute_child_tool calls one."
+_META = "mcp_discover finds tools on all servers; mcp_call calls one."
+_DAEMON = "list_tools names tools, get_tool_schema tells one in full, call_tool calls it."
+
+
+def skins(config: Config) -> Mapping[str, Surface]:
+    """By the names that paths and configurations have for them (behaviour.md section 2)."""
+    names = Aggregate()
+    components = [server.id for server in config.servers if server.type == "component"]
+    return {
+        "aggregate": Skin(names, search=config.virtual_search),
+        "children": Skin(names, SETS["children"], _CHILDREN, shows_resources=True),
+        "meta": Skin(names, SETS["meta"], _META),
+        "components": Skin(Components(components)),
+        "daemon": Skin(names, SETS["daemon"], _DAEMON),
+        "all": Skin(names, tuple(CONTROLS.values()), shows_resources=True),
+    }

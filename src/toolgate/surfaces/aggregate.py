@@ -7,12 +7,12 @@ one permitted server can be meant.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
 from toolgate.model import Call, Done, Fault, Outcome
-from toolgate.ports import Shelf, View
+from toolgate.ports import About, Shelf, View
 from toolgate.surfaces import uris
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -29,11 +29,26 @@ class Aggregate:
         kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
         return [(server, kind) for server in view.servers for kind in kinds]
 
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return servers
+
+    def own(self) -> About | None:
+        return None
+
+    def claims(self, call: Call, view: View) -> bool:
+        return _split(call, view) is not None
+
+    def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
+        return ()
+
+    def named(self, server: str, kind: str, name: str) -> str:
+        return _join(kind, server, name)
+
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         for server in view.servers:
             shelf = view.shelf(server, kind)
             if shelf:
-                yield from _renamed(server, kind, shelf).values()
+                yield from (raw for _, raw in exposed(server, kind, shelf).values())
 
     def enter(self, call: Call, view: View) -> Call:
         split = _split(call, view)
@@ -45,13 +60,16 @@ class Aggregate:
         shelf = _shelf(server, call.kind, view)
         if own in shelf.items:
             return call.at(server, own)
-        shortened = _by_exposed_name(server, call.kind, shelf).get(call.target)
-        if shortened is None:
-            raise _not_found(call, _exposed(server, call.kind, shelf), view)
-        return call.at(server, shortened)
+        listed = exposed(server, call.kind, shelf)
+        if call.target not in listed:
+            raise _not_found(call, listed, view)
+        return call.at(server, listed[call.target][0])  # a shortened one
 
     def expose(self, server: str, uri: str) -> str:
         return names.join_uri(server, uri)
+
+    def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
+        raise fault
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done):
@@ -72,18 +90,15 @@ class Aggregate:
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
             )
             raise Fault(mcp.KINDS[kind].missing, message, tool=call.target, extra={"candidates": candidates})
-        for server in view.servers:  # a shortened name may lack its server's whole id
-            shelf = view.shelf(server, kind)
-            own = _by_exposed_name(server, kind, shelf).get(call.target) if shelf else None
-            if own is not None:
-                return call.at(server, own)
-        exposed = [
-            name
+        listed = {
+            name: (server, own)
             for server in view.servers
             if (shelf := view.shelf(server, kind))
-            for name in _exposed(server, kind, shelf)
-        ]
-        raise _not_found(call, exposed, view)
+            for name, (own, _) in exposed(server, kind, shelf).items()
+        }
+        if call.target in listed:  # a shortened name may lack its server's whole id
+            return call.at(*listed[call.target])
+        raise _not_found(call, listed, view)
 
 
 def _split(call: Call, view: View) -> tuple[str, str] | None:
@@ -115,30 +130,27 @@ def _join(kind: str, server: str, name: str) -> str:
     return names.join_name(server, name) if kind in ("tools", "prompts") else names.join_uri(server, name)
 
 
-def _renamed(server: str, kind: str, shelf: Shelf) -> Mapping[str, Raw]:
-    """The items of a shelf under their namespaced names, in order; made once for each shelf."""
-    memo = shelf.memo.get("aggregate")
+def exposed(server: str, kind: str, shelf: Shelf) -> Mapping[str, tuple[str, Raw]]:
+    """A shelf by the names of this surface, in order: a server's own name, and the item as it is listed here. Made once
+    for each shelf."""
+    memo = shelf.memo.get("exposed")
     if memo is None:
         key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
-        memo = shelf.memo["aggregate"] = {
-            (name := _join(kind, server, own)): Raw(
-                jsonrpc.with_members(_shown(server, kind, raw), {key: jsonrpc.encode(name)})
-            )
-            for own, raw in shelf.items.items()
+        memo = shelf.memo["exposed"] = {
+            name: (own, Raw(jsonrpc.with_members(_shown(server, kind, shelf.items[own]), {key: jsonrpc.encode(name)})))
+            for own, name in _joined(server, kind, shelf.items).items()
         }
     return memo
 
 
+def _joined(server: str, kind: str, items: Iterable[str]) -> Mapping[str, str]:
+    if kind in ("tools", "prompts"):
+        return names.join_names(server, items)
+    return {uri: names.join_uri(server, uri) for uri in items}
+
+
 def _shown(server: str, kind: str, raw: Raw) -> Raw:
     return uris.rewrite_tool(raw, lambda uri: names.join_uri(server, uri)) if kind == "tools" else raw
-
-
-def _exposed(server: str, kind: str, shelf: Shelf) -> Iterable[str]:
-    return _renamed(server, kind, shelf).keys()
-
-
-def _by_exposed_name(server: str, kind: str, shelf: Shelf) -> Mapping[str, str]:
-    return {_join(kind, server, own): own for own in shelf.items}
 
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:

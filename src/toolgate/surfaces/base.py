@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from msgspec import Raw
 
-from toolgate.model import Call, Outcome
-from toolgate.ports import View
+from toolgate.model import Call, Fault, Outcome
+from toolgate.ports import About, View
 
 
 class Surface(Protocol):
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         """The (server, kind) whose shelves `enter` must have to resolve this call."""
+        ...
+
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        """Of which of these servers such a list shows anything, so that theirs must be known."""
+        ...
+
+    def own(self) -> About | None:
+        """What the surface says of itself, where its servers have no say in that."""
+        ...
+
+    def claims(self, call: Call, view: View) -> bool:
+        """Whether the target is a name that this surface made, whoever else might have one like it."""
+        ...
+
+    def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
+        """What keeps a list from showing all that servers have: (server, why)."""
+        ...
+
+    def named(self, server: str, kind: str, name: str) -> str:
+        """A server's own name or URI as this surface has it."""
         ...
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
@@ -26,6 +46,10 @@ class Surface(Protocol):
 
     def expose(self, server: str, uri: str) -> str:
         """A server's own URI as this surface shows it."""
+        ...
+
+    def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
+        """The outcome of a call that failed, entered or not, where this surface has one. Else it raises the fault."""
         ...
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Raw
 
 from toolgate.model import Call, Fault, Outcome
-from toolgate.ports import View
+from toolgate.ports import About, View
 
 
 class Single:
@@ -16,6 +16,21 @@ class Single:
 
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         return [(self.server, "tools")] if call.kind == "tools" else ()  # what a tool is decides how it is called
+
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return servers
+
+    def own(self) -> About | None:
+        return None
+
+    def claims(self, call: Call, view: View) -> bool:
+        return True
+
+    def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
+        return ()
+
+    def named(self, server: str, kind: str, name: str) -> str:
+        return name
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         shelf = view.shelf(self.server, kind)
@@ -28,6 +43,9 @@ class Single:
 
     def expose(self, server: str, uri: str) -> str:
         return uri
+
+    def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:
+        raise fault
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable
 
 SEPARATOR = "__"
+OWN = "toolgate"  # the id of the gateway itself, as a server
+OWN_SCHEME = "mcp://"
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
 _needs_letter = re.compile("s*[0-9]")
@@ -31,9 +33,47 @@ def spellings(name: str) -> tuple[str, str, str]:
 def join_name(server: str, name: str) -> str:
     """The namespaced name, shortened with a hash where it is over 64 characters."""
     whole = server + SEPARATOR + name
-    if len(whole) <= LONGEST:
-        return whole
-    return f"{whole[: LONGEST - 9]}_{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    return whole if len(whole) <= LONGEST else _shortened(whole, 0)
+
+
+def join_names(server: str, names: Iterable[str]) -> dict[str, str]:
+    """The namespaced names of all of a server's tools, by its own. No two are one, and each is the same in whatever
+    order the server lists them: what need not be shortened has its name, and of those that would be shortened to one
+    the first in the alphabet has it."""
+    joined = {name: join_name(server, name) for name in names}
+    if len(set(joined.values())) == len(joined):
+        return joined
+    taken = {whole for name, whole in joined.items() if whole == server + SEPARATOR + name}
+    for name in sorted(joined):
+        whole, attempt = server + SEPARATOR + name, 0
+        while joined[name] in taken and joined[name] != whole:
+            attempt += 1
+            joined[name] = _shortened(whole, attempt)
+        taken.add(joined[name])
+    return joined
+
+
+def _shortened(whole: str, attempt: int) -> str:
+    salted = f"{whole}#{attempt}" if attempt else whole
+    return f"{whole[: LONGEST - 9]}_{_digest(salted)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def matches(pattern: str, server: str, name: str) -> bool:
+    """Whether a pattern, a namespaced name or the beginning of some with `*` behind it, means this tool."""
+    whole = server + SEPARATOR + name
+    return whole.startswith(pattern[:-1]) if pattern.endswith("*") else whole == pattern
+
+
+def meant(pattern: str, servers: Iterable[str]) -> list[str]:
+    """The servers whose tools a pattern can match. None: the pattern is a mistake."""
+    if not pattern.endswith("*") or SEPARATOR in pattern:
+        split = split_name(pattern, servers)
+        return [split[0]] if split else []
+    return [server for server in servers if (server + SEPARATOR).startswith(pattern[:-1])]
 
 
 def split_name(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:

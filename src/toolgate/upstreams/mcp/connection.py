@@ -125,7 +125,7 @@ class Connection:
         if call.log_level and self.hearing and self.wanted.raise_level(call.log_level):
             await self.hearing.set_level(call.log_level)
         if call.task and not self.dialect.runs_tasks:
-            raise tasks.not_as_task(call.target)
+            raise tasks.not_as_task(call.shown)
         if call.traits and call.traits.task_support == "required" and not call.task and self.dialect.runs_tasks:
             return await self._as_task(call)
         return await self.leg(call)

@@ -1,0 +1,271 @@
+"""What a control tool is: a row of data, with the one function that it needs.
+
+A tool that *forwards* names a server, something of it and arguments: the surface turns the call into one of that true
+target before any policy sees it. Any other *works* by what its `Realm` shows it. How success and failure look is its
+family's business, whatever surface it is called on.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Call, Fault
+from toolgate.ports import Realm, View
+from toolgate.wire import jsonrpc, mcp, names
+
+Object: TypeAlias = Mapping[str, Any]
+Given: TypeAlias = Mapping[str, Any]
+"""The arguments of a control tool as they were read: objects stay raw bytes, since they may be another tool's."""
+
+Work: TypeAlias = Callable[[Given, Realm], Awaitable[Any]]
+
+
+class Forward(msgspec.Struct, frozen=True):
+    """Which parameters of a control tool name the server, the target and its arguments, and by which method it is
+    called."""
+
+    server: str
+    target: str
+    arguments: str = ""
+    method: str = mcp.CALL
+
+
+class Family(msgspec.Struct, frozen=True):
+    """How the control tools of one seed speak. `wrap` makes the result of a call that was forwarded (`body` is the
+    server's own); `fail` makes the result for a fault, None where that is to be a JSON-RPC error; `say` makes the
+    result of a tool that works."""
+
+    wrap: Callable[[Given, Call, Raw | bytes], Object]
+    fail: Callable[[Control, Given, Fault], Object | None]
+    say: Callable[[Any], Object]
+
+
+class Control(msgspec.Struct, frozen=True):
+    """`parameters` are the properties of its input schema; `aliases` are other names for them, `also` other names of
+    the tool."""
+
+    name: str
+    family: Family
+    description: str
+    parameters: Mapping[str, Object] = {}
+    required: tuple[str, ...] = ()
+    forward: Forward | None = None
+    work: Work | None = None
+    aliases: Mapping[str, str] = {}
+    also: tuple[str, ...] = ()
+    changes: bool = False  # whether it does more than tell, or call
+    output: Object | None = None  # its output schema
+
+    @property
+    def schema(self) -> Object:
+        schema: dict[str, Any] = {"type": "object", "properties": self.parameters}
+        if self.required:
+            schema["required"] = self.required
+        return schema | {"additionalProperties": False}
+
+    def listed(self) -> Raw:
+        """It as `tools/list` shows it."""
+        shown: dict[str, Any] = {"name": self.name, "description": self.description, "inputSchema": self.schema}
+        if self.output:
+            shown["outputSchema"] = self.output
+        if not self.forward:
+            shown["annotations"] = {"readOnlyHint": not self.changes, "openWorldHint": False}
+        return Raw(jsonrpc.encode(shown))
+
+
+# What a parameter may hold. Objects are not looked into.
+_TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
+    "string": ("a string", lambda raw: msgspec.json.decode(raw, type=str)),
+    "integer": ("a whole number", lambda raw: _whole(msgspec.json.decode(raw, type=float))),
+    "boolean": ("true or false", lambda raw: msgspec.json.decode(raw, type=bool)),
+    "array": ("a list", lambda raw: msgspec.json.decode(raw, type=list[Any])),
+    "object": ("an object", lambda raw: _object(raw)),
+}
+
+
+def read(control: Control, call: Call) -> Given:
+    """The arguments of a call of a control tool. Raises `Fault` INVALID_ARGS with all that is wrong with them."""
+    try:
+        written = jsonrpc.members(call.arguments or b"{}")
+    except jsonrpc.UNREADABLE:
+        raise invalid(control, ["the arguments must be an object"]) from None
+    given: dict[str, Any] = {}
+    wrong: list[str] = []
+    for spelling, raw in written.items():
+        name = control.aliases.get(spelling, spelling)
+        if name not in control.parameters:
+            wrong.append(f"unknown parameter `{spelling}`{_did_you_mean(spelling, control.parameters)}")
+        elif bytes(raw) != b"null":  # how many clients write what they leave out
+            what, decode = _TYPES[control.parameters[name]["type"]]
+            try:
+                given[name] = decode(raw)
+            except (ValueError, *jsonrpc.UNREADABLE):
+                wrong.append(f"`{spelling}` must be {what}")
+    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
+    wrong += [
+        f"`{name}` must be {' or '.join(map(str, choices))}"
+        for name, value in given.items()
+        if (choices := control.parameters[name].get("enum")) and value not in choices
+    ]
+    if wrong:
+        raise invalid(control, wrong)
+    return given
+
+
+def invalid(control: Control, wrong: Sequence[str]) -> Fault:
+    takes = ", ".join(f"{name}{'' if name in control.required else '?'}" for name in control.parameters)
+    hint = f"{control.name}({takes})"
+    message = f"Invalid arguments: {'; '.join(wrong)}"
+    return Fault("INVALID_ARGS", message, hint=hint, reach="not_sent", extra={"schema": control.schema})
+
+
+def _is_named(name: str, wrong: Iterable[str]) -> bool:
+    return any(f"`{name}`" in each for each in wrong)
+
+
+def _whole(number: float) -> int:
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def _object(raw: Raw) -> Raw:
+    """An object as it is written. Models sometimes write it as a string that holds one."""
+    written = bytes(raw)
+    if written[:1] == b'"':
+        written = msgspec.json.decode(raw, type=str).strip().encode()
+    jsonrpc.members(written)
+    return Raw(written)
+
+
+# Finding what is named.
+
+
+def find_server(named: str, servers: Iterable[str]) -> str:
+    """The id of a server by any spelling of its name. Raises `Fault` SERVER_NOT_FOUND with what there is."""
+    ids = list(servers)
+    id = names.slug(named)
+    if id in ids:
+        return id
+    close = difflib.get_close_matches(id, ids, n=3)
+    hint = _or(close) or ("there are no servers" if not ids else f"there are {', '.join(ids)}")
+    raise Fault(
+        "SERVER_NOT_FOUND",
+        f"Server not found: {named}" + (f" ({hint})" if close else ""),
+        hint=hint,
+        reach="not_sent",
+        extra={"available_servers": ids},
+    )
+
+
+def check_offered(server: str, kind: str, target: str, view: View) -> None:
+    """Raises `Fault` where a server does not list this, or cannot list anything."""
+    shelf = view.shelf(server, kind)
+    if shelf is None:
+        raise view.fault(server, kind) or not_listed_yet(server)
+    if target in shelf.items:
+        return
+    noun = mcp.KINDS[kind].noun
+    close = difflib.get_close_matches(target, list(shelf.items), n=3)
+    hint = _or(close) or f"ask for the list of what {server} offers"
+    raise Fault(
+        mcp.KINDS[kind].missing,
+        f"{noun} not found: {target} on {server}" + (f" ({hint})" if close else ""),
+        server=server,
+        tool=target,
+        hint=hint,
+        reach="not_sent",
+        extra={f"available_{kind}": list(shelf.items)[:MOST_NAMED]},
+    )
+
+
+def not_listed_yet(server: str) -> Fault:
+    return Fault(
+        "SERVER_FAILED",
+        f"Server not started: {server} is still starting",
+        server=server,
+        reach="not_sent",
+        hint="try again in a few seconds",
+    )
+
+
+MOST_NAMED = 100  # of what there is, in an error
+
+
+def _or(close: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(close)}?" if close else ""
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = _or(difflib.get_close_matches(name, list(known), n=1))
+    return f" ({close})" if close else ""
+
+
+# What several families say alike.
+
+
+def what_helps(fault: Fault) -> dict[str, Any]:
+    """What of a fault lets its reader mend it at once."""
+    shown = {key: value for key, value in fault.extra.items() if key.startswith("available_") or key in _HELPFUL}
+    return shown | ({"hint": fault.hint} if fault.hint and fault.hint not in fault.message else {})
+
+
+_HELPFUL = ("schema", "errors", "candidates")
+
+
+def text(said: Any, **more: Any) -> Object:
+    """A result of one text block with JSON."""
+    return {"content": [{"type": "text", "text": jsonrpc.encode(said).decode()}], **more}
+
+
+class Body(msgspec.Struct):
+    """A tool's result, taken apart. `rest` are its members besides the content."""
+
+    texts: list[str]
+    others: list[Raw]
+    is_error: bool
+    structured: Raw | None
+    rest: dict[str, Raw]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: Any = None
+
+
+def take_apart(body: Raw | bytes) -> Body:
+    """The parts of a `CallToolResult`; one that is out of shape has none of those that are."""
+    rest = dict(jsonrpc.members(body))
+    found = Body([], [], bytes(rest.pop("isError", b"")) == b"true", rest.get("structuredContent"), rest)
+    for raw in _blocks(rest.pop("content", None)):
+        try:
+            block = msgspec.json.decode(raw, type=_Block)
+        except jsonrpc.UNREADABLE:
+            block = _Block()
+        if block.type == "text" and isinstance(block.text, str):
+            found.texts.append(block.text)
+        else:
+            found.others.append(raw)
+    return found
+
+
+def _blocks(raw: Raw | None) -> list[Raw]:
+    try:
+        return [] if raw is None else msgspec.json.decode(raw, type=list[Raw])
+    except jsonrpc.UNREADABLE:
+        return []
+
+
+def joined(said: Object, body: Body, is_error: bool) -> Object:
+    """A result of one text block with JSON, and what else the server's own holds behind it."""
+    told = {"type": "text", "text": jsonrpc.encode(said).decode()}
+    return {**body.rest, "content": [told, *body.others], **({"isError": True} if is_error else {})}

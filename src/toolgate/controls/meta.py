@@ -1,0 +1,112 @@
+"""The control tools of seed 002: discovery across servers, and calls to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.controls import base
+from toolgate.controls.base import Control, Family, Forward, Given, Object
+from toolgate.controls.states import IN_002
+from toolgate.model import Call, Fault
+from toolgate.ports import Hit, Realm, Shelf, Status
+from toolgate.wire import jsonrpc
+
+
+def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
+    """The server's own result, as it is."""
+    return jsonrpc.members(raw)
+
+
+def _fail(control: Control, given: Given, fault: Fault) -> Object:
+    said = fault.message
+    if control.forward and {"tool", "server"} <= given.keys():
+        said = f"Error calling {given['tool']} on {given['server']}: {fault.message}"
+    if fault.hint and fault.hint not in said:
+        said = f"{said} ({fault.hint})"
+    return {"content": [{"type": "text", "text": said}], "isError": True}
+
+
+FAMILY = Family(_wrap, _fail, base.text)
+
+
+async def mcp_discover(given: Given, realm: Realm) -> Any:
+    one = base.find_server(given["server"], realm.servers) if "server" in given else None
+    servers = [one] if one else list(realm.servers)
+    view = await realm.lists([(id, "tools") for id in servers])
+    if "query" in given:
+        hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
+        return [_found(hit, realm, given.get("format")) for hit in hits]
+    if not one:
+        return [_summary(realm.servers[id], realm.status(id), view.shelf(id, "tools")) for id in servers]
+    shelf = view.shelf(one, "tools")
+    tools = [_told(raw, given.get("format"), realm) for raw in shelf.items.values()] if shelf else []
+    fault = view.fault(one, "tools")
+    said = {**_summary(realm.servers[one], realm.status(one), shelf), "tools": tools}
+    return said | ({"error": fault.message} if fault and not shelf else {})
+
+
+def _summary(server: Server, status: Status, tools: Shelf | None) -> Object:
+    return {
+        "name": server.name,
+        "state": IN_002[status.state],
+        "toolCount": len(tools.items) if tools else None,
+        "criticality": server.criticality,
+    }
+
+
+def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
+    said: dict[str, Any] = {
+        "tool": hit.name,
+        "server": realm.servers[hit.server].name,
+        "description": hit.description,
+        "score": hit.score,
+        "confidence": round(hit.confidence, 2),
+    }
+    return said | ({"declaration": realm.declared(hit.raw, format)} if format else {})
+
+
+class _Tool(msgspec.Struct):
+    name: str
+    description: str = ""
+
+
+def _told(raw: Raw, format: str | None, realm: Realm) -> Object:
+    tool = msgspec.json.decode(raw, type=_Tool)
+    said = {"tool": tool.name, "description": tool.description}
+    return said | ({"declaration": realm.declared(raw, format)} if format else {})
+
+
+CONTROLS = (
+    Control(
+        "mcp_discover",
+        FAMILY,
+        "Search the tools of all MCP servers. Without a query: the servers, their state and how many tools they have.",
+        {
+            "query": {"type": "string", "description": "What to search for"},
+            "server": {"type": "string", "description": "Only this server"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10, "description": "At most so many"},
+            "format": {
+                "type": "string",
+                "enum": ["typescript", "python"],
+                "description": "Add each tool's declaration in this language",
+            },
+        },
+        work=mcp_discover,
+    ),
+    Control(
+        "mcp_call",
+        FAMILY,
+        "Call a tool of an MCP server. mcp_discover finds the tool.",
+        {
+            "server": {"type": "string", "description": "Target server name"},
+            "tool": {"type": "string", "description": "Tool name to call"},
+            "args": {"type": "object", "description": "Arguments to pass to the tool"},
+        },
+        ("server", "tool"),
+        forward=Forward("server", "tool", "args"),
+    ),
+)

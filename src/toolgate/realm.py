@@ -1,0 +1,120 @@
+"""What control tools work by: the part of the gateway that one client may see and steer on its route.
+
+The rule this file keeps: a realm shows the servers of its route and no other, and asks anew what they are, since a
+configuration may change under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.ports import Editor, Hit, House, Shelf, Status, View
+from toolgate.snapshot import Route, Snapshot
+
+MOST_SESSIONS = 10000  # whose activated tools are remembered
+
+
+class Realms:
+    """Makes realms, and keeps what outlasts them. `current` is the snapshot that is served now."""
+
+    def __init__(self, house: House, editor: Editor, current: Callable[[], Snapshot], tell: EventSink) -> None:
+        self.house = house
+        self.editor = editor
+        self.current = current
+        self.tell = tell
+        self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
+
+    def of(self, route: Route, client: Client) -> RouteRealm:
+        return RouteRealm(self, route, client)
+
+    def activated(self, client: Client) -> Mapping[str, None]:
+        return self._activated.get(client.session, {})
+
+    def activate(self, client: Client, tools: Sequence[str]) -> None:
+        """Show these to a session, which is told of it."""
+        shown = self._activated.setdefault(client.session, {})
+        if set(tools) - shown.keys():
+            shown.update(dict.fromkeys(tools))
+            self.tell(Event("", "list_changed", lists=("tools",), whose=client.identity))
+        while len(self._activated) > MOST_SESSIONS:
+            del self._activated[next(iter(self._activated))]
+
+    def forget(self, client: Client) -> None:
+        self._activated.pop(client.session, None)
+
+
+class RouteRealm:
+    """A `Realm` of one client on one route."""
+
+    def __init__(self, realms: Realms, route: Route, client: Client) -> None:
+        self.client = client
+        self.house = realms.house
+        self._realms = realms
+        self._path = route.path
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._realms.current()
+
+    @property
+    def _route(self) -> Route:
+        return self._snapshot.routes[self._path]
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        return {id: self._snapshot.servers[id] for id in self._route.upstreams}
+
+    def status(self, server: str, /) -> Status:
+        return self._route.upstreams[server].status()
+
+    def known(self, server: str, kind: str, /) -> Shelf | None:
+        return self._snapshot.catalog.known(server, kind, self.client)
+
+    async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
+        snapshot = self._snapshot
+        return await snapshot.catalog.view(self._route.servers, wanted, self.client, snapshot.list_timeout)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        servers: Sequence[str],
+        kinds: Sequence[str] = ("tools",),
+        limit: int = 10,
+        mode: str | None = None,
+    ) -> Sequence[Hit]:
+        raise NotImplementedError
+
+    def named(self, server: str, kind: str, name: str, /) -> str:
+        return self._route.surface.named(server, kind, name)
+
+    def activate(self, tools: Sequence[str], /) -> None:
+        if self.client.session:
+            self._realms.activate(self.client, tools)
+
+    async def stop(self, server: str, /) -> None:
+        await self._route.upstreams[server].stop()
+
+    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+        self._check_admin()
+        return await self._realms.editor.add(name, table)
+
+    async def remove(self, name: str, /) -> None:
+        self._check_admin()
+        await self._realms.editor.remove(name)
+
+    def _check_admin(self) -> None:
+        if not self.client.principal.is_admin:
+            message = "Only who administers this gateway may change its servers"
+            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="use a key with admin = true")
+
+    def brief(self, description: str, /) -> str:
+        raise NotImplementedError
+
+    def declared(self, raw: Raw, format: str, /) -> str:
+        raise NotImplementedError

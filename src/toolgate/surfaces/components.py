@@ -1,0 +1,65 @@
+"""The surface `components`: tool components under their bare names (seed 003), and all else by its namespaced name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import Raw
+
+from toolgate.model import Call
+from toolgate.ports import Shelf, View
+from toolgate.surfaces.aggregate import Aggregate
+from toolgate.wire import mcp
+
+
+class Components(Aggregate):
+    """`servers` are those that are components. A name that two of them have is listed by neither."""
+
+    def __init__(self, servers: Collection[str]) -> None:
+        self._servers = servers
+
+    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+        return [server for server in servers if server in self._servers] if kind == "tools" else servers
+
+    def list(self, kind: str, view: View) -> Iterable[Raw]:
+        if kind != "tools":
+            return super().list(kind, view)
+        shelves = list(self._shelves(view))
+        owners = Counter(name for shelf in shelves for name in shelf.items)
+        return [raw for shelf in shelves for name, raw in shelf.items.items() if owners[name] == 1]
+
+    def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
+        seen: dict[str, str] = {}
+        for server in view.servers if kind == "tools" else ():
+            shelf = view.shelf(server, "tools") if server in self._servers else None
+            for name in shelf.items if shelf else ():
+                if seen.setdefault(name, server) != server:
+                    yield server, f"{seen[name]} and {server} have a tool of one name, {name}: rename one of the two"
+
+    def claims(self, call: Call, view: View) -> bool:
+        is_bare = call.method == mcp.CALL and any(call.target in shelf.items for shelf in self._shelves(view))
+        return is_bare or super().claims(call, view)
+
+    def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        """Components first: where one of them has the name, no other server is asked for it."""
+        if super().claims(call, view) or call.method != mcp.CALL:
+            return super().needs(call, view)
+        if self.claims(call, view):
+            return ()
+        own = [(server, "tools") for server in view.servers if server in self._servers]
+        return own if any(view.shelf(*each) is None for each in own) else super().needs(call, view)
+
+    def enter(self, call: Call, view: View) -> Call:
+        owners = [server for server in view.servers if server in self._servers and _has(view, server, call.target)]
+        if call.method != mcp.CALL or super().claims(call, view) or len(owners) != 1:
+            return super().enter(call, view)
+        return call.at(owners[0], call.target)
+
+    def _shelves(self, view: View) -> Iterable[Shelf]:
+        return (shelf for server in view.servers if server in self._servers and (shelf := view.shelf(server, "tools")))
+
+
+def _has(view: View, server: str, tool: str) -> bool:
+    shelf = view.shelf(server, "tools")
+    return shelf is not None and tool in shelf.items

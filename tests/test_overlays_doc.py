@@ -1,0 +1,76 @@
+"""docs/overlays.md shows what is so."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate import overlays
+from toolgate.catalog import CatalogView
+from toolgate.config import Overlay
+from toolgate.model import Call, Client, Fault
+from toolgate.ports import Shelf
+from toolgate.surfaces.bundle import Bundle
+
+PAGE = (Path(__file__).parents[1] / "docs" / "overlays.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def overlays_of(text: str) -> overlays.Overlays:
+    return msgspec.convert(tomllib.loads(text)["mcpServers"]["store"]["tools"], dict[str, Overlay])
+
+
+def shelf(*tools: Any) -> Shelf:
+    return Shelf({tool["name"]: Raw(json.dumps(tool).encode()) for tool in tools})
+
+
+LISTED, SHOWN, GIVEN, SENT = map(json.loads, blocks("json"))
+EXAMPLE, ALLOWED, BUNDLES = blocks("toml")
+
+
+def entered(shelf: Shelf, name: str, arguments: Any) -> Call:
+    call = Call("tools/call", name, Client(), Raw(json.dumps(arguments).encode()), server="store")
+    return overlays.enter(call, overlays.find(shelf, call))
+
+
+def test_the_example_is_shown_and_called_so() -> None:
+    found = overlays.apply(shelf(LISTED, {"name": "drop_table"}), overlays_of(EXAMPLE))
+    assert [json.loads(bytes(raw)) for raw in found.items.values()] == [SHOWN]
+    assert not found.warnings
+    call = entered(found, "search_orders", GIVEN)
+    assert (call.target, json.loads(bytes(call.arguments))) == ("query", SENT)
+
+
+def test_the_example_refuses_as_the_page_says() -> None:
+    found = overlays.apply(shelf(LISTED), overlays_of(EXAMPLE))
+    try:
+        entered(found, "search_orders", {"db": "users"})
+    except Fault as fault:
+        assert f"`{fault.code}`: `{fault.message}`" in PAGE
+    else:
+        raise AssertionError("it was not refused")
+
+
+def test_only_what_is_named_is_shown() -> None:
+    found = overlays.apply(shelf(*({"name": name} for name in ("query", "insert", "drop"))), overlays_of(ALLOWED))
+    assert list(found.items) == ["query", "add_order"]
+
+
+def test_the_bundle_lists_what_the_page_says() -> None:
+    (patterns,) = tomllib.loads(BUNDLES)["bundles"].values()
+    shelves = {
+        "mail": shelf(*({"name": name} for name in ("get_one", "send", "search"))),
+        "calendar": shelf({"name": "today"}),
+    }
+    view = CatalogView(tuple(shelves), lambda server, _kind: shelves[server], {}, ())
+    listed = [json.loads(bytes(raw))["name"] for raw in Bundle(patterns).list("tools", view)]
+    assert listed == ["calendar__today", "mail__search", "mail__get_one"]
