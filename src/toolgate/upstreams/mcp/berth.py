@@ -39,7 +39,6 @@ Found = TypeVar("Found")
 # Why a server was stopped that is the same when it is back: its lists are not looked at again for that. (If they were,
 # servers that take turns in a full pool, or are up for each list only, would be listed without end.)
 _COMES_BACK_THE_SAME = ("pool", "ephemeral")
-_BACK_SOON: tuple[StoppedBy, ...] = ("idle", "pool", "ephemeral")  # the next call starts it; it need not be asked now
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -372,7 +371,7 @@ class Berth:
     @property
     def known(self) -> About | None:
         """What the server says of itself, where it need not be started to say so."""
-        return self.about if self.live or self.condition.stopped_by in _BACK_SOON else None
+        return self.about if self.live or self.condition.state == "stopped" else None
 
     @property
     def state(self) -> State:
