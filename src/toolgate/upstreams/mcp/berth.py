@@ -28,7 +28,6 @@ from toolgate.upstreams.mcp.opening import open_connection
 from toolgate.upstreams.mcp.tasks import Book
 from toolgate.upstreams.mcp.watching import Watching
 from toolgate.upstreams.stopping import stopped, was_stopped
-from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
 
@@ -260,8 +259,8 @@ class Berth:
         wanted.pauses.opened(self._clock.now())
         self._becomes("ready")
         connection.hear(hearing_of(connection, client, self._clock), wanted)
-        if self.was_open and before.stopped_by not in _COMES_BACK_THE_SAME:  # it may offer something else than before
-            self._terms.on_event(Event(self._server.id, "list_changed", self.scope, tuple(mcp.LIST_OF_KIND)))
+        if not (self.was_open and before.stopped_by in _COMES_BACK_THE_SAME):  # it may offer something else than before
+            self._terms.on_event(Event(self._server.id, "opened", self.scope))
         self.was_open = True
         if self._server.lifecycle != "keep-alive":
             self._timer = self._clock.call_later(self._patience, self._look)
