@@ -388,7 +388,7 @@ async def test_servers_that_take_turns_in_a_full_pool_are_not_listed_without_end
             await client.request("tools/list")
             await house.clock.advance(31)
         assert sum(len(server.connections) for server in servers.values()) <= 18
-        assert sum(len(server.requests("tools/list")) for server in servers.values()) == 18
+        assert sum(len(server.requests("tools/list")) for server in servers.values()) <= 18
 
 
 async def test_limits_may_change_at_any_time() -> None:

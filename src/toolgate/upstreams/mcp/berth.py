@@ -31,6 +31,7 @@ from toolgate.upstreams.stopping import stopped, was_stopped
 
 log = logging.getLogger(__name__)
 
+MOMENT = 0.001  # seconds; what is due so soon is due
 SHORTEST_LOOK = 1.0  # seconds between two looks at one that is busy, however short its time
 
 Found = TypeVar("Found")
@@ -287,7 +288,7 @@ class Berth:
         rest = self._patience - idle
         if not self.is_idle:
             self._timer = self._clock.call_later(max(rest, SHORTEST_LOOK), self._look)
-        elif rest > 0:
+        elif rest > MOMENT:
             self._timer = self._clock.call_later(rest, self._look)
         else:
             self._take_down("idle")
