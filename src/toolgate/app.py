@@ -107,6 +107,7 @@ class App:
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self._stop_work)
+            last_first.callback(self._spills.close)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)
@@ -153,6 +154,8 @@ class App:
         snapshot.take_over()
         self.gateway.adopt(snapshot)
         self.problem = ""
+        self._ground.pool.limits = config.pool
+        self._spills.at_once = chain.at_once(config)
         _warn_of_what_waits(before.config, config)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:

@@ -11,7 +11,7 @@ What holds, by how the server is now, of a list that its server has not taken ba
 | the server is | in its time | past its time |
 |---|---|---|
 | up | holds; one from before it was started is asked for again | is asked for again |
-| failed | holds | is asked for again, which starts the server |
+| failed | holds | is asked for again, which starts the server; beside other servers' lists nobody waits for that |
 | not started, starting or stopped | holds | holds |
 
 When a server comes up, whatever for, its lists are looked at again (`opened`).
@@ -43,6 +43,7 @@ Place = tuple[str, str, str]  # server id, scope, kind
 DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
+AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
@@ -78,6 +79,8 @@ class Slot:
         self.is_outdated = False  # the server has said that it is another now; whoever looks again tells clients
         self.is_missed = False  # clients were shown a list without it
         self.failing: float | None = None  # since when it cannot be had anew
+        self.fault: Fault | None = None  # of the last attempt
+        self.failed = 0.0  # when that was
         self.fetch: asyncio.Task[Shelf] | None = None
         self.began = 0.0  # the fetch
         self.has_changed = False  # while it was being fetched
@@ -164,9 +167,10 @@ class Catalog:
         has failed or is pending may be there as it was."""
         faults: dict[Wanted, Fault] = {item: _gone(item[0]) for item in wanted if item[0] not in self._upstreams}
         stale = [item for item in wanted if item not in faults and not self._holds(self._place(item, client))]
-        fetches = {item: self._fetch(self._place(item, client), client) for item in stale}
-        await self._finish([self._awaited(self._place(item, client), patience) for item in stale], patience)
-        found = {item: _result(item[0], fetch) for item, fetch in fetches.items()}
+        failed = self._still_failed(stale, client) if len({server for server, _ in wanted}) > 1 else {}
+        fetches = {item: self._fetch(self._place(item, client), client) for item in stale if item not in failed}
+        await self._finish([self._awaited(self._place(item, client), patience) for item in fetches], patience)
+        found = {item: _result(item[0], fetch) for item, fetch in fetches.items()} | failed
         faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}
         pending = [item for item, each in found.items() if each is None]
         shelves = {
@@ -177,6 +181,19 @@ class Catalog:
             return shelves.get((server, kind)) or self.known(server, kind, client)
 
         return CatalogView(servers, shelf, faults, pending, activated)
+
+    def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
+        """Those whose last attempt has failed: beside others nobody waits for them again. After a while they are asked
+        again all the same, and clients hear of it if they are there then."""
+        failed: dict[Wanted, Fault] = {}
+        for item in stale:
+            place = self._place(item, client)
+            slot = self._slots.get(place)
+            if slot and slot.fault:
+                failed[item] = slot.fault
+                if self._clock.now() - slot.failed >= AGAIN:
+                    self._fetch(place, client)
+        return failed
 
     def _as_it_was(self, item: Wanted, client: Client) -> Shelf | None:
         """The last shelf of a list that is not there now. Where there is none, clients will want to hear of it."""
@@ -393,7 +410,7 @@ class Catalog:
         server, scope, kind = place
         before = None if slot.is_outdated else slot.shelf
         is_news = slot.is_missed or (before and _items(before) != _items(shelf))
-        slot.shelf, slot.is_checked, slot.failing = shelf, True, None
+        slot.shelf, slot.is_checked, slot.failing, slot.fault = shelf, True, None, None
         slot.is_outdated = slot.is_missed = False
         if not scope and (print := self._prints.get(server)):
             self._records.save(server, print, kind, shelf)
@@ -404,7 +421,9 @@ class Catalog:
         slot.fetch, slot.has_changed = None, False
         if not slot.shelf and place[1]:
             self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
-        if not done.cancelled() and done.exception() and slot.shelf:
+        error = None if done.cancelled() else done.exception()
+        slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
+        if error and slot.shelf:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
             if self._clock.now() - slot.failing >= self._limits.grace:
                 self._lose(place, slot)

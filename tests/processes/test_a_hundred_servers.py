@@ -48,13 +48,10 @@ async def test_thirty_bad_servers_of_a_hundred_hold_nobody_up() -> None:
         good, failed, pending = await listed(served)
         assert good + len(failed) + len(pending) == 100
 
-        async def is_settled() -> bool:
-            nonlocal good, failed, pending
-            good, failed, pending = await listed(served)
-            return good == 70 and len(failed) == 30
-
-        while not await is_settled():
-            await until(lambda: True)
+        upstreams = served.app.gateway.snapshot.upstreams
+        await until(lambda: all(served.status(id).state in ("ready", "failed") for id in upstreams))
+        good, failed, pending = await listed(served)
+        assert (good, len(failed)) == (70, 30)
         assert not pending and {name.rpartition("-")[2] for name in failed} == set(BAD)
     assert not set(offspring()) - set(guards())
     async with gateway(config, store=store) as served:

@@ -22,6 +22,7 @@ from toolgate.ports import Items, SystemClock
 from toolgate.upstreams.component import line
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import Ground
+from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
 
 
@@ -34,7 +35,7 @@ async def upstream(of: Server | ScriptedComponent, **more: Any) -> AsyncIterator
     clock = SystemClock()
     events: list[Event] = more.pop("events", [])
     told = of if isinstance(of, Server) else server(of.url + more.pop("path", ""), **more)
-    found = ComponentUpstream(told, Ground(clock, Supervisor(clock, {})), events.append)
+    found = ComponentUpstream(told, Ground(clock, Supervisor(clock, {}), Pool(clock)), events.append)
     try:
         yield found
     finally:
