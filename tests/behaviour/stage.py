@@ -1,4 +1,4 @@
-"""The servers that the texts' examples name, in memory, and whoever asks the gateway in front of them, of either era."""
+"""The servers that the examples of the texts name, in memory, and whoever asks the gateway in front, of either era."""
 
 from __future__ import annotations
 
