@@ -148,7 +148,8 @@ def cast() -> dict[str, Script]:
 async def playing(*names: str, config: Config | None = None, servers: tuple[Server, ...] = ()) -> AsyncGenerator[App]:
     """A gateway in front of these of the cast, or of all."""
     whole = cast()
-    async with gateway(*servers, config=config, scripts={name: whole[name] for name in names or whole}) as app:
+    scripts = {name: whole[name] for name in names or whole}
+    async with gateway(*servers, config=config, scripts=scripts, port=8765) as app:
         yield app
 
 

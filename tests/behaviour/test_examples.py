@@ -328,7 +328,7 @@ async def _(era: str) -> None:
         told = await asker.told("status")
         at_least(body("004 status 2"), told)
         shown = body("004 status 2")
-        for key in ("status", "uptime", "uptime_seconds", "mcp_server_count"):
+        for key in ("status", "uptime", "uptime_seconds", "port", "mcp_server_count"):
             assert told[key] == shown[key], key
 
 

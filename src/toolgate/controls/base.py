@@ -59,6 +59,7 @@ class Control(msgspec.Struct, frozen=True):
     aliases: Mapping[str, str] = {}
     also: tuple[str, ...] = ()
     changes: bool = False  # whether it does more than tell, or call
+    check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
 
     @property
@@ -107,14 +108,25 @@ def read(control: Control, call: Call) -> Given:
             except (ValueError, *jsonrpc.UNREADABLE):
                 wrong.append(f"`{spelling}` must be {what}")
     wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
-    wrong += [
-        f"`{name}` must be {' or '.join(map(str, choices))}"
-        for name, value in given.items()
-        if (choices := control.parameters[name].get("enum")) and value not in choices
-    ]
+    wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
     if wrong:
         raise invalid(control, wrong)
+    if control.check:
+        control.check(given)
     return given
+
+
+def _beyond(control: Control, name: str, value: Any) -> str:
+    """What a value had to be, by the limits that its parameter has; empty where it is that."""
+    parameter = control.parameters[name]
+    choices = parameter.get("enum")
+    if choices and value not in choices:
+        return " or ".join(map(str, choices))
+    if "minimum" in parameter and value < parameter["minimum"]:
+        return f"at least {parameter['minimum']}"
+    if "maximum" in parameter and value > parameter["maximum"]:
+        return f"at most {parameter['maximum']}"
+    return ""
 
 
 def invalid(control: Control, wrong: Sequence[str]) -> Fault:
