@@ -149,7 +149,8 @@ async def playing(*names: str, config: Config | None = None, servers: tuple[Serv
     """A gateway in front of these of the cast, or of all."""
     whole = cast()
     scripts = {name: whole[name] for name in names or whole}
-    async with gateway(*servers, config=config, scripts=scripts, port=8765) as app:
+    async with gateway(*servers, config=config, scripts=scripts) as app:
+        app.port = 8765
         yield app
 
 

@@ -369,6 +369,6 @@ async def test_the_pattern_of_validation(era: str) -> None:
         assert (await asker.told("get_child_status", server_id="serena"))["status"] in ("running", "stopped")
         (tool,) = (await asker.told("get_schema", server_id="serena"))["tools"]
         assert (await asker.told("get_child_status", server_id="serena"))["status"] == "running"
-        arguments = {name: "x" for name in tool["parameters"]["required"]}
+        arguments = dict.fromkeys(tool["parameters"]["required"], "x")
         call = execution(tool=tool["name"]) | {"arguments": arguments}
         assert (await asker.told("execute_child_tool", **call))["status"] == "success"
