@@ -1367,11 +1367,13 @@ async def gateway(
     parking: ParkingLimits | None = None,
     catalog: CatalogLimits | None = None,
     bundles: Mapping[str, tuple[str, ...]] | None = None,
+    config: Config | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
     clock = FakeClock()
-    config = Config(
+    config = msgspec.structs.replace(
+        config or Config(),
         servers=tuple(
             Server(id=id.replace("_", "-"), name=id, type="stdio", command=id, **server.settings)
             for id, server in servers.items()

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import offers
 from inmemory import LATEST, Json, Response, Script, Scripted, Visitor, gateway, said
 
 from toolgate.app import App
@@ -42,13 +43,13 @@ class Asker:
         given = {} if arguments is None else {"arguments": arguments}
         return await self.result("tools/call", name=name, **given)
 
-    async def told(self, name: str, **arguments: Any) -> Any:
+    async def told(self, name: str, /, **arguments: Any) -> Any:
         """What the first text of a good result holds, as JSON."""
         result = await self.call(name, arguments)
         assert not result.get("isError"), result
         return read(result)
 
-    async def failed(self, name: str, **arguments: Any) -> Any:
+    async def failed(self, name: str, /, **arguments: Any) -> Any:
         """What the text of a failed result holds, as JSON."""
         result = await self.call(name, arguments)
         assert result["isError"] is True, result
@@ -95,12 +96,6 @@ def serena() -> Scripted:
 
 
 def playwright() -> Scripted:
-    tools = [
-        tool("browser_navigate", "Navigate to a URL", {"url": "string"}),
-        tool("browser_screenshot", "Take a screenshot of the current page"),
-        tool("browser_click", "Click on an element of the page", {"ref": "string"}),
-        tool("browser_console_messages", "Return all console messages"),
-    ]
     image = {"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}]}
 
     def call(params: Json) -> Json:
@@ -108,16 +103,12 @@ def playwright() -> Scripted:
             return image
         return said(f"Navigated to {params['arguments']['url']}")
 
-    return Scripted(tools_list={"tools": tools}, tools_call=call)
+    return Scripted(tools_list={"tools": offers.read(offers.PLAYWRIGHT)}, tools_call=call)
 
 
 def sqlite() -> Scripted:
-    tools = [
-        tool("query", "Run a SQL query", {"sql": "string"}, params="array"),
-        tool("list_tables", "List all tables of the database"),
-    ]
     return Scripted(
-        tools_list={"tools": tools},
+        tools_list={"tools": offers.read(offers.SQLITE)},
         tools_call={"content": [{"type": "text", "text": json.dumps(ROWS)}], "structuredContent": {"rows": ROWS}},
     )
 

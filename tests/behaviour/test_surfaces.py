@@ -14,7 +14,7 @@ from toolgate.config import Config
 from toolgate.model import Fault
 
 SURFACES = ["aggregate", "children", "meta", "components", "daemon", "all"]
-NAMESPACED = ["serena__search_code", "sqlite__query", "sqlite__list_tables"]
+NAMESPACED = ["serena__search_code", "codegraph__query_graph"]
 SETS = {name: [control.name for control in set] for name, set in controls.SETS.items()}
 
 # A call of each control tool that ends well on a gateway with `serena` and `sqlite`.
@@ -53,9 +53,9 @@ async def test_each_path_shows_its_own_tools(era: str) -> None:
         "/mcp/components": [],
         "/mcp/daemon": SETS["daemon"],
         "/mcp/all": [*controls.CONTROLS, *NAMESPACED],
-        "/mcp/servers/sqlite": ["query", "list_tables"],
+        "/mcp/servers/codegraph": ["query_graph"],
     }
-    async with playing("serena", "sqlite") as app:
+    async with playing("serena", "codegraph") as app:
         for path, names in shown.items():
             assert await Asker(app, era, path).listed() == names, path
 

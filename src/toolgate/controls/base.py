@@ -91,10 +91,27 @@ _TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
 
 def read(control: Control, call: Call) -> Given:
     """The arguments of a call of a control tool. Raises `Fault` INVALID_ARGS with all that is wrong with them."""
+    given, wrong = _decoded(control, call)
+    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
+    wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
+    if wrong:
+        raise invalid(control, wrong)
+    if control.check:
+        control.check(given)
+    return given
+
+
+def readable(control: Control, call: Call) -> Given:
+    """Those of the arguments that are what they should be, for a message about the others."""
+    return _decoded(control, call)[0]
+
+
+def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
+    """The arguments that can be read, and what is wrong with the others."""
     try:
         written = jsonrpc.members(call.arguments or b"{}")
     except jsonrpc.UNREADABLE:
-        raise invalid(control, ["the arguments must be an object"]) from None
+        return {}, ["the arguments must be an object"]
     given: dict[str, Any] = {}
     wrong: list[str] = []
     for spelling, raw in written.items():
@@ -107,13 +124,7 @@ def read(control: Control, call: Call) -> Given:
                 given[name] = decode(raw)
             except (ValueError, *jsonrpc.UNREADABLE):
                 wrong.append(f"`{spelling}` must be {what}")
-    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
-    wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
-    if wrong:
-        raise invalid(control, wrong)
-    if control.check:
-        control.check(given)
-    return given
+    return given, wrong
 
 
 def _beyond(control: Control, name: str, value: Any) -> str:

@@ -139,7 +139,7 @@ class Skin:
         control = self._of(call, view)
         if not control or fault.code in _OF_THE_PROTOCOL or fault.rpc in _RPC_OF_THE_PROTOCOL:
             raise fault
-        failed = control.family.fail(control, _readable(control, call.asked or call), fault)
+        failed = control.family.fail(control, base.readable(control, call.asked or call), fault)
         if failed is None:
             raise fault
         return Done(jsonrpc.encode(failed))
@@ -181,10 +181,3 @@ def _aimed(control: Control, call: Call, view: View) -> Call:
         headers=None,
         asked=msgspec.structs.replace(call, target=control.name),
     )
-
-
-def _readable(control: Control, call: Call) -> base.Given:
-    try:
-        return base.read(control, call)
-    except Fault:
-        return {}
