@@ -17,6 +17,26 @@ LINES = [f"src/file{number}.py:{number}: import os" for number in range(1, 301)]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ROWS = [{"name": "Ada", "email": "ada@example.org"}]
 
+# A call of each control tool that ends well on a gateway with `serena` and `sqlite`.
+CALLS: dict[str, Json] = {
+    "execute_child_tool": {"server_id": "serena", "tool_name": "search_code", "arguments": {"query": "x"}},
+    "get_schema": {"server_id": "serena"},
+    "list_registered_children": {},
+    "get_child_status": {"server_id": "serena"},
+    "close_child_session": {"server_id": "serena"},
+    "mcp_discover": {},
+    "mcp_call": {"server": "serena", "tool": "search_code", "args": {"query": "x"}},
+    "status": {},
+    "list_mcp_servers": {},
+    "call_tool": {"server_name": "serena", "tool_name": "search_code", "arguments": {"query": "x"}},
+    "list_tools": {},
+    "get_tool_schema": {"server_name": "serena", "tool_name": "search_code"},
+    "read_mcp_resource": {"server_name": "serena", "resource_uri": "serena://guide"},
+    "add_mcp_server": {"name": "more", "transport": "stdio", "command": "more"},
+    "remove_mcp_server": {"name": "more"},
+    "search_tools": {"query": "search"},
+}
+
 
 class Asker:
     """A client of one era on one path."""

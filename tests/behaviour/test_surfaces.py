@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from inmemory import GREETER, Json, Refusal, Scripted, gateway, said, tools
-from stage import Asker, cast, playing, read
+from stage import CALLS, Asker, cast, playing, read
 
 from toolgate import controls
 from toolgate.config import Config
@@ -17,25 +17,6 @@ SURFACES = ["aggregate", "children", "meta", "components", "daemon", "all"]
 NAMESPACED = ["serena__search_code", "codegraph__query_graph"]
 SETS = {name: [control.name for control in set] for name, set in controls.SETS.items()}
 
-# A call of each control tool that ends well on a gateway with `serena` and `sqlite`.
-CALLS: dict[str, Json] = {
-    "execute_child_tool": {"server_id": "serena", "tool_name": "search_code", "arguments": {"query": "x"}},
-    "get_schema": {"server_id": "serena"},
-    "list_registered_children": {},
-    "get_child_status": {"server_id": "serena"},
-    "close_child_session": {"server_id": "serena"},
-    "mcp_discover": {},
-    "mcp_call": {"server": "serena", "tool": "search_code", "args": {"query": "x"}},
-    "status": {},
-    "list_mcp_servers": {},
-    "call_tool": {"server_name": "serena", "tool_name": "search_code", "arguments": {"query": "x"}},
-    "list_tools": {},
-    "get_tool_schema": {"server_name": "serena", "tool_name": "search_code"},
-    "read_mcp_resource": {"server_name": "serena", "resource_uri": "serena://guide"},
-    "add_mcp_server": {"name": "more", "transport": "stdio", "command": "more"},
-    "remove_mcp_server": {"name": "more"},
-    "search_tools": {"query": "search"},
-}
 CHANGING = {"add_mcp_server", "remove_mcp_server"}
 
 
