@@ -30,6 +30,7 @@ from toolgate.app import App, running
 from toolgate.config import CatalogLimits, Config, ParkingLimits, Server
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
+from toolgate.ports import Store
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
@@ -1366,11 +1367,13 @@ async def gateway(
     policies: Sequence[Policy] = (),
     parking: ParkingLimits | None = None,
     catalog: CatalogLimits | None = None,
+    store: Store | None = None,
     bundles: Mapping[str, tuple[str, ...]] | None = None,
     config: Config | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
-    """A gateway in front of these servers. When the conversation is over, nothing of it may be left."""
+    """A gateway in front of these servers. When the conversation is over, nothing of it may be left, but what was put
+    into a store that is given."""
     clock = FakeClock()
     config = msgspec.structs.replace(
         config or Config(),
@@ -1386,7 +1389,8 @@ async def gateway(
     alarm = _Alarm(logging.ERROR)
     logging.getLogger("toolgate").addHandler(alarm)
     try:
-        async with running(config, clock=clock, environ={}, policies=policies, identify=_by_header, links=links) as app:
+        injected: Json = {"clock": clock, "environ": {}, "identify": _by_header, "store": store}
+        async with running(config, policies=policies, links=links, **injected) as app:
             house = House(app, clock, servers)
             try:
                 yield house

@@ -24,8 +24,10 @@ from toolgate.gateway import Gateway
 from toolgate.model import Event
 from toolgate.parking import Parking
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock, House, SystemClock
+from toolgate.ports import Clock, House, Store, SystemClock
 from toolgate.seal import Seal
+from toolgate.store.keys import sealing_keys
+from toolgate.store.memory import MemoryStore
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.supervisor import Supervisor
@@ -42,19 +44,21 @@ class App:
         policies: Sequence[Policy],
         identify: Identify,
         links: Mapping[str, MakeLink],
+        store: Store,
+        keys: Sequence[bytes],
     ) -> None:
         self.config = config
         self.clock = clock
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
         ground = Ground(clock, self.supervisor)
-        snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links)
+        snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links, store)
         house = House(clock.wall, clock.wall(), __version__, os.getpid(), source=config.source)
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task")), house, self, clock)
-        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max)
-        pages = Pages(Seal("cursor"), config.catalog.page_size)
+        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, clock)
+        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
+        pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState"), pages, clock, node=secrets.token_hex(8)
+            self.gateway, self.parking, Seal("requestState", keys), pages, clock, node=secrets.token_hex(8)
         )
         self._inside = Inside(self.gateway, self.modern, pages, config, clock)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
@@ -97,6 +101,8 @@ class App:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
             self.gateway.snapshot.catalog.changed(event.server, event.scope, event.lists)
+        elif event.kind == "opened":
+            self.gateway.snapshot.catalog.opened(event.server, event.scope)
         elif event.kind == "scope_ended":
             self.gateway.snapshot.catalog.forget(event.server, event.scope)
         else:
@@ -112,13 +118,18 @@ async def running(
     policies: Sequence[Policy] = (),
     identify: Identify = everyone_is_local,
     links: Mapping[str, MakeLink] | None = None,
+    store: Store | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
-    Injected here, for tests and embedding: time, environment, policies, who a client is, and links by server id.
+    Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, and the
+    store, which is its opener's to close; without one all is forgotten at the end.
     """
     gateway_environ = os.environ if environ is None else environ
-    app = App(config, clock or SystemClock(), gateway_environ, policies, identify, links or {})
+    clock = clock or SystemClock()
+    store = store or MemoryStore(clock)
+    keys = await sealing_keys(store, clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, store, keys)
     try:
         await app.open()
         yield app

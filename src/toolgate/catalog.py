@@ -1,25 +1,38 @@
 """What all upstreams offer: one shelf for each list of each server, kept raw, fetched when first needed.
 
 The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
-data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. What is
-kept, compared and given out are lists as they are shown; `Shelf.own` is what the server itself has said.
+data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
+was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
+anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
+they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps.
+
+What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
+
+| the server is | in its time | past its time |
+|---|---|---|
+| up | holds; one from before it was started is asked for again | is asked for again |
+| failed | holds | is asked for again, which starts the server |
+| not started, starting or stopped | holds | holds |
+
+When a server comes up, whatever for, its lists are looked at again (`opened`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from toolgate import overlays
+from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
-from toolgate.ports import Clock, Shelf, Upstream
+from toolgate.ports import About, Clock, Shelf, Store, Upstream
+from toolgate.records import Records
 from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
@@ -30,6 +43,7 @@ Place = tuple[str, str, str]  # server id, scope, kind
 DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
+ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
 
@@ -55,20 +69,44 @@ class CatalogView:
         return self._faults.get((server, kind))
 
 
-class Catalog:
-    """`ttl` in seconds is a backstop for servers that give none; they say themselves when a list has changed. `tell`
-    lets clients know."""
+class Slot:
+    """One list of one server for one scope: what is known of it, and whether it is being fetched."""
 
-    def __init__(self, upstreams: Mapping[str, Upstream], clock: Clock, ttl: float, tell: EventSink) -> None:
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.shelf = shelf
+        self.is_checked = False  # it was listed since the server was last started
+        self.is_outdated = False  # the server has said that it is another now; whoever looks again tells clients
+        self.is_missed = False  # clients were shown a list without it
+        self.failing: float | None = None  # since when it cannot be had anew
+        self.fetch: asyncio.Task[Shelf] | None = None
+        self.began = 0.0  # the fetch
+        self.has_changed = False  # while it was being fetched
+
+
+class Catalog:
+    """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
+    those of servers without one are not kept there."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        clock: Clock,
+        limits: CatalogLimits,
+        tell: EventSink,
+        store: Store,
+        prints: Mapping[str, str],
+    ) -> None:
         self._upstreams = upstreams
+        self._prints = prints
         self._clock = clock
-        self._ttl = ttl
+        self._limits = limits
         self._tell = tell
+        self._records = Records(store, clock)
+        self._loaded: set[str] = set()  # servers whose records have been read
+        self._slots: dict[Place, Slot] = {}
+        self._abouts: dict[str, About] = {}  # by server; of shared connections
         self.overlays: Mapping[str, Overlays] = {}
         self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
-        self._shelves: dict[Place, Shelf] = {}
-        self._fetching: dict[Place, asyncio.Task[Shelf]] = {}
-        self._changed: set[Place] = set()  # while they were being fetched
         # What changed lists were until they are looked at again, by server and scope, then by kind.
         self._before: dict[tuple[str, str], dict[str, list[tuple[str, Raw]] | None]] = {}
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
@@ -76,12 +114,23 @@ class Catalog:
         # How often in a row servers have said in vain that lists changed, and when last, by server and scope.
         self._vain: dict[tuple[str, str], tuple[int, float]] = {}
 
+    def use(self, upstreams: Mapping[str, Upstream], prints: Mapping[str, str]) -> None:
+        """Serve these from now on. What is known of servers that stay the same objects stays."""
+        before, self._upstreams = self._upstreams, upstreams
+        others = [id for id in {**before, **upstreams} if before.get(id) is not upstreams.get(id)]
+        for id in others:
+            self._drop(id)
+        self._prints = prints
+        for id in others:
+            self._tell(Event(id, "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
+
     def show(self, changes: Mapping[str, Overlays]) -> None:
         """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
         self.overlays = changes
-        for place, shelf in list(self._shelves.items()):
-            shown = self._shelves[place] = self._shown(place, shelf)
-            if list(shown.items.items()) != list(shelf.items.items()):
+        for place, slot in list(self._slots.items()):
+            before = slot.shelf
+            slot.shelf = self._shown(place, before) if before else None
+            if before and slot.shelf and _items(slot.shelf) != _items(before):
                 self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
 
     def _shown(self, place: Place, shelf: Shelf) -> Shelf:
@@ -96,9 +145,12 @@ class Catalog:
                 warned.add(warning)
         return shown
 
+    # What is known.
+
     def known(self, server: str, kind: str, client: Client) -> Shelf | None:
-        """The shelf as it is in memory, whatever its age."""
-        return self._shelves.get((server, self._upstreams[server].scope(client), kind))
+        """The shelf as it is in memory, whatever its age, unless its server has taken it back."""
+        slot = self._slot_of(server, kind, client)
+        return slot.shelf if slot and not slot.is_outdated else None
 
     async def view(
         self,
@@ -108,52 +160,158 @@ class Catalog:
         patience: float | None = None,
         activated: Collection[str] = (),
     ) -> CatalogView:
-        """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit)."""
-        stale = [item for item in wanted if not self._is_fresh(self._place(item, client))]
-        faults: dict[Wanted, Fault] = {}
-        pending: list[Wanted] = []
-        fetched: dict[Wanted, Shelf] = {}
-        if stale:
-            fetches = {item: self._fetch(self._place(item, client), client) for item in stale}
-            await _finish(fetches.values(), self._clock, patience)
-            for item, fetch in fetches.items():
-                if not fetch.done():
-                    pending.append(item)
-                    fetch.add_done_callback(functools.partial(self._announce, self._place(item, client)))
-                elif fetch.cancelled():
-                    faults[item] = Fault("SESSION_ERROR", f"{item[0]} is no longer asked", reach="not_sent")
-                elif error := fetch.exception():
-                    faults[item] = error if isinstance(error, Fault) else Fault("SERVER_FAILED", str(error))
-                else:
-                    fetched[item] = fetch.result()
+        """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
+        has failed or is pending may be there as it was."""
+        faults: dict[Wanted, Fault] = {item: _gone(item[0]) for item in wanted if item[0] not in self._upstreams}
+        stale = [item for item in wanted if item not in faults and not self._holds(self._place(item, client))]
+        fetches = {item: self._fetch(self._place(item, client), client) for item in stale}
+        await self._finish([self._awaited(self._place(item, client), patience) for item in stale], patience)
+        found = {item: _result(item[0], fetch) for item, fetch in fetches.items()}
+        faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}
+        pending = [item for item, each in found.items() if each is None]
+        shelves = {
+            item: each if isinstance(each, Shelf) else self._as_it_was(item, client) for item, each in found.items()
+        }
 
         def shelf(server: str, kind: str) -> Shelf | None:
-            return fetched.get((server, kind)) or self.known(server, kind, client)
+            return shelves.get((server, kind)) or self.known(server, kind, client)
 
         return CatalogView(servers, shelf, faults, pending, activated)
 
+    def _as_it_was(self, item: Wanted, client: Client) -> Shelf | None:
+        """The last shelf of a list that is not there now. Where there is none, clients will want to hear of it."""
+        slot = self._slot_of(*item, client)
+        if slot and not slot.shelf:
+            slot.is_missed = True
+        return slot.shelf if slot else None
+
+    async def about(self, server: str, client: Client) -> About:
+        """What a server says of itself; of one that is not up, what it said last. Raises `Fault`."""
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            raise _gone(server)
+        if upstream.scope(client):
+            return await upstream.about(client)
+        self._load(server)
+        known = self._abouts.get(server)
+        if known and upstream.status().state in ASLEEP:
+            return known
+        about = await upstream.about(client)
+        if self._upstreams.get(server) is upstream:
+            self._abouts[server] = about
+            if print := self._prints.get(server):
+                self._records.save_about(server, print, about)
+        return about
+
+    def _slot_of(self, server: str, kind: str, client: Client) -> Slot | None:
+        upstream = self._upstreams.get(server)
+        return self._slot((server, upstream.scope(client), kind)) if upstream else None
+
+    def _slot(self, place: Place) -> Slot | None:
+        slot = self._slots.get(place)
+        if slot or place[1] or place[0] in self._loaded:
+            return slot
+        self._load(place[0])
+        return self._slots.get(place)
+
+    def _load(self, server: str) -> None:
+        """Read what the store knows of a server, when it is first needed."""
+        if server in self._loaded:
+            return
+        self._loaded.add(server)
+        if print := self._prints.get(server):
+            shelves, about = self._records.load(server, print)
+            for kind, shelf in shelves.items():
+                self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
+            if about:
+                self._abouts.setdefault(server, about)
+
+    def _holds(self, place: Place) -> bool:
+        """Whether a list is good as it is: see the table above."""
+        slot = self._slot(place)
+        if not slot or not slot.shelf or slot.is_outdated:
+            return False
+        shelf = slot.shelf
+        until = shelf.fetched + self._limits.ttl if shelf.until is None else shelf.until
+        is_in_time = self._clock.now() < until
+        if is_in_time and slot.is_checked:
+            return True
+        state = self._upstreams[place[0]].status().state
+        return state in ASLEEP or (is_in_time and state == "failed")
+
+    def _place(self, wanted: Wanted, client: Client) -> Place:
+        server, kind = wanted
+        return server, self._upstreams[server].scope(client), kind
+
+    # What changes.
+
     def changed(self, server: str, scope: str, kinds: Iterable[str]) -> None:
         """A server says that these lists are no longer what they were. Soon they are looked at again, once."""
+        if server not in self._upstreams:
+            return
         before = self._before.get((server, scope))
         if before is None:
             before = self._before[server, scope] = {}
             pause = min(DEBOUNCE * 2 ** self._in_vain(server, scope), LONGEST_DEBOUNCE)
-            self._clock.call_later(pause, functools.partial(self._look_again, server, scope))
+            self._clock.call_later(pause, lambda: self._look(self._compare(server, scope), server))
         for kind in kinds:
-            place = (server, scope, kind)
-            shelf = self._shelves.pop(place, None)
-            if place in self._fetching:
-                self._changed.add(place)
-            before.setdefault(kind, list(shelf.items.items()) if shelf else None)
+            slot = self._slot((server, scope, kind))
+            before.setdefault(kind, _items(slot.shelf) if slot and slot.shelf else None)
+            if slot:
+                slot.is_outdated, slot.is_missed, slot.has_changed = True, False, bool(slot.fetch)
 
-    def _look_again(self, server: str, scope: str) -> None:
-        look = asyncio.get_running_loop().create_task(self._compare(server, scope), name=f"look again {server}")
+    def opened(self, server: str, scope: str) -> None:
+        """A server is up, perhaps another than before: what is known of it is looked at again, of its lists soon."""
+        if server not in self._upstreams:
+            return
+        if not scope:
+            self._look(self._learn(server), server)
+        places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
+        for place in places:
+            self._slots[place].is_checked = False
+        if places:
+            self._clock.call_later(DEBOUNCE, lambda: self._look(self._check(server, scope), server))
+
+    def forget(self, server: str, scope: str) -> None:
+        """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
+        for place in self._places(server, scope):
+            slot = self._slots.pop(place)
+            if slot.fetch:
+                slot.fetch.cancel()
+        for kept in (self._before, self._readers, self._vain):
+            kept.pop((server, scope), None)
+
+    async def close(self) -> None:
+        fetching = [slot.fetch for slot in self._slots.values() if slot.fetch]
+        under_way: list[asyncio.Task[Any]] = [*self._looking, *fetching]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _drop(self, server: str) -> None:
+        """Know nothing of a server that is gone, or is now another."""
+        known = {place[:2] for place in self._slots} | self._before.keys() | self._readers.keys() | self._vain.keys()
+        for _, scope in [each for each in known if each[0] == server]:
+            self.forget(server, scope)
+        if print := self._prints.get(server):
+            self._records.forget(server, print)
+        self._loaded.discard(server)
+        self._abouts.pop(server, None)
+        self._warned.pop(server, None)
+
+    def _places(self, server: str, scope: str) -> list[Place]:
+        return [(server, scope, kind) for kind in mcp.LIST_OF_KIND if (server, scope, kind) in self._slots]
+
+    def _look(self, looking: Coroutine[Any, Any, None], server: str) -> None:
+        look = asyncio.get_running_loop().create_task(looking, name=f"look again {server}")
         self._looking.add(look)
         look.add_done_callback(self._looking.discard)
 
     async def _compare(self, server: str, scope: str) -> None:
         """Tell of the lists that are not what they were."""
-        before = self._before.pop((server, scope))
+        before = self._before.pop((server, scope), None)
+        if before is None:
+            return  # this scope has ended
         changed = [kind for kind, items in before.items() if await self._is_other((server, scope, kind), items)]
         if changed:
             self._vain.pop((server, scope), None)
@@ -171,78 +329,127 @@ class Catalog:
         reader = self._readers.get(place[:2])
         if before is None or not reader:
             return True
+        slot = self._slots.get(place)
+        known = slot.shelf if slot and not slot.is_outdated else None
         try:
-            shelf = self._shelves.get(place) or await asyncio.shield(self._fetch(place, reader))
+            shelf = known or await asyncio.shield(self._fetch(place, reader))
         except Fault as fault:
             log.info("%s says that its %s have changed, but does not list them: %s", place[0], place[2], fault.message)
             return True
-        return list(shelf.items.items()) != before
+        return _items(shelf) != before
 
-    def forget(self, server: str, scope: str) -> None:
-        """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
-        for place in [place for place in self._shelves if place[:2] == (server, scope)]:
-            del self._shelves[place]
-        for place, fetch in self._fetching.items():
-            if place[:2] == (server, scope):
-                fetch.cancel()
-        self._readers.pop((server, scope), None)
-        self._vain.pop((server, scope), None)
+    async def _learn(self, server: str) -> None:
+        """Remember what it says of itself, unless it is gone again."""
+        upstream = self._upstreams.get(server)
+        if upstream and upstream.status().state not in ASLEEP:
+            try:
+                await self.about(server, Client())
+            except Fault as fault:
+                log.info("%s is up, but does not say what it is: %s", server, fault.message)
 
-    async def close(self) -> None:
-        under_way: list[asyncio.Task[Any]] = [*self._looking, *self._fetching.values()]
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+    async def _check(self, server: str, scope: str) -> None:
+        """List anew what was listed before this server was started, unless it is gone again."""
+        reader = self._readers.get((server, scope), None if scope else Client())
+        for place in self._places(server, scope):
+            upstream = self._upstreams.get(server)
+            slot = self._slots.get(place)
+            if not upstream or not slot or slot.is_checked or not reader or upstream.status().state in ASLEEP:
+                continue
+            try:
+                await asyncio.shield(self._fetch(place, reader))
+            except Fault as fault:
+                log.info("%s is up, but does not list its %s: %s", server, place[2], fault.message)
 
-    def _place(self, wanted: Wanted, client: Client) -> Place:
-        server, kind = wanted
-        return server, self._upstreams[server].scope(client), kind
-
-    def _is_fresh(self, place: Place) -> bool:
-        shelf = self._shelves.get(place)
-        if shelf is None:
-            return False
-        until = shelf.fetched + self._ttl if shelf.until is None else shelf.until
-        return self._clock.now() < until
+    # Fetching.
 
     def _fetch(self, place: Place, client: Client) -> asyncio.Task[Shelf]:
-        running = self._fetching.get(place)
-        if not running:
-            running = asyncio.get_running_loop().create_task(self._read(place, client), name=f"list {place}")
-            self._fetching[place] = running
-            running.add_done_callback(lambda done: self._fetched(place, done))
-        return running
+        slot = self._slots.setdefault(place, Slot())
+        if not slot.fetch:
+            slot.began = self._clock.now()
+            slot.fetch = asyncio.get_running_loop().create_task(self._read(place, slot, client), name=f"list {place}")
+            slot.fetch.add_done_callback(lambda done: self._fetched(place, slot, done))
+        return slot.fetch
 
-    async def _read(self, place: Place, client: Client) -> Shelf:
-        server, _, kind = place
-        items = await self._upstreams[server].list(kind, client)
+    async def _read(self, place: Place, slot: Slot, client: Client) -> Shelf:
+        server, scope, kind = place
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            raise _gone(server)
+        try:
+            items = await upstream.list(kind, client)
+        except Fault:
+            raise
+        except Exception as error:  # the rescue: one server's list must not spoil the others'
+            raise Fault("SERVER_FAILED", str(error), server=server) from error
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
-        self._readers[place[:2]] = client
         shelf = self._shown(place, Shelf(_keyed(items.raw, kind, server), now, until, items.is_public))
-        if place not in self._changed:  # else it is out of date already, and good for this one answer only
-            self._shelves[place] = shelf
-        self._changed.discard(place)
+        self._readers[server, scope] = client
+        if not slot.has_changed:  # else it is out of date already, and good for this one answer only
+            self._keep(place, slot, shelf)
         return shelf
 
-    def _fetched(self, place: Place, done: asyncio.Task[Shelf]) -> None:
-        self._fetching.pop(place, None)
-        self._changed.discard(place)
-        if not done.cancelled():
-            done.exception()  # seen, also where nobody waits any more
+    def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
+        server, scope, kind = place
+        before = None if slot.is_outdated else slot.shelf
+        is_news = slot.is_missed or (before and _items(before) != _items(shelf))
+        slot.shelf, slot.is_checked, slot.failing = shelf, True, None
+        slot.is_outdated = slot.is_missed = False
+        if not scope and (print := self._prints.get(server)):
+            self._records.save(server, print, kind, shelf)
+        if is_news:
+            self._tell(Event(server, "list_changed", scope, (kind,)))
 
-    def _announce(self, place: Place, done: asyncio.Task[Shelf]) -> None:
-        """What was pending has come: whoever saw the list without it may look again."""
-        if not done.cancelled() and not done.exception():
-            self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
+    def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[Shelf]) -> None:
+        slot.fetch, slot.has_changed = None, False
+        if not slot.shelf and place[1]:
+            self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
+        if not done.cancelled() and done.exception() and slot.shelf:
+            slot.failing = self._clock.now() if slot.failing is None else slot.failing
+            if self._clock.now() - slot.failing >= self._limits.grace:
+                self._lose(place, slot)
+
+    def _lose(self, place: Place, slot: Slot) -> None:
+        """A list has failed for so long that it is no longer shown."""
+        server, scope, kind = place
+        slot.shelf, slot.failing, slot.is_missed = None, None, True
+        if not scope and (print := self._prints.get(server)):
+            self._records.drop(server, print, kind)
+        self._tell(Event(server, "list_changed", scope, (kind,)))
+
+    def _awaited(self, place: Place, patience: float | None) -> asyncio.Task[Shelf] | None:
+        """A fetch that somebody has waited for in vain is not waited for again where its list is there as it was."""
+        slot = self._slots[place]
+        has_waited = patience is not None and self._clock.now() - slot.began >= patience
+        return None if slot.shelf and has_waited else slot.fetch
+
+    async def _finish(self, fetches: Iterable[asyncio.Task[Shelf] | None], patience: float | None) -> None:
+        awaited = [fetch for fetch in fetches if fetch]
+        if not awaited:
+            return
+        try:
+            async with self._clock.timeout(patience):
+                await asyncio.wait(awaited)
+        except TimeoutError:
+            pass
 
 
-async def _finish(tasks: Iterable[asyncio.Task[Shelf]], clock: Clock, patience: float | None) -> None:
-    try:
-        async with clock.timeout(patience):
-            await asyncio.wait(tasks)
-    except TimeoutError:
-        pass
+def _result(server: str, fetch: asyncio.Task[Shelf]) -> Shelf | Fault | None:
+    """None: it is not there yet."""
+    if not fetch.done():
+        return None
+    if fetch.cancelled():
+        return Fault("SESSION_ERROR", f"{server} is no longer asked", reach="not_sent")
+    error = fetch.exception()
+    return error if isinstance(error, Fault) else fetch.result()
+
+
+def _gone(server: str) -> Fault:
+    return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is configured no more", reach="not_sent")
+
+
+def _items(shelf: Shelf) -> list[tuple[str, Raw]]:
+    return list(shelf.items.items())
 
 
 def _keyed(items: Iterable[Raw], kind: str, server: str) -> dict[str, Raw]:

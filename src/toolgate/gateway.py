@@ -128,11 +128,11 @@ class Gateway:
         failures = [
             (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
         ]
-        if failures and len(failures) == len(shown):
+        shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
+        if failures and len(failures) == len(shown) and not shelves:
             raise _all_failed(kind, failures)
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
-        shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
-        is_whole = len(shelves) == len(shown)
+        is_whole = not failures and not pending and len(shelves) == len(shown)
         now = self._clock.now()
         return Listing(
             kind,
@@ -147,8 +147,8 @@ class Gateway:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
         if own := route.surface.own():
             return own
-        servers = list(route.upstreams.values())
-        asked = [asyncio.ensure_future(server.about(client)) for server in servers]
+        servers, catalog = list(route.upstreams.values()), self.snapshot.catalog
+        asked = [asyncio.ensure_future(catalog.about(server.id, client)) for server in servers]
         if asked:
             try:
                 async with self._clock.timeout(GREETING):

@@ -411,7 +411,7 @@ class Event(msgspec.Struct, frozen=True):
     (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
 
     server: str
-    kind: Literal["list_changed", "updated", "elicited", "log", "task", "task_status", "scope_ended"]
+    kind: Literal["list_changed", "opened", "updated", "elicited", "log", "task", "task_status", "scope_ended"]
     scope: str = ""
     lists: tuple[str, ...] = ()
     uri: str = ""  # of a task: its id

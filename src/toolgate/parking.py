@@ -4,19 +4,21 @@ A flow is parked when its `input_required` was flushed, claimed by the retry, an
 that leg ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
 work upstream; a retry that comes twice joins the running leg; the round that was answered is never answered again.
 
-Rounds of our own policies, where nothing is parked, are kept to the last two rules as well (`once`).
+Rounds of our own policies, where nothing is parked, are kept to the last two rules as well (`once`): the store
+remembers them, since other gateways, and this one after a restart, could be shown the same state.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from toolgate.model import Fault, Notes, Principal, Resume
-from toolgate.ports import Clock, Timer
+from toolgate.ports import Clock, NotKept, Store, Timer
 
 Reply = TypeVar("Reply")
 
@@ -70,11 +72,14 @@ class Flow:
 class Parking:
     """`ttl` in seconds; `per_owner` bounds one principal (one address where it is anonymous), `most` all together."""
 
-    def __init__(self, clock: Clock, ttl: float = 300.0, per_owner: int = 64, most: int = 2048) -> None:
+    def __init__(
+        self, clock: Clock, ttl: float = 300.0, per_owner: int = 64, most: int = 2048, store: Store | None = None
+    ) -> None:
         self.ttl = ttl
         self._clock = clock
         self._per_owner = per_owner
         self._most = most
+        self._store = store
         self._flows: OrderedDict[str, Flow] = OrderedDict()  # least recently used first
         self._rounds: OrderedDict[bytes, tuple[float, Leg | None]] = OrderedDict()  # until when, and what runs
 
@@ -146,10 +151,18 @@ class Parking:
         if round in self._rounds and not leg:
             raise _used_up()
         if not leg:
-            leg = Leg(work)
+            leg = Leg(lambda: self._claimed(round, work))
             self._rounds[round] = until, leg
             leg.task.add_done_callback(lambda _done: self._rounds.update({round: (until, None)}))
         return await leg.join(leg.task.cancel)
+
+    async def _claimed(self, round: bytes, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Work for a round, unless another gateway has done it. Where nothing can be kept, it is good once here."""
+        if self._store:
+            with contextlib.suppress(NotKept):
+                if not await self._store.compare_and_set("rounds", round.hex(), None, b"", self.ttl):
+                    raise _used_up()
+        return await work()
 
     def close(self) -> None:
         for flow in list(self._flows.values()):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,12 +16,13 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
 from toolgate.policy.base import Policy
-from toolgate.ports import Upstream
+from toolgate.ports import Store, Upstream
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.surfaces.skin import Skin
+from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LINKS, Ground, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 from toolgate.upstreams.registry import RegistryUpstream
@@ -53,10 +55,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     servers: Mapping[str, Server]  # those that are enabled, by id
 
 
+LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope")
+
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
     **dict.fromkeys(
         LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
     ),
+    "component": lambda server, _link, ground, sink: ComponentUpstream(server, ground, sink),
     "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
 }
 
@@ -68,6 +73,7 @@ def build(
     tell: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
+    store: Store,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `tell` what clients should hear of. `links` are other links
     than the usual ones, by server id."""
@@ -76,7 +82,7 @@ def build(
         for server in config.servers
         if server.enabled
     }
-    catalog = Catalog(upstreams, ground.clock, config.catalog.ttl, tell)
+    catalog = Catalog(upstreams, ground.clock, config.catalog, tell, store, prints(config))
     catalog.show({server.id: server.tools for server in config.servers if server.tools})
     return Snapshot(
         config=config,
@@ -86,6 +92,15 @@ def build(
         list_timeout=config.catalog.list_timeout,
         servers={server.id: server for server in config.servers if server.enabled},
     )
+
+
+def prints(config: Config) -> Mapping[str, str]:
+    """By server id, a hash of what its lists depend on, for those whose lists are worth keeping."""
+    return {
+        server.id: hashlib.sha256(msgspec.json.encode([getattr(server, name) for name in LISTS_DEPEND_ON])).hexdigest()
+        for server in config.servers
+        if server.type != "registry"
+    }
 
 
 def build_routes(

@@ -472,7 +472,7 @@ async def test_of_clients_with_their_own_child_that_stay_away_only_so_much_is_re
             assert not house.connections
         catalog, there = house.app.gateway.snapshot.catalog, house.app.gateway.snapshot.upstreams["old"]
         assert isinstance(there, upstream.McpUpstream)
-        kept = (there._opened_before, catalog._shelves, catalog._readers)
+        kept = (there._opened_before, catalog._slots, catalog._readers)
         assert [len(each) for each in kept] == [3, 3, 3]  # with that of the last, which was open when it was counted
         assert there._wanted.keys() <= there._opened_before.keys() >= there._books.keys()
 

@@ -205,9 +205,14 @@ class Gateway:
 
 @asynccontextmanager
 async def toolgate(
-    *args: str, config: Json, stdin: int = asyncio.subprocess.DEVNULL, stdout: int = asyncio.subprocess.PIPE
+    *args: str,
+    config: Json,
+    stdin: int = asyncio.subprocess.DEVNULL,
+    stdout: int = asyncio.subprocess.PIPE,
+    environ: dict[str, str] | None = None,
 ) -> AsyncIterator[Gateway]:
-    with home() as environ:
+    """`environ` is that of a user who may have been there before."""
+    with contextlib.nullcontext(environ) if environ else home() as environ:
         file = Path(environ["HOME"], "toolgate.json")
         file.write_text(json.dumps({"mcpServers": config}))
         process = await asyncio.create_subprocess_exec(

@@ -23,6 +23,7 @@ class Request:
         self.connection = connection
         self.verb, self.path, *_ = line.split()
         self.headers = headers
+        self.body = body
         self.message: Json = json.loads(body) if body else {}
 
     @property

@@ -383,6 +383,16 @@ async def test_a_redirect_is_told_with_the_url_to_configure() -> None:
     assert "/mcp/ " in error.data["hint"]
 
 
+@real
+async def test_a_redirect_to_nowhere_is_told_as_it_was_written() -> None:
+    def moved(request: Request) -> None:
+        request.whole(b"", "307 Temporary Redirect", "Location: http://[")
+
+    error = await fails(writes(moved), timeout="5s")
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+    assert "'http://['" in error.data["hint"]
+
+
 @pytest.mark.parametrize("framing", [whole, chunked, until_close], ids=lambda framing: framing.__name__)
 @real
 async def test_an_answer_beyond_all_measure_fails_its_call(

@@ -144,11 +144,11 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
     catalog = app.gateway.snapshot.catalog
     yield (
         "lists being fetched",
-        [catalog._fetching, catalog._changed, catalog._before, catalog._looking]
-        * bool(catalog._fetching or catalog._changed or catalog._before or catalog._looking),
+        [place for place, slot in catalog._slots.items() if slot.fetch or slot.has_changed]
+        + [*catalog._before, *catalog._looking],
     )
     known = {(id, scope) for id, each in app.gateway.snapshot.upstreams.items() for scope in _scopes(each)}
-    kept = {place[:2] for place in (*catalog._shelves, *catalog._readers) if place[1]}
+    kept = {place[:2] for place in (*catalog._slots, *catalog._readers) if place[1]}
     yield "lists of scopes that are forgotten", kept - known
     for upstream in app.gateway.snapshot.upstreams.values():
         assert isinstance(upstream, McpUpstream)

@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from msgspec import Raw
-from virtualtime import FakeClock, settle
+from virtualtime import FakeClock, settle, soon
 
+from toolgate import records
 from toolgate.catalog import Catalog, CatalogView
+from toolgate.config import CatalogLimits, Overlay
 from toolgate.model import Client, Event, Fault, Principal
-from toolgate.ports import Items
+from toolgate.ports import About, Items, State, Status, Store
+from toolgate.store.memory import MemoryStore
 
 TTL = 300.0
 WANTED = [("docs", "tools")]
 
 
 class Shop:
-    """An upstream whose list is what `offer` says, when the doors are open."""
+    """An upstream whose list is what `names` says, when the doors are open. It is up, unless its `state` says not."""
 
     def __init__(self, id: str, *names: str) -> None:
         self.id = self.name = id
         self.names: tuple[str, ...] = names
         self.fault: Exception | None = None
         self.asked = 0
+        self.state: State = "ready"
         self.doors = asyncio.Event()
         self.doors.set()
         self.scope: Callable[[Client], str] = lambda client: ""
 
+    def status(self) -> Status:
+        return Status(self.state)
+
+    async def about(self, client: Client) -> About:
+        self.state = "ready"
+        return About({"tools": {}, "experimental": {"x": 10**30}}, f"I am {self.id}")
+
     async def list(self, kind: str, client: Client) -> Items:
         self.asked += 1
+        self.state = "ready"
         names = self.names
         await self.doors.wait()
         if self.fault:
@@ -39,15 +51,28 @@ class Shop:
         return Items(tuple(Raw(b'{"name":"%b"}' % name.encode()) for name in names))
 
 
-def catalog_of(*shops: Shop, clock: FakeClock | None = None, events: list[Event] | None = None) -> Catalog:
+def catalog_of(
+    *shops: Shop,
+    clock: FakeClock | None = None,
+    events: list[Event] | None = None,
+    store: Store | None = None,
+    prints: Mapping[str, str] | None = None,
+    grace: float = 0.0,
+) -> Catalog:
     upstreams: Any = {shop.id: shop for shop in shops}
     heard = events if events is not None else []
-    return Catalog(upstreams, clock or FakeClock(), TTL, heard.append)
+    time = clock or FakeClock()
+    limits = CatalogLimits(ttl=TTL, grace=grace)
+    return Catalog(upstreams, time, limits, heard.append, store or MemoryStore(time), prints or {})
 
 
 async def seen(catalog: Catalog, *wanted: tuple[str, str], patience: float | None = None) -> CatalogView:
     asked = wanted or tuple(WANTED)
     return await catalog.view([server for server, _ in asked], asked, Client(), patience)
+
+
+def other(*shops: Shop) -> Any:
+    return {shop.id: shop for shop in shops}
 
 
 def names(view: CatalogView, server: str = "docs") -> list[str]:
@@ -165,3 +190,340 @@ async def test_the_end_of_the_catalog_ends_what_it_fetches() -> None:
     await settle()
     await catalog.close()
     await asyncio.wait([view])
+
+
+# What is known of a server that is not up.
+
+
+@pytest.mark.promise("b.001.catalog-lazy", "b.001.cache-ttl")
+@pytest.mark.parametrize(
+    ("state", "in_time", "asked"),
+    [
+        ("ready", True, 0),
+        ("busy", True, 0),
+        ("failed", True, 0),
+        ("stopped", True, 0),
+        ("ready", False, 1),
+        ("busy", False, 1),
+        ("failed", False, 1),
+        ("configured", False, 0),
+        ("starting", False, 0),
+        ("stopped", False, 0),
+    ],
+)
+async def test_a_server_that_is_not_up_is_not_started_because_its_list_is_old(
+    state: Any, in_time: bool, asked: int
+) -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    catalog = catalog_of(shop, clock=clock)
+    await seen(catalog)
+    shop.state = state
+    await clock.advance(TTL - 1 if in_time else TTL)
+    view = await seen(catalog)
+    assert (names(view), view.fault("docs", "tools"), view.pending) == (["read"], None, frozenset())
+    assert shop.asked - 1 == asked
+
+
+PRINTS = {"docs": "as configured"}
+
+
+async def restarted(shop: Shop, clock: FakeClock, **more: Any) -> Catalog:
+    """A catalog whose store knows the list of an earlier one; the server is not up."""
+    store = MemoryStore(clock)
+    await seen(catalog_of(shop, clock=clock, store=store, prints=PRINTS))
+    shop.state, shop.asked = "configured", 0
+    return catalog_of(shop, clock=clock, store=store, **{"prints": PRINTS} | more)
+
+
+@pytest.mark.promise("b.001.catalog-kept")
+@pytest.mark.parametrize("away", [0, TTL, 7 * 24 * 3600])
+async def test_after_a_restart_a_list_is_known_before_its_server_is_up(away: float) -> None:
+    shop, clock = Shop("docs", "read", "write"), FakeClock()
+    catalog = await restarted(shop, clock)
+    await clock.advance(away)
+    shelf = catalog.known("docs", "tools", Client())
+    assert shelf and list(shelf.items.items()) == [(name, Raw(b'{"name":"%b"}' % name.encode())) for name in shop.names]
+    assert names(await seen(catalog)) == ["read", "write"]
+    assert shop.asked == 0
+
+
+@pytest.mark.parametrize("prints", [{"docs": "configured otherwise"}, {}], ids=["another print", "no print"])
+async def test_what_was_listed_under_another_configuration_is_not_known(prints: Any) -> None:
+    shop = Shop("docs", "read")
+    catalog = await restarted(shop, FakeClock(), prints=prints)
+    assert catalog.known("docs", "tools", Client()) is None
+    await seen(catalog)
+    assert shop.asked == 1
+
+
+async def test_what_is_kept_is_what_the_server_said_and_not_what_is_shown_of_it() -> None:
+    shop, clock = Shop("docs", "read", "write"), FakeClock()
+    store = MemoryStore(clock)
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    catalog.show({"docs": {"read": Overlay(hidden=True)}})
+    assert names(await seen(catalog)) == ["write"]
+    shop.state = "stopped"
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    assert names(await seen(catalog)) == ["read", "write"]
+    catalog.show({"docs": {"write": Overlay(hidden=True)}})
+    assert names(await seen(catalog)) == ["read"]
+    assert shop.asked == 1
+
+
+async def test_what_nobody_has_needed_for_a_month_is_not_known() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    catalog = await restarted(shop, clock)
+    await clock.advance(records.KEPT)
+    assert catalog.known("docs", "tools", Client()) is None
+
+
+async def test_lists_of_ones_own_connection_are_not_kept_for_others() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    shop.scope = lambda client: client.principal.id
+    catalog = await restarted(shop, clock)
+    await seen(catalog)
+    assert shop.asked == 1
+
+
+@pytest.mark.parametrize("differs", [False, True])
+async def test_when_a_server_is_up_its_lists_are_looked_at_again_and_told_of_if_they_differ(differs: bool) -> None:
+    shop, clock, events = Shop("docs", "read"), FakeClock(), list[Event]()
+    catalog = await restarted(shop, clock, events=events)
+    await seen(catalog)
+    shop.state, shop.names = "ready", ("write",) if differs else ("read",)
+    catalog.opened("docs", "")
+    assert shop.asked == 0
+    await clock.advance(1)
+    assert shop.asked == 1
+    assert events == ([Event("docs", "list_changed", lists=("tools",))] if differs else [])
+    assert names(await seen(catalog)) == list(shop.names)
+    assert shop.asked == 1
+
+
+async def test_a_server_that_is_gone_again_is_not_started_to_be_looked_at() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    catalog = await restarted(shop, clock)
+    await seen(catalog)
+    catalog.opened("docs", "")
+    shop.state = "stopped"
+    await clock.advance(1)
+    assert shop.asked == 0
+
+
+async def test_a_list_from_before_is_asked_for_again_where_its_server_is_up_anyway() -> None:
+    shop = Shop("docs", "read")
+    catalog = await restarted(shop, FakeClock())
+    shop.state, shop.names = "ready", ("write",)
+    assert names(await seen(catalog)) == ["write"]
+
+
+async def test_a_servers_own_word_on_time_holds_after_a_restart() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+
+    async def listing(kind: str, client: Client) -> Items:
+        return Items((Raw(b'{"name":"read"}'),), ttl=3600, is_public=True)
+
+    shop.list = listing  # type: ignore[method-assign]
+    catalog = await restarted(shop, clock)
+    await clock.advance(600)
+    shelf = catalog.known("docs", "tools", Client())
+    assert shelf and shelf.until and shelf.is_public
+    assert shelf.until - clock.now() == pytest.approx(3000)
+
+
+@pytest.mark.promise("b.001.catalog-kept")
+async def test_what_a_server_says_of_itself_is_known_too() -> None:
+    shop, clock, store = Shop("docs"), FakeClock(), MemoryStore(FakeClock())
+    said = await catalog_of(shop, clock=clock, store=store, prints=PRINTS).about("docs", Client())
+    for state, is_asked in (("configured", False), ("stopped", False), ("failed", True)):
+        shop.state = state
+        catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+        assert await catalog.about("docs", Client()) == said
+        assert (shop.state == "ready") == is_asked
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xc1", b"\x93\x00", b"\x94\x00\x00\x00\x00", b"not msgpack"])
+async def test_a_record_that_cannot_be_read_is_none(damage: bytes) -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    store = MemoryStore(clock)
+    for kind in ("tools", "about", "something else"):
+        await store.put("catalog/docs/as configured", kind, damage)
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    assert names(await seen(catalog)) == ["read"]
+    assert shop.asked == 1
+
+
+async def test_what_is_as_it_was_is_written_once_a_day() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    store, written = MemoryStore(clock), list[str]()
+    put = store.put
+    store.put = lambda space, key, value, ttl=None: written.append(key) or put(space, key, value, ttl)  # type: ignore
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    for _ in range(5):
+        await seen(catalog)
+        await clock.advance(TTL)
+    assert written == ["tools"]
+    shop.names = ("write",)
+    await seen(catalog)
+    assert written == ["tools"] * 2
+    await clock.advance(records.RENEWED)
+    await seen(catalog)
+    assert written == ["tools"] * 3
+
+
+# What cannot be had anew.
+
+
+@pytest.mark.parametrize("taken_back", [False, True])
+async def test_a_list_that_cannot_be_had_anew_is_shown_as_it_was_for_a_while_with_the_fault(taken_back: bool) -> None:
+    shop, clock, events, store = Shop("docs", "read"), FakeClock(), list[Event](), MemoryStore(FakeClock())
+    catalog = catalog_of(shop, clock=clock, events=events, grace=1000, store=store, prints=PRINTS)
+    await seen(catalog)
+    shop.fault = Fault("SERVER_FAILED", "it broke")
+    await clock.advance(TTL)
+    if taken_back:
+        catalog.changed("docs", "", ["tools"])
+    for _ in range(2):
+        view = await seen(catalog)
+        assert (names(view), view.fault("docs", "tools")) == (["read"], shop.fault)
+        await clock.advance(499)
+    assert names(await seen(catalog)) == ["read"]
+    events.clear()
+    await clock.advance(3)
+    view = await seen(catalog)
+    assert (view.shelf("docs", "tools"), view.fault("docs", "tools")) == (None, shop.fault)
+    assert events == [Event("docs", "list_changed", lists=("tools",))]
+    assert not store.items("catalog/docs/as configured")
+    shop.fault = None
+    assert names(await seen(catalog)) == ["read"]
+    assert len(events) == 2
+
+
+async def test_a_list_that_is_had_anew_has_all_its_grace_again() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    catalog = catalog_of(shop, clock=clock, grace=TTL * 1.5)
+    for _ in range(3):
+        shop.fault = None
+        assert names(await seen(catalog)) == ["read"]
+        await clock.advance(TTL)
+        shop.fault = Fault("SERVER_FAILED", "it broke")
+        assert names(await seen(catalog)) == ["read"]
+        await clock.advance(TTL)
+
+
+async def test_a_server_that_hangs_is_waited_for_once_where_its_list_is_there_as_it_was() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    catalog = catalog_of(shop, clock=clock, grace=1000)
+    await seen(catalog)
+    await clock.advance(TTL)
+    shop.doors.clear()
+    before = clock.now()
+    for _ in range(3):
+        view = await seen(catalog, patience=10)
+        assert (names(view), view.pending) == (["read"], {("docs", "tools")})
+    assert clock.now() - before == pytest.approx(10)
+    assert shop.asked == 2
+    await catalog.close()
+
+
+async def test_who_was_shown_a_list_without_a_server_hears_when_it_is_there() -> None:
+    shop, clock, events = Shop("docs", "read"), FakeClock(), list[Event]()
+    shop.fault = Fault("SERVER_FAILED", "it broke")
+    catalog = catalog_of(shop, clock=clock, events=events)
+    await seen(catalog)
+    shop.fault = None
+    catalog.opened("docs", "")
+    await clock.advance(1)
+    assert events == [Event("docs", "list_changed", lists=("tools",))]
+    assert names(await seen(catalog)) == ["read"]
+    assert (shop.asked, len(events)) == (2, 1)
+
+
+async def test_a_list_that_is_found_to_be_another_is_told_of_though_its_server_was_silent() -> None:
+    shop, clock, events = Shop("docs", "read"), FakeClock(), list[Event]()
+    catalog = catalog_of(shop, clock=clock, events=events)
+    await seen(catalog)
+    await clock.advance(TTL)
+    await seen(catalog)
+    assert events == []
+    shop.names = ("write",)
+    await clock.advance(TTL)
+    await seen(catalog)
+    assert events == [Event("docs", "list_changed", lists=("tools",))]
+
+
+# Other servers.
+
+
+ALL = ("tools", "prompts", "resources", "resourceTemplates")
+
+
+async def test_of_other_servers_what_came_and_went_is_told_and_what_stayed_is_kept() -> None:
+    stays, goes, changes, comes = Shop("stays", "a"), Shop("goes", "b"), Shop("changes", "c"), Shop("comes", "d")
+    events: list[Event] = []
+    catalog = catalog_of(stays, goes, changes, events=events)
+    wanted = [(id, "tools") for id in ("stays", "goes", "changes", "comes")]
+    await seen(catalog, *wanted[:3])
+    changed = Shop("changes", "e")
+    catalog.use(other(stays, changed, comes), {})
+    assert events == [Event(id, "list_changed", lists=ALL) for id in ("goes", "changes", "comes")]
+    view = await seen(catalog, *wanted)
+    assert [names(view, id) for id in ("stays", "changes", "comes")] == [["a"], ["e"], ["d"]]
+    assert (stays.asked, changed.asked) == (1, 1)
+
+
+async def test_who_holds_on_to_a_server_that_is_gone_is_told_so() -> None:
+    shop, clock, events = Shop("docs", "read"), FakeClock(), list[Event]()
+    catalog = catalog_of(shop, clock=clock, events=events)
+    await seen(catalog)
+    catalog.changed("docs", "", ["tools"])
+    catalog.opened("docs", "")
+    catalog.use({}, {})
+    events.clear()
+    await clock.advance(1)
+    view = await seen(catalog)
+    fault = view.fault("docs", "tools")
+    assert view.shelf("docs", "tools") is None and fault and fault.code == "SERVER_NOT_FOUND"
+    assert catalog.known("docs", "tools", Client()) is None
+    with pytest.raises(Fault, match="docs is configured no more"):
+        await catalog.about("docs", Client())
+    catalog.changed("docs", "", ["tools"])
+    catalog.opened("docs", "")
+    catalog.forget("docs", "")
+    await clock.advance(1)
+    assert (shop.asked, events) == (1, [])
+
+
+async def test_a_list_that_is_being_fetched_of_a_server_that_goes_is_no_longer_asked_for() -> None:
+    shop = Shop("docs", "read")
+    shop.doors.clear()
+    catalog = catalog_of(shop)
+    view = asyncio.ensure_future(seen(catalog))
+    await settle()
+    catalog.use({}, {})
+    fault = (await soon(view)).fault("docs", "tools")
+    assert fault and fault.code == "SESSION_ERROR" and fault.reach == "not_sent"
+
+
+async def test_a_server_that_comes_back_is_known_from_the_store() -> None:
+    shop, clock = Shop("docs", "read"), FakeClock()
+    catalog = await restarted(shop, clock)
+    await seen(catalog)
+    catalog.use({}, {})
+    again = Shop("docs", "other")
+    again.state = "configured"
+    catalog.use(other(again), {"docs": "configured otherwise"})
+    assert catalog.known("docs", "tools", Client()) is None
+    catalog.use(other(shop), PRINTS)
+    assert names(await seen(catalog)) == ["read"]
+    assert (shop.asked, again.asked) == (0, 0)
+
+
+async def test_of_a_connection_of_ones_own_that_never_came_up_nothing_is_kept() -> None:
+    shop = Shop("docs")
+    shop.scope = lambda client: client.principal.id
+    shop.fault = Fault("SERVER_FAILED", "it broke")
+    catalog = catalog_of(shop)
+    for number in range(10):
+        await catalog.view(["docs"], WANTED, Client(Principal(str(number))))
+    assert not catalog._slots and not catalog._readers

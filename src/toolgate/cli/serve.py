@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config
@@ -68,7 +69,12 @@ def url_of(listener: socket.socket) -> str:
 
 async def _serve(config: Config) -> None:
     listener = listen(config)
-    async with running(config) as gateway, serving(gateway.http, listener):
+    where = stores.folder(config.state, os.environ)
+    async with (
+        stores.opened(where) as store,
+        running(config, store=store) as gateway,
+        serving(gateway.http, listener),
+    ):
         typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
         await until_stopped(gateway)
 

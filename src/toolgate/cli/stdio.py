@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import typer
 
+from toolgate import store as stores
 from toolgate.app import running
 from toolgate.cli import common
 from toolgate.config import Config
@@ -36,7 +37,8 @@ async def _stdio(config: Config) -> None:
     loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not spoil the protocol
-    async with running(config) as gateway:
+    where = stores.folder(config.state, os.environ)
+    async with stores.opened(where) as store, running(config, store=store) as gateway:
         writing = await Writing.to(output)
         door = gateway.stdio(writing.write, backlog=writing.backlog)
         finished = asyncio.ensure_future(door.finished())

@@ -4,8 +4,9 @@ The rule this file keeps: a file is understood as a whole or refused as a whole,
 it told at once, each with its place and its mend. The one exception is a variable that is not set: it fails only
 its own server. Values of `env` and `headers` are never shown.
 
-A text passes through `formats` (text → plain values) and `reading` (plain values → fields, by the
-tables of `keys`, the kinds of `values` and the expansion of `variables`) to the structs here.
+A text passes through `formats` (text → plain values), `dialects` (whose file is it, and where are its servers) and
+`reading` (plain values → fields, by the tables of `keys` and `dialects`, the kinds of `values` and `shapes`, and the
+expansion of `variables`) to the structs here. `showing` goes the way back, `edits` keeps what is added at run time.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import os.path
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
+from toolgate.config import dialects, showing
+from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, parse
-from toolgate.config.keys import FOREIGN_FILES
-from toolgate.config.reading import Reading, dotted
+from toolgate.config.reading import COMPONENT_URL, Reading, dotted
 from toolgate.config.values import Finding
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
@@ -81,6 +83,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     scope: Literal["shared", "principal", "session"] = "shared"
     concurrency: int | None = None
     roots: tuple[Root, ...] = ()
+    private_args: tuple[int, ...] = ()  # which of `args` hold what stood in a variable
     problem: str = ""
     missing: tuple[str, ...] = ()
 
@@ -162,7 +165,8 @@ Surface = Literal["aggregate", "children", "meta", "components", "daemon", "all"
 
 
 class Config(msgspec.Struct, frozen=True):
-    """`Config()` is what holds without any file. `source` is the path of the file, or empty."""
+    """`Config()` is what holds without any file. `source` is the path of the file, or empty; `dialect` whose words it
+    is in; `component_url` where a component is that names no URL."""
 
     servers: tuple[Server, ...] = ()
     http: Http = Http()
@@ -176,7 +180,9 @@ class Config(msgspec.Struct, frozen=True):
     surface: Surface = "aggregate"  # what `/mcp` shows
     bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
     state: str = ""  # the folder of the store; empty: the user's state folder
+    component_url: str = COMPONENT_URL
     source: str = ""
+    dialect: str = "native"
     warnings: tuple[str, ...] = ()
 
 
@@ -214,45 +220,127 @@ def find(explicit: str | None, cwd: Path, environ: Mapping[str, str]) -> Path | 
     return next((path for path in places if os.path.isfile(path)), None)
 
 
-def load(path: Path, environ: Mapping[str, str]) -> Config:
-    """Read a file. Its name says the format, and whether it is ours or another tool's. Raises `ConfigError`."""
-    file = str(path)
-    format = SUFFIXES.get(path.suffix.lower())
-    if not format:
-        raise _refused(file, "is neither TOML, YAML nor JSON by its name", f"end it in {', '.join(SUFFIXES)}")
-    tree = _parse(_text(path), file, format)
-    return _config(tree, file, environ, _is_native(path.name, format, tree))
+def load(path: Path, environ: Mapping[str, str], dialect: str = "") -> Config:
+    """Read a file. Its suffix says the format; what it holds, and where that is not enough its name, whose words it is
+    in, unless `dialect` says so. Raises `ConfigError`."""
+    tree = _tree(path)
+    file = File(str(path), environ)
+    return _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree))
 
 
-def read(text: str, *, file: str, environ: Mapping[str, str], native: bool = True, format: Format) -> Config:
-    """Read a text. `native=False`: another tool's, whose unknown keys are only warned of. Raises `ConfigError`."""
-    return _config(_parse(text, file, format), file, environ, native)
+def read(
+    text: str, *, file: str, environ: Mapping[str, str], native: bool = True, format: Format, dialect: str = ""
+) -> Config:
+    """Read a text as ours, as one of `dialect`, or (`native=False`) as that of another tool, whose unknown keys are
+    only warned of. Raises `ConfigError`."""
+    tree, place = _parse(text, file, format), File(file, environ)
+    if dialect:
+        return _config(tree, place, dialects.named(dialect))
+    return _config(tree, place, dialects.native(place, tree) if native else dialects.foreign(place, tree))
 
 
-def _config(tree: object, file: str, environ: Mapping[str, str], native: bool) -> Config:
-    reading = Reading(environ, native)
-    reading.read(tree)
+def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[str, dict[str, Any]]:
+    """The servers of a file as native tables whose variables are still references: what `edits` can write. What is
+    wrong with one server is no matter here. Raises `ConfigError`."""
+    tree, file = _tree(path), File(str(path), environ)
+    config = _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), True)
+    return {server.name: showing.server(server) for server in config.servers}
+
+
+def recognised(path: Path, environ: Mapping[str, str]) -> Dialect:
+    """Whose words a file is in. Raises `ConfigError` for what is no file of a format."""
+    return dialects.recognised(File(str(path), environ), _tree(path))
+
+
+def with_own(
+    config: Config, own: Mapping[str, object], environ: Mapping[str, str], file: str = "servers.json"
+) -> Config:
+    """`config`, and the servers that were added at run time: native tables by name, read from `file`. Raises
+    `ConfigError` for what is wrong with them, and for a name that both have."""
+    reading = Reading(File(file, environ), dialects.NATIVE)
+    reading.root["component_url"] = config.component_url
+    reading.read({"mcpServers": dict(own)})
+    owners = {server.id: server.name for server in config.servers}
+    for server in reading.servers:
+        if owner := owners.get(server["id"]):
+            where = ("mcpServers", server["name"])
+            reading.wrong(
+                where, f"has the id of the server `{owner}` of {config.source or 'the configuration'}", _rename
+            )
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file))
-    part = reading.sections.get
+    servers = tuple(_server(config.validate_arguments, **fields) for fields in reading.servers)
+    return msgspec.structs.replace(config, servers=(*config.servers, *servers))
+
+
+_rename = "rename or remove one of the two"
+
+
+def state_folder(config: Config, environ: Mapping[str, str]) -> Path:
+    """Where the gateway keeps what it must know again. It is not made here."""
+    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
+    if config.state:
+        written = config.state.removeprefix("~/")
+        return Path(config.source).absolute().parent / (home / written if written != config.state else written)
+    if environ.get("XDG_STATE_HOME"):
+        return Path(environ["XDG_STATE_HOME"], "toolgate")
+    return home / ".local" / "state" / "toolgate"
+
+
+def _config(tree: object, file: File, dialect: Dialect, references: bool = False) -> Config:
+    reading = Reading(file, dialect, references)
+    reading.read(tree)
+    if reading.problems:
+        raise ConfigError(_placed(reading.problems, file.path))
+    part, root = reading.sections.get, reading.root
+    root.setdefault("surface", dialect.surface or "aggregate")
+    limits = part("limits", {})
     return Config(
-        servers=tuple(_server(**fields) for fields in reading.servers),
+        servers=tuple(_server(root.get("validate_arguments", True), **fields) for fields in reading.servers),
         http=Http(**part("http", {})),
         sessions=Sessions(**part("sessions", {})),
         parking=ParkingLimits(**part("parking", {})),
         catalog=CatalogLimits(**part("catalog", {})),
-        source=file,
-        warnings=tuple(str(warning) for warning in _placed(reading.warnings, file)),
+        pool=PoolLimits(**part("pool", {})),
+        virtual_search=VirtualSearch(**part("virtual_search", {})),
+        limits=Limits(**{**limits.pop("truncate", {}), **limits}),
+        source=file.path,
+        dialect=dialect.name,
+        warnings=tuple(str(warning) for warning in _placed(reading.warnings, file.path)),
+        **root,
     )
 
 
-def _server(roots: tuple[tuple[str, str], ...] = (), problem: str = "", **fields: Any) -> Server:
+def _tree(path: Path) -> object:
+    """The plain values of a file."""
+    file = str(path)
+    format = SUFFIXES.get(path.suffix.lower())
+    if path.suffix.lower() in (".mcpb", ".dxt"):
+        raise _refused(file, "is a packed bundle", "unpack it, and name the manifest.json in it")
+    if not format:
+        raise _refused(file, "is neither TOML, YAML nor JSON by its name", f"end it in {', '.join(SUFFIXES)}")
+    return _parse(_text(path), file, format)
+
+
+def _server(
+    validates: bool,
+    roots: tuple[tuple[str, str], ...] = (),
+    problem: str = "",
+    tools: Mapping[str, Mapping[str, Any]] | None = None,
+    **fields: Any,
+) -> Server:
     told = () if problem else tuple(Root(_uri(uri), name) for uri, name in roots)  # a problem may be a gap in them
-    return Server(roots=told, problem=problem, **fields)
+    overlays = {name: _overlay(**overlay) for name, overlay in (tools or {}).items()}
+    given: dict[str, Any] = {"validate_arguments": validates, **fields}
+    return Server(roots=told, problem=problem, tools=overlays, **given)
+
+
+def _overlay(parameters: Mapping[str, Mapping[str, Any]] | None = None, **fields: Any) -> Overlay:
+    return Overlay(parameters={name: Parameter(**each) for name, each in (parameters or {}).items()}, **fields)
 
 
 def _uri(written: str) -> str:
-    return written if written.startswith("file:") else Path(written).as_uri()
+    return written if written.startswith(("file:", "${")) else Path(written).as_uri()
 
 
 def _placed(findings: list[Finding], file: str) -> tuple[Problem, ...]:
@@ -289,11 +377,3 @@ def _parse(text: str, file: str, format: Format) -> object:
 
 def _refused(file: str, message: str, mend: str = "") -> ConfigError:
     return ConfigError((Problem(file, "", message, mend),))
-
-
-def _is_native(name: str, format: Format, tree: object) -> bool:
-    if format != "json" or name.startswith("toolgate."):
-        return True
-    if name in FOREIGN_FILES or not isinstance(tree, dict):
-        return False
-    return set(cast("dict[str, object]", tree)) != {"mcpServers"}

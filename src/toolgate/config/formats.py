@@ -1,7 +1,8 @@
 """The text of a configuration file → plain values, whatever its format.
 
-The rule this file keeps: any text ends as a value or as `Malformed`, and `Malformed` never quotes the text,
-because what stands in a broken line may be somebody's token.
+JSON may have comments and trailing commas, since editors write it so. The rule this file keeps: any text ends as a
+value or as `Malformed`, and `Malformed` never quotes the text, because what stands in a broken line may be somebody's
+token.
 """
 
 from __future__ import annotations
@@ -13,12 +14,22 @@ from typing import Any, Literal, TypeAlias
 
 Format: TypeAlias = Literal["toml", "yaml", "json"]
 
-SUFFIXES: dict[str, Format] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+SUFFIXES: dict[str, Format] = {
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".json": "json",
+    ".jsonc": "json",
+}
 LONGEST = 1024 * 1024  # characters; a configuration is some kilobytes
 MOST_ALIASES = 100  # with MOST_PAIRS this bounds what a few lines of YAML can unfold to
 MOST_PAIRS = 1000
 
 _toml_place = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_string = r'"(?:[^"\\\n]|\\.)*+"?'
+_comment_or_string = re.compile(_string + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_comma_before_end = re.compile(_string + r"|,(?=\s*[\]}])")
+_not_line_end = re.compile(r"[^\n]")
 _quoting = re.compile(r"(alias|anchor|tag|handle) ['\"].*")  # what follows may be a token that stands without quotes
 
 
@@ -57,12 +68,25 @@ def _toml(text: str) -> object:
 
 
 def _json(text: str) -> object:
+    """What fails is read once more without its comments and trailing commas, every character in its place."""
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        try:
+            return _strict_json(text)
+        except json.JSONDecodeError:
+            return _strict_json(_comma_before_end.sub(_blank, _comment_or_string.sub(_blank, text)))
     except json.JSONDecodeError as error:
         raise Malformed(error.msg, error.lineno, error.colno) from None
     except ValueError:
         raise Malformed("a number is too long") from None
+
+
+def _strict_json(text: str) -> object:
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Spaces for what is not to be read; strings stay."""
+    return found[0] if found[0].startswith('"') else _not_line_end.sub(" ", found[0])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

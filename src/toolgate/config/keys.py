@@ -1,7 +1,8 @@
 """The keys of a configuration: what each may hold, and which of them this version does not have yet.
 
-These tables are all that toolgate knows of keys. The rule they keep: a key that is not understood or not done is
-told, never passed over; a key of a later version is accepted only with a value that asks for nothing.
+These tables are all that toolgate knows of its own keys; those of other tools stand in `dialects`. The rule they
+keep: a key that is not understood or not done is told, never passed over; a key of a later version is accepted only
+with a value that asks for nothing.
 """
 
 from __future__ import annotations
@@ -11,32 +12,36 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolgate.config import values, variables
+from toolgate.config import shapes, values, variables
 from toolgate.config.values import Kind
 
 
 class Key(msgspec.Struct, frozen=True):
-    """A key that works. `field` is the struct's field where it has another name; `only` the types of server that
-    it is for; `sound` says that `${VAR}` is put in, and raises `Wrong` for what must not come out of that."""
+    """A key that works. `field` is the struct's field where it has another name; with `spread` the value is a table
+    of fields; `only` are the types of server that it is for; `means` the type that follows from it. `sound` says that
+    variables are put in, and raises `Wrong` for what must not come out of that. `later` judges values that this
+    version does not have."""
 
     kind: Kind
     field: str = ""
     only: tuple[str, ...] = ()
     sound: Callable[[Any], None] | None = None
+    spread: bool = False
+    means: str = ""
+    later: Callable[[object], Later | None] | None = None
 
 
 class Later(msgspec.Struct, frozen=True):
     """A key whose subject this version does not have. `accepted` asks for nothing: the documented default.
 
-    `says` is what is so meanwhile. `hollow`: the default too is a promise that is not kept yet, so it is a warning.
-    `grave`: the server must not run without it, even where another tool's file says so.
+    `says` is what is so meanwhile. `grave`: the server must not run without it, even where another tool's file says
+    so.
     """
 
     accepted: Any = msgspec.UNSET
     says: str = ""
     mend: str = "remove it"
     kind: Kind | None = None
-    hollow: bool = False
     grave: bool = False
 
     def accepts(self, value: object) -> bool:
@@ -75,19 +80,26 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "ttl": Key(values.duration),
         "list_timeout": Key(values.duration),
         "page_size": Key(values.whole(1)),
-        "grace": Later(),
+        "grace": Key(values.duration_or_none),
     },
-    # Nothing but defaults from here on.
     "pool": {
-        "max_live": Later(20, "servers that were started stay up", hollow=True),
-        "idle": Later("5m", "servers that were started stay up", kind=values.duration, hollow=True),
+        "max_live": Key(values.whole(1)),
+        "idle": Key(values.duration),
     },
     "virtual_search": {
-        "enabled": Later(False),
-        "threshold": Later(40),
-        "threshold_tokens": Later(10000),
-        "mode": Later("bm25"),
+        "enabled": Key(values.flag),
+        "threshold": Key(values.whole(1)),
+        "threshold_tokens": Key(values.whole(1)),
+        "mode": Key(values.choice("bm25", "regex", "semantic")),
     },
+    "limits": {
+        "result_limit": Key(values.size),
+        "result_tokens": Key(values.whole(1)),
+        "truncate": Key(shapes.truncation, spread=True),
+        "rates": Later(says="no limits of rates are kept"),
+        "concurrency": Later(says="`concurrency` of a server works"),
+    },
+    # Nothing but defaults from here on.
     "provision": {
         "auto": Later(False),
         "trusted": Later(["@modelcontextprotocol/*"]),
@@ -105,30 +117,37 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
     },
 }
 
-ROOT: Mapping[str, Later] = {
+SURFACES = ("aggregate", "children", "meta", "components", "daemon", "all")
+
+ROOT: Mapping[str, Row] = {
+    "surface": Key(values.choice(*SURFACES)),
+    "bundles": Key(shapes.bundles),
+    "validate_arguments": Key(shapes.word_or_flag),
+    "state": Key(values.filled),
+    "tool_components": Key(shapes.components),
+    "component_url": Key(shapes.template),
     "clients": Later(says="the gateway is open on loopback"),
     "auth": Later(says="the gateway is open on loopback"),
-    "limits": Later(),
-    "validate_arguments": Later(True, "each server judges its own arguments", hollow=True),
     "secrets": Later(says="use ${VAR} in a server's strings"),
     "audit": Later(),
     "log": Later(),
     "telemetry": Later(),
-    "state": Later(),
     "cluster": Later(),
-    "tool_components": Later(),
-    "component_url": Later("http://{name}.spin.internal/"),
 }
 
 _in_headers = 'a fixed token can stand in `headers`, such as Authorization = "Bearer ${TOKEN}"'
 
 # What `type` may say, and the key that it then needs.
-TYPES = {"stdio": "command", "http": "url", "sse": "url", "ws": "url"}
-LATER_TYPES = frozenset({"component"})
-LATER_TYPE = Later(mend="give the server's stdio or http form", grave=True)
-STARTED = tuple(type for type, key in TYPES.items() if key == "command")
+TYPES = {"stdio": "command", "http": "url", "sse": "url", "ws": "url", "component": "url"}
+BOTH = ("component",)  # started here, and reached by its URL
+STARTED = (*(type for type, key in TYPES.items() if key == "command"), *BOTH)
 REACHED = tuple(type for type, key in TYPES.items() if key == "url")
-SOUND_URLS = {"http": variables.sound_http_url, "sse": variables.sound_http_url, "ws": variables.sound_ws_url}
+SOUND_URLS = {
+    "http": variables.sound_http_url,
+    "sse": variables.sound_http_url,
+    "ws": variables.sound_ws_url,
+    "component": variables.sound_component_url,
+}
 
 SERVER: Mapping[str, Row] = {
     "type": Key(values.filled),  # judged by TYPES
@@ -144,19 +163,26 @@ SERVER: Mapping[str, Row] = {
     "timeoutMs": Key(values.milliseconds, field="timeout"),
     "start_timeout": Key(values.duration),
     "start": Key(values.choice("lazy", "eager")),
+    "lifecycle": Key(shapes.lifecycle, spread=True),
+    "criticality": Key(values.choice("vital", "optional")),
     "scope": Key(values.choice("shared", "principal", "session")),
     "concurrency": Key(values.optional(values.whole(1))),
+    "description": Key(values.text),
+    "validate_arguments": Key(shapes.word_or_flag),
+    "result_limit": Key(values.size),
+    "tools": Key(shapes.overlays),
+    "compat": Key(shapes.requirement, only=("stdio",)),
     "auth": Later(says=_in_headers, grave=True),
-    "lifecycle": Later("lazy", "a server starts on first use and stays"),
-    "criticality": Later("vital"),
-    "tools": Later(says="all tools of the server are shown as they are", grave=True),
-    "validate_arguments": Later(True, "each server judges its own arguments", hollow=True),
-    "compat": Later(says="name the versions in `args`"),
     "forward_headers": Later(says="headers of clients stay here", grave=True),
 }
 
+NO_OAUTH = Later(says=_in_headers, grave=True)
+
 # Other tools' words, understood in their files and mended in ours.
 FOREIGN_TYPES = {
+    "local": "stdio",
+    "remote": "http",
+    "custom": "stdio",
     "streamable-http": "http",
     "streamableHttp": "http",
     "streamable_http": "http",
@@ -165,10 +191,10 @@ FOREIGN_TYPES = {
 FOREIGN: Mapping[str, Row] = {
     "transport": Key(values.filled, field="type"),
     "transportType": Key(values.filled, field="type"),
-    "httpUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url),
+    "httpUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url, means="http"),
     "serverUrl": Key(values.filled, field="url", only=REACHED, sound=variables.sound_url),
     "disabled": Key(values.unless, field="enabled"),
-    "oauth": Later(says=_in_headers, grave=True),
+    "oauth": NO_OAUTH,
 }
 MENDS = {
     "transport": "type",
@@ -188,5 +214,4 @@ MENDS = {
     "http_headers": "headers",
 }
 
-FOREIGN_FILES = frozenset({".mcp.json", "mcp.json", "claude_desktop_config.json", "mcp_config.json"})
 PASSED_OVER = frozenset({"$schema"})  # for editors

@@ -9,19 +9,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from toolgate.config import keys, values, variables
+from toolgate.config import env_file, keys, shapes, values, variables
+from toolgate.config.dialects import CHILDREN, COMPONENTS, Dialect, File, places
 from toolgate.config.keys import Key, Later, Row
+from toolgate.config.manifests import Entry, spin_variables
 from toolgate.config.values import Finding, Kind, Wrong, did_you_mean
-from toolgate.config.variables import Expansion
+from toolgate.config.variables import Expansion, Reference
 from toolgate.wire.names import slug
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 Fields: TypeAlias = dict[str, Any]
 
+COMPONENT_URL = "http://{name}.spin.internal/"
 MOST_HINTS = 20  # per file; whoever has more unknown keys than that has named the wrong file
 
 _simple_key = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -39,52 +42,99 @@ def _quoted(key: str) -> str:
 
 
 class Reading:
-    """One file while it is read. `servers` and `sections` hold the fields of the structs, fit to be made only where
-    there are no `problems`; `warnings` are what does not stop anything."""
+    """One file while it is read. `servers`, `root` and `sections` hold the fields of the structs, fit to be made only
+    where there are no `problems`; `warnings` are what does not stop anything. With `references`, variables are not
+    put in but written as a native file writes them."""
 
-    def __init__(self, environ: Mapping[str, str], native: bool) -> None:
-        self.environ = environ
-        self.native = native
+    def __init__(self, file: File, dialect: Dialect, references: bool = False) -> None:
+        self.file = file
+        self.dialect = dialect
+        self.native = dialect.strict
+        self.references = references
         self.servers: list[Fields] = []
+        self.root: Fields = {}
         self.sections: dict[str, Fields] = {}
         self.problems: list[Finding] = []
         self.warnings: list[Finding] = []
+        self.inputs: Mapping[str, Reference] = {}
 
     def read(self, tree: object) -> None:
-        for key, value in self.table(tree, ()).items():
-            self._root_key(key, value)
+        """The root first: servers may depend on it."""
+        bare_list = self.dialect is CHILDREN and _is_list(tree)
+        before = len(self.problems)
+        root = {} if bare_list else self.table(tree, ())
+        if len(self.problems) > before:
+            return
+        path, spin = (spin_variables(root) if self.dialect is COMPONENTS else None) or ((), {})
+        entries = self._entries(tree if bare_list else root)
+        standing = {entry.path[0] for entry in entries if entry.path} | set(self.dialect.containers)
+        for key, value in (spin or root).items():
+            if key not in standing:
+                self._root_key(key, value, path)
+        self.inputs = self.dialect.inputs(root)
+        self._read_servers(entries)
+        self._read_components(path)
 
-    def _root_key(self, key: str, value: object) -> None:
-        if key == "mcpServers":
-            self._read_servers(self.table(value, (key,)))
-        elif key in keys.SECTIONS:
-            self.sections[key] = self.fields(keys.SECTIONS[key], self.table(value, (key,)), (key,))
-        elif key in keys.ROOT:
-            self.later((key,), keys.ROOT[key], value)
-        elif key not in keys.PASSED_OVER:
-            self.unknown((key,), ("mcpServers", *keys.SECTIONS, *keys.ROOT))
+    def _entries(self, tree: object) -> list[Entry]:
+        try:
+            return list(self.dialect.entries(self.file, tree))
+        except Wrong as error:
+            self.tell((), error)
+            return []
 
-    def _read_servers(self, table: dict[str, object]) -> None:
-        if not self.native and "toolgate" in table:  # how another tool names this very gateway
-            del table["toolgate"]
-            self.warnings.append(Finding("is this gateway itself: it is passed over", path=("mcpServers", "toolgate")))
-        self._check_ids(table)
-        read = [_ServerReading(self, name).server(value) for name, value in table.items()]
+    def _root_key(self, key: str, value: object, path: KeyPath) -> None:
+        where = (*path, key)
+        if key in keys.SECTIONS and not self.dialect.whole:
+            self.sections[key] = self.fields(keys.SECTIONS[key], self.table(value, where), where)
+        elif key in keys.ROOT and not self.dialect.whole:
+            self.root |= self.fields({key: keys.ROOT[key]}, {key: value}, path)
+        elif key not in keys.PASSED_OVER and not self.dialect.whole:
+            self.unknown(where, ("mcpServers", *keys.SECTIONS, *keys.ROOT))
+
+    def _read_servers(self, entries: list[Entry]) -> None:
+        kept = [entry for entry in entries if not self._is_passed_over(entry)]
+        self._check_ids(kept)
+        read = [_ServerReading(self, entry).server() for entry in kept]
         self.servers = [server for server in read if server]
 
-    def _check_ids(self, names: Mapping[str, object]) -> None:
+    def _is_passed_over(self, entry: Entry) -> bool:
+        why, table = "", entry.table
+        if not self.native and entry.name == "toolgate":  # how another tool names this very gateway
+            why = "is this gateway itself"
+        elif isinstance(table, dict):
+            why = self.dialect.passed_over(cast("dict[str, Any]", table))
+        if why:
+            self.warn(entry.path, f"{why}: it is passed over")
+        return bool(why)
+
+    def _read_components(self, path: KeyPath) -> None:
+        """Those that are only named: the template says where they are."""
+        names: tuple[str, ...] = self.root.pop("tool_components", ())
+        entries = [Entry((*path, "tool_components"), name, {"type": "component"}) for name in names]
+        taken = {server["id"]: server["name"] for server in self.servers}
+        for entry in entries:
+            if owner := taken.get(slug(entry.name)):
+                self.wrong(entry.path, f"names a component with the id of the server {json.dumps(owner)}", "rename one")
+        found = [_ServerReading(self, entry, {"start": "eager"}).server() for entry in entries]
+        if names and not self.servers:
+            self.root.setdefault("surface", "components")
+        self.servers += [server for server in found if server]
+
+    def _check_ids(self, entries: list[Entry]) -> None:
         owners: dict[str, str] = {}
-        for name in names:
-            path, id = ("mcpServers", name), slug(name)
-            owner = owners.setdefault(id, name)
+        for index, entry in enumerate(entries):
+            name, path = entry.name, entry.path
             if self.take(values.text, name, path) is _bad:
                 continue
+            id = slug(name)
+            first = owners.setdefault(id, f"{index} {name}") == f"{index} {name}"
             if not id:
                 self.wrong(path, "has no letter or digit to make an id of", "rename it")
             elif id == "toolgate" or id.startswith("gobby-"):
                 self.wrong(path, f"has the id `{id}`, which is the gateway's own", "rename it")
-            elif owner != name:
-                self.wrong(path, f"has the same id `{id}` as the server {json.dumps(owner)}", "rename one of the two")
+            elif not first:
+                owner = json.dumps(owners[id].partition(" ")[2])
+                self.wrong(path, f"has the same id `{id}` as the server {owner}", "rename one of the two")
 
     # What every part of the file needs.
 
@@ -94,17 +144,26 @@ class Reading:
         return {} if found is _bad else found
 
     def fields(
-        self, rows: Mapping[str, Row], table: Mapping[str, object], path: KeyPath, faults: list[str] | None = None
+        self,
+        rows: Mapping[str, Row | None],
+        table: Mapping[str, object],
+        path: KeyPath,
+        faults: list[str] | None = None,
     ) -> dict[str, Any]:
         """What the keys of `table` that work hold, in the file's words."""
         found: dict[str, Any] = {}
         for key, value in table.items():
-            row = rows.get(key)
-            if row is None:
+            if key not in rows:
                 self.unknown((*path, key), rows)
-            elif isinstance(row, Later):
-                self.later((*path, key), row, value, faults)
-            elif (read := self.take(row.kind, value, (*path, key))) is not _bad:
+                continue
+            row = rows[key]
+            later = row if isinstance(row, Later) else row.later(value) if row and row.later else None
+            if later:
+                self.later((*path, key), later, value, faults)
+            elif isinstance(row, Key) and (read := self.take(row.kind, value, (*path, key))) not in (
+                _bad,
+                msgspec.UNSET,
+            ):
                 found[key] = read
         return found
 
@@ -136,12 +195,10 @@ class Reading:
             mend = did_you_mean(key, known) if len(self.problems) < MOST_HINTS else ""
         self.wrong(path, "unknown key", mend or "remove it")
 
-    def later(self, path: KeyPath, row: Later, value: object, faults: list[str] | None = None, shown: str = "") -> None:
+    def later(self, path: KeyPath, row: Later, value: object, faults: list[str] | None = None) -> None:
         """A key of a later version. `faults`: of a server, which alone fails where the file is another tool's."""
-        shown = shown or dotted(path[2:] if path[0] == "mcpServers" else path)
+        shown = dotted(path[-1:] if faults is not None else path)
         if row.accepts(value):
-            if row.hollow:
-                self.warn(path, f"`{shown}` is a promise that this version of toolgate does not keep yet", row.says)
             return
         other = "" if row.accepted is msgspec.UNSET else f" other than {json.dumps(row.accepted)}"
         message = f"`{shown}`{other} is not available in this version of toolgate"
@@ -153,85 +210,120 @@ class Reading:
             self.warn(path, f"{message} and is ignored", row.says)
 
 
+def _is_list(tree: object) -> bool:
+    return isinstance(tree, list)
+
+
 class _ServerReading:
     """One server while it is read. `faults` are what fails this server alone."""
 
-    def __init__(self, reading: Reading, name: str) -> None:
+    def __init__(self, reading: Reading, entry: Entry, defaults: Fields | None = None) -> None:
         self.reading = reading
-        self.name = name
-        self.path: KeyPath = ("mcpServers", name)
-        self.rows = keys.SERVER if reading.native else {**keys.SERVER, **keys.FOREIGN}
+        self.name = entry.name
+        self.written = entry.table
+        self.path: KeyPath = entry.path
+        self.rows = reading.dialect.rows or keys.SERVER
+        self.defaults = {**reading.dialect.defaults, **entry.defaults, **(defaults or {})}
         self.faults: list[str] = []
         self.sound_url: Callable[[str], None] | None = None  # of the type that is written
 
-    def server(self, value: object) -> Fields | None:
+    def server(self) -> Fields | None:
         """None where something is wrong that the reading was told of."""
         before = len(self.reading.problems)
-        if (table := self.reading.take(values.table, value, self.path)) is _bad:
+        if (table := self.reading.take(values.table, self.written, self.path)) is _bad:
             return None
         found = self.reading.fields(self.rows, table, self.path, self.faults)
-        type = self._type({self._field(key) for key in table}, found)
-        self._check_pairs(table, found, type)
+        type = self._type(table, found)
+        self._check_pairs(found, type)
         self.sound_url = keys.SOUND_URLS.get(type or "") if "type" in map(self._field, found) else None
+        written = found.get("args", ())
         missing = self._put_in_variables(found)
         if len(self.reading.problems) > before or type is None:
             return None
-        fields = {self._field(key): value for key, value in found.items()}
-        if type == "http" and "type" not in fields and variables.is_websocket(fields["url"]):
+        fields = {**self.defaults, **self._fields(found)}
+        pairs = enumerate(zip(written, fields.get("args", ()), strict=False))
+        fields["private_args"] = tuple(index for index, (before, after) in pairs if before != after)
+        if type == "http" and "type" not in fields and variables.is_websocket(fields.get("url", "")):
             type = "ws"
-        told = {"problem": "; ".join(self.faults), "missing": missing}
-        return {**fields, **told, "id": slug(self.name), "name": self.name, "type": type}
+        fields |= {"id": slug(self.name), "name": self.name, "type": type}
+        self._finish(fields)
+        if len(self.reading.problems) > before:
+            return None
+        return {**fields, "problem": "; ".join(self.faults), "missing": missing}
 
     def _field(self, key: str) -> str:
         row = self.rows.get(key)
         return row.field if isinstance(row, Key) and row.field else key
 
-    def _type(self, present: set[str], found: Mapping[str, Any]) -> str | None:
+    def _fields(self, found: Mapping[str, Any]) -> Fields:
+        """The file's words → the struct's. Tables that fill one field are joined; of all else the first one holds."""
+        fields: Fields = {}
+        for key, value in found.items():
+            row = self.rows[key]
+            spread = isinstance(row, Key) and row.spread
+            for field, each in value.items() if spread else [(self._field(key), value)]:
+                fields[field] = shapes.merged(fields[field], each) if field in fields else each
+        return fields
+
+    def _type(self, table: Mapping[str, object], found: Mapping[str, Any]) -> str | None:
         """The type of server, as written or by the key that it has."""
-        if {"command", "url"} <= present:
+        present = {self._field(key) for key in table}
+        written = next((found[key] for key in found if self._field(key) == "type"), None)
+        if {"command", "url"} <= present and written not in keys.BOTH:
             return self._wrong("has both `command` and `url`", "a server is started or reached: remove one of the two")
         if "type" in present:
-            return self._written_type(next((found[key] for key in found if self._field(key) == "type"), None), present)
+            return None if written is None else self._written_type(written, present)
         if not present & {"command", "url"}:
             return self._wrong("needs `command` (a program to start) or `url` (a server to reach)")
-        return "stdio" if "command" in present else "http"
+        meant = (row.means for key, row in self.rows.items() if key in table and isinstance(row, Key) and row.means)
+        return "stdio" if "command" in present else next(meant, "http")
 
-    def _written_type(self, written: str | None, present: set[str]) -> str | None:
-        if written is None:
-            return None
+    def _written_type(self, written: str, present: set[str]) -> str | None:
         foreign = keys.FOREIGN_TYPES.get(written)
         word = foreign or written if not self.reading.native else written
-        if word in keys.LATER_TYPES:
-            self.reading.later((*self.path, "type"), keys.LATER_TYPE, word, self.faults, f'type = "{word}"')
-            return "stdio" if "command" in present else "http"
         if word not in keys.TYPES:
             mend = f'write "{foreign}"' if foreign else did_you_mean(word, keys.TYPES)
             return self._wrong(f"must be {values.any_of(keys.TYPES)}", mend, "type")
+        if word == "component" and "url" not in present:
+            return self._component_of_template(present)
         if keys.TYPES[word] not in present:
             return self._wrong(f"is of type {word} and needs `{keys.TYPES[word]}`")
         return word
 
+    def _component_of_template(self, present: set[str]) -> str | None:
+        if self.path[-1] != "tool_components" and "component_url" not in self.reading.root:
+            return self._wrong(
+                "is of type component and needs `url`", "or `component_url` at the root, for all of them"
+            )
+        self.defaults["url"] = self.reading.root.get("component_url", COMPONENT_URL)
+        return "component"
+
     def _wrong(self, message: str, mend: str = "", *below: str) -> None:
         self.reading.wrong((*self.path, *below), message, mend)
 
-    def _check_pairs(self, table: Mapping[str, object], found: dict[str, Any], type: str | None) -> None:
-        """Keys that do not go together. What does not fit the type is taken out of `found`."""
-        if {"timeout", "timeoutMs"} <= table.keys():
-            self._wrong("stands beside `timeout`", "remove one of the two", "timeoutMs")
-        for key in list(found) if type else ():
+    def _check_pairs(self, found: dict[str, Any], type: str | None) -> None:
+        """Keys that do not go together. What does not fit is taken out of `found`."""
+        tell = self.reading.wrong if self.reading.native else self.reading.warn
+        owners: dict[str, str] = {}
+        for key in [key for key in self.rows if key in found]:
             row = self.rows[key]
-            if not isinstance(row, Key) or not row.only or type in row.only:
-                continue
-            if found.pop(key):  # empty ones are what other tools write
-                tell = self.reading.wrong if self.reading.native else self.reading.warn
-                tell((*self.path, key), f"is for {'/'.join(row.only)} servers, and this one is {type}", "remove it")
+            owner = owners.setdefault(self._field(key), key)
+            if type and isinstance(row, Key) and row.only and type not in row.only:
+                if found.pop(key):  # empty ones are what other tools write
+                    only = "/".join(row.only)
+                    tell((*self.path, key), f"is for {only} servers, and this one is {type}", "remove it")
+            elif owner != key and not isinstance(found[key], dict):
+                del found[key]
+                tell((*self.path, key), f"stands beside `{owner}`", "remove one of the two")
 
     def _put_in_variables(self, found: dict[str, Any]) -> tuple[str, ...]:
         """Expand what can be expanded, in place; the names of variables that are not set."""
-        expansion = Expansion(self.reading.environ)
+        reading = self.reading
+        kind = variables.References if reading.references else Expansion
+        expansion = kind(reading.file.environ, reading.dialect.style, reading.inputs, places(reading.file))
         for key, value in found.items():
             row = self.rows[key]
-            if isinstance(row, Key) and row.sound and value is not None:
+            if isinstance(row, Key) and (row.sound or self._field(key) == "tools") and value is not None:
                 found[key] = self._expanded(key, value, row, expansion)
         missing = tuple(dict.fromkeys(expansion.missing))
         if missing:
@@ -241,21 +333,60 @@ class _ServerReading:
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
         """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
         or the file is another tool's, it fails this server only, and nothing of it is kept."""
-        already, expanded = len(expansion.missing), value
+        already = len(expansion.missing)
+        expanded: Any = value
         sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
         try:
-            expanded = expansion.expand(value)
-            if sound and len(expansion.missing) == already:
+            expanded = expansion.expand(value) if row.sound else expansion.expand_overlays(value)
+            if sound and len(expansion.missing) == already and not self.reading.references:
                 sound(expanded)
         except Wrong as error:
             if self.reading.native and expanded == value:
                 self.reading.tell((*self.path, key), error)
             for each in error.findings:
-                self.faults.append(
-                    ": ".join(filter(None, (f"`{dotted((key, *each.path))}` {each.message}", each.mend)))
-                )
-            return type(value)()
+                message = f"`{dotted((key, *each.path))}` {each.message}"
+                self.faults.append(": ".join(filter(None, (message, each.mend))))
+            return {} if row.spread else type(value)()
+        if self.reading.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
+            self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")
         return expanded
+
+    def _finish(self, fields: Fields) -> None:
+        """What takes several fields at once."""
+        if env_file := fields.pop("envFile", None):
+            self._read_env_file(env_file, fields)
+        if compat := fields.pop("compat", None):
+            self._fit_in(compat, fields)
+        if fields["type"] == "component":
+            self._find_component(fields)
+        if fields["type"] != "stdio" and fields["type"] not in keys.BOTH and not fields.get("url"):
+            self.faults.append("its `url` is empty")
+
+    def _read_env_file(self, path: str, fields: Fields) -> None:
+        if self.reading.references:
+            return self.reading.warn((*self.path, "envFile"), "is not taken over", "name its variables in `env`")
+        try:
+            fields["env"] = {**env_file.read(self.reading.file.folder / path), **fields.get("env", {})}
+        except OSError:
+            self.faults.append("its `envFile` cannot be read: check that it is there")
+
+    def _fit_in(self, compat: str, fields: Fields) -> None:
+        program = re.sub(r".*[/\\]", "", fields.get("command", "")).removesuffix(".exe")
+        if program != "uvx" and not self.faults:
+            self._wrong('is for servers whose `command` is "uvx"', "name the versions in `args`", "compat")
+        fields["args"] = ("--with", compat, *fields.get("args", ()))
+        fields["private_args"] = tuple(2 + index for index in fields["private_args"])
+
+    def _find_component(self, fields: Fields) -> None:
+        """`{name}` goes in here; `{port}` is known only when the component is started."""
+        url = fields["url"] = fields.get("url", "").replace("{name}", slug(self.name))
+        if "{port}" in url and not fields.get("command"):
+            self._wrong("holds `{port}`, which only a component that is started here has", "write the port", "url")
+        try:
+            if url:
+                variables.sound_component_url(url)
+        except Wrong:
+            self._wrong("is no URL once the name is in it", "", "url")
 
 
 def _not_set(missing: tuple[str, ...]) -> str:

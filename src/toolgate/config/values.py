@@ -142,6 +142,11 @@ def duration(value: object) -> float:
     return float(_within(_amount(value, _SECONDS, what), LONGEST_DURATION, "a year"))
 
 
+def duration_or_none(value: object) -> float:
+    """Seconds; 0 is none at all."""
+    return 0.0 if type(value) in (int, float) and value == 0 else duration(value)
+
+
 def milliseconds(value: object) -> float:
     """Seconds, of a number of milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -147,7 +147,8 @@ class Guard:
 
 
 class Child(asyncio.SubprocessProtocol):
-    """One child process. `on_output` gets stdout as it comes, `on_exit` the reason, once."""
+    """One child process. `on_output` gets stdout as it comes, `on_exit` the reason, once. One that does not `talk` is
+    of use without its stdin and stdout, and does not end when they are closed."""
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class Child(asyncio.SubprocessProtocol):
         on_output: Callable[[bytes], None],
         on_exit: Callable[[str], None],
         on_stderr: Callable[[], None],
+        talks: bool = True,
     ) -> None:
         self.name = name
         self.stderr = Tail()
@@ -169,6 +171,7 @@ class Child(asyncio.SubprocessProtocol):
         self._on_output = on_output
         self._on_exit = on_exit
         self._on_stderr = on_stderr
+        self._talks = talks
         self._transport: asyncio.SubprocessTransport | None = None
         self._exited = asyncio.Event()
         self._drained = asyncio.Event()  # its last words are read
@@ -216,7 +219,7 @@ class Child(asyncio.SubprocessProtocol):
             self._on_stderr()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd in (0, 1):
+        if fd in (0, 1) and self._talks:
             self._ending.set()  # it can no longer be talked with; the next call gets another
 
     def process_exited(self) -> None:
@@ -256,7 +259,7 @@ class Child(asyncio.SubprocessProtocol):
         stdin = self._transport.get_pipe_transport(0)
         if stdin:
             stdin.close()
-        if await self._in_time(self._exited):
+        if self._talks and await self._in_time(self._exited):
             return
         self._signal_group(signal.SIGTERM)
         await self._in_time(self._exited)
@@ -315,6 +318,7 @@ class Supervisor:
         on_output: Callable[[bytes], None],
         on_exit: Callable[[str], None],
         on_stderr: Callable[[], None],
+        talks: bool = True,
     ) -> Child:
         """Raises `Fault` SERVER_FAILED that names the mend where the command cannot be run."""
         environment = child_environment(env, self._environ)
@@ -335,7 +339,7 @@ class Supervisor:
             self._children.discard(child)
             on_exit(reason)
 
-        child = Child(name, self._clock, self._guard, self._number, on_output, exited, on_stderr)
+        child = Child(name, self._clock, self._guard, self._number, on_output, exited, on_stderr, talks)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from urllib.parse import urljoin
 
 from toolgate.config import Server
 from toolgate.model import Fault, Reach
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
-from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, reach_of, shown
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, moved_hint, reach_of, shown
 from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import Cursor, Following, is_stream
 from toolgate.wire import sse
@@ -181,9 +180,7 @@ class HttpLink:
             self.received(body, origin)
         else:
             self._refusals.add(status)
-            hint = credentials_hint(status)
-            if status < 400 and location:
-                hint = f"it has moved: write {urljoin(self._server.url, location)} into its configuration"
+            hint = credentials_hint(status) or moved_hint(status, self._server.url, location)
             self.broke(origin, f"answered HTTP {status}: {shown(body)}", reach_of(status), hint)
 
     def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown", hint: str = "") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urljoin
+
 from toolgate.config import Server
 from toolgate.model import Fault, Reach
 from toolgate.wire import jsonrpc
@@ -20,6 +22,16 @@ def reach_of(status: int) -> Reach:
 def credentials_hint(status: int) -> str:
     """What to look at where a server refuses whoever asks; empty where it does not."""
     return "check the credentials in its headers" if status in (401, 403) else ""
+
+
+def moved_hint(status: int, url: str, location: str) -> str:
+    """Where a server says that it is now; empty where it does not say so."""
+    if status >= 400 or not location:
+        return ""
+    try:
+        return f"it has moved: write {urljoin(url, location)} into its configuration"
+    except ValueError:  # a place that is none
+        return f"it has moved, it says, to {location[:200]!r}"
 
 
 def is_rpc_error(body: bytes) -> bool:

@@ -269,8 +269,7 @@ class McpUpstream:
         self._wanted[scope].pauses.opened(self._clock.now())
         self._state, self._fault = "ready", None
         connection.hear(hearing_of(connection, client, self._clock), self._wanted[scope])
-        if scope in self._opened_before:  # it may offer something else than before
-            self._on_event(Event(self.id, "list_changed", scope, tuple(mcp.LIST_OF_KIND)))
+        self._on_event(Event(self.id, "opened", scope))  # it may offer something else than before
         self._opened_before.pop(scope, None)
         self._opened_before[scope] = None
         self._forget_the_longest_away()

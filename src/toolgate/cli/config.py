@@ -1,0 +1,98 @@
+"""`toolgate config`: what a configuration file says, and what is wrong with it. Nothing is started."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import tomlkit
+import typer
+
+from toolgate import config as configs
+from toolgate.cli import common
+from toolgate.config import Config, ConfigError, Server, dialects, showing
+
+app = typer.Typer(
+    add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it."
+)
+
+ConfigPath = Annotated[
+    str | None, typer.Argument(help="The file. Default: toolgate.toml here, then in the user's folder.")
+]
+Words = Annotated[
+    str, typer.Option("--dialect", help="Read it as this dialect instead of the one that is recognised.", hidden=True)
+]
+
+
+@app.command(
+    help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is."
+)
+def check(path: ConfigPath = None, dialect: Words = "") -> None:
+    found = _find(path, dialect)
+    try:
+        name = dialect or configs.recognised(found, os.environ).name
+        typer.echo(f"{found}: {dialects.named(name).title}")
+        config = configs.load(found, os.environ, name)
+    except ConfigError as error:
+        common.fail(str(error))
+    for server in config.servers:
+        typer.echo(f"  {_line(server)}")
+    for warning in config.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if not config.servers:
+        typer.echo("  no servers")
+    raise typer.Exit(any(server.problem for server in config.servers if server.enabled))
+
+
+@app.command(help="Print what holds, defaults and all, in toolgate's own words. What may be a secret is masked.")
+def show(
+    path: ConfigPath = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
+    dialect: Words = "",
+) -> None:
+    config = _load(_find(path, dialect), dialect)
+    table = showing.config(config)
+    typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
+    for warning in config.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _find(path: str | None, dialect: str) -> Path:
+    known = sorted({each.name for each in dialects.DIALECTS})
+    if dialect and dialect not in known:
+        common.fail(f"There is no dialect {dialect}. There are {', '.join(known)}", 2)
+    found = configs.find(path, Path.cwd(), os.environ)
+    if not found:
+        common.fail("No configuration found here or in the user's folder: name a file.", 2)
+    return found
+
+
+def _load(path: Path, dialect: str) -> Config:
+    try:
+        return configs.load(path, os.environ, dialect)
+    except ConfigError as error:
+        common.fail(str(error))
+
+
+def _line(server: Server) -> str:
+    """One server as it stands in the file: what it is, and what keeps it from working."""
+    reached = showing.url(server.url) if server.url else server.command
+    state = "" if server.enabled else ", disabled"
+    if server.problem:
+        state += f"\n    {'needs configuration' if server.missing else 'problem'}: {server.problem}"
+    return f"{server.name}: {server.type} {reached}{state}"
+
+
+def _toml(table: dict[str, Any]) -> str:
+    return tomlkit.dumps(_without_null(table))
+
+
+def _without_null(value: Any) -> Any:
+    """TOML has none: what is null in an overlay is left out."""
+    if isinstance(value, dict):
+        return {key: _without_null(each) for key, each in cast("dict[str, Any]", value).items() if each is not None}
+    if isinstance(value, list):
+        return [_without_null(each) for each in cast("list[Any]", value) if each is not None]
+    return value

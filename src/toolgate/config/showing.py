@@ -1,0 +1,172 @@
+"""A configuration → native tables, with every default in it, for people and for files.
+
+The rule this file keeps: what may be a secret is masked, and what is masked can still be read as a native file.
+With `masked=False` a table is what the server was configured with, for those that keep it in a file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from toolgate.config import variables
+
+Table: TypeAlias = dict[str, Any]
+
+MASK = "***"
+SECTIONS = ("http", "sessions", "parking", "catalog", "pool", "virtual_search")
+
+_secret_name = re.compile(
+    r"token|secret|passw|pwd|credential|bearer|cookie|authori[sz]|(?:^|[_.-])auth|key(?![a-z])|^-p$", re.I
+)
+_assignment = re.compile(r"(-{0,2}[A-Za-z0-9_.-]+[=:] ?)(.+)", re.DOTALL)
+_known_secret = re.compile(
+    r"(?:sk|pk|rk|ghp|gho|ghu|ghs|github_pat|glpat|xox[a-z]|npm|pypi|hf|AKIA|ASIA|AIza|eyJ|ya29|shpat|SG)[-_.]?[A-Za-z0-9_.-]{16,}"
+    r"|Bearer .+|Basic .+",
+    re.DOTALL,
+)
+_random = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=-]{24,}")
+_url = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@\s]*@)?([^?#\s]*)(\?[^#\s]*)?(#\S*)?")
+_reference = re.compile(r"(?:[A-Za-z ]*)\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+
+
+def config(found: Any, masked: bool = True) -> Table:
+    """Everything that holds, as a native file says it."""
+    root: Table = {section: _without_none(msgspec.structs.asdict(getattr(found, section))) for section in SECTIONS}
+    root["http"] |= {key: list(root["http"][key]) for key in ("allowed_origins", "allowed_hosts")}
+    return {
+        "surface": found.surface,
+        "validate_arguments": found.validate_arguments,
+        "component_url": found.component_url,
+        **({"state": found.state} if found.state else {}),
+        "bundles": {name: list(patterns) for name, patterns in found.bundles.items()},
+        "limits": _limits(found.limits),
+        **root,
+        "mcpServers": {each.name: server(each, masked=masked, whole=True) for each in found.servers},
+    }
+
+
+def _limits(limits: Any) -> Table:
+    lines = _without_none({"head": limits.head, "tail": limits.tail})
+    sizes = _without_none({"result_limit": limits.result_limit, "result_tokens": limits.result_tokens})
+    return {**sizes, **({"truncate": lines} if lines else {})}
+
+
+def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
+    """One server. `whole`: with what is as by default."""
+    fields = {name: getattr(found, name) for name in _PLAIN}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(found)}
+    written = {
+        "type": found.type,
+        **_reach(found, masked),
+        **{key: value for key, value in fields.items() if value is not None and (whole or value != defaults[key])},
+        "lifecycle": found.lifecycle if found.idle is None else {"idleTimeoutMs": found.idle * 1000},
+        "roots": [_without_empty({"uri": root.uri, "name": root.name}) for root in found.roots],
+        "tools": {name: _overlay(overlay, masked) for name, overlay in found.tools.items()},
+    }
+    kept = {"lifecycle"} if whole or written["lifecycle"] != "lazy" else set[str]()
+    return {
+        key: value for key, value in written.items() if key in kept or (key != "lifecycle" and value not in ([], {}))
+    }
+
+
+_PLAIN = (
+    "enabled", "timeout", "start_timeout", "start", "criticality", "description", "validate_arguments",
+    "result_limit", "scope", "concurrency",
+)  # fmt: skip
+
+
+def _reach(found: Any, masked: bool) -> Table:
+    """How it is started and reached. Where a variable was missing its gap is masked."""
+    gap = MASK if found.problem else ""
+    table: Table = {}
+    if found.type == "stdio" or found.command:
+        table = {
+            "command": found.command or gap,
+            "args": arguments(found.args, found.private_args) if masked else list(found.args),
+        }
+        table |= {"env": _masked(found.env) if masked else dict(found.env)}
+        table |= {"cwd": found.cwd} if found.cwd else {}
+    if found.type != "stdio":
+        scheme = "ws" if found.type == "ws" else "http"
+        sound = found.url if not found.problem or variables.is_url(found.url) else ""
+        table["url"] = (url(sound) if masked else sound) or f"{scheme}://{MASK}"
+        table["headers"] = _masked(found.headers) if masked else dict(found.headers)
+    return table
+
+
+def _masked(values: Mapping[str, str]) -> dict[str, str]:
+    return dict.fromkeys(values, MASK)
+
+
+def arguments(args: Iterable[str], private: Container[int] = ()) -> list[str]:
+    """Arguments with what is or looks like a secret masked. `private`: those that are for certain."""
+    shown: list[str] = []
+    announced = False  # by the argument before
+    for index, argument in enumerate(args):
+        is_option = argument.startswith("-")
+        shown.append(MASK if index in private or (announced and not is_option) else _argument(argument))
+        announced = is_option and "=" not in argument and bool(_secret_name.search(argument))
+    return shown
+
+
+def _argument(text: str) -> str:
+    if "://" in text:
+        return _url.sub(lambda found: url(found[0]), text) if not _assigned(text) else _assigned(text)
+    if _known_secret.search(text) or _random.fullmatch(text):
+        return MASK
+    return _assigned(text) or text
+
+
+def _assigned(text: str) -> str:
+    """`--api-key=…`, `TOKEN=…`, `Authorization: …` with the value masked; empty for all else."""
+    found = _assignment.fullmatch(text)
+    if not found or found[2].startswith("//"):
+        return ""
+    is_secret = _secret_name.search(found[1]) or _known_secret.search(found[2]) or _random.fullmatch(found[2])
+    return found[1] + MASK if is_secret else ""
+
+
+def url(text: str) -> str:
+    """A URL without the user, the query's values and the fragment."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return MASK if text else ""
+    place, mark, _ = rest.partition("#")[0].partition("?")
+    host, slash, path = place.partition("/")
+    user, at, host = host.rpartition("@")
+    segments = [MASK if _known_secret.search(part) or _random.fullmatch(part) else part for part in path.split("/")]
+    return f"{scheme}://{MASK if user else ''}{at}{host}{slash}{'/'.join(segments)}{mark}{MASK if mark else ''}"
+
+
+def _overlay(overlay: Any, masked: bool) -> Table:
+    parameters = {name: _parameter(each, masked) for name, each in overlay.parameters.items()}
+    return _without_empty(
+        {
+            "name": overlay.name,
+            "title": overlay.title,
+            "description": overlay.description,
+            "hidden": overlay.hidden,
+            "parameters": parameters,
+        }
+    )
+
+
+def _parameter(parameter: Any, masked: bool) -> Table:
+    """What is fixed is hidden from clients, so it is hidden here."""
+    given = {key: value for key in ("fixed", "default") if (value := getattr(parameter, key)) is not msgspec.UNSET}
+    if masked and "fixed" in given:
+        given["fixed"] = MASK
+    words = {key: getattr(parameter, key) for key in ("name", "description", "hidden")}
+    return {**_without_empty(words), **given}
+
+
+def _without_none(table: Mapping[str, Any]) -> Table:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _without_empty(table: Mapping[str, Any]) -> Table:
+    return {key: value for key, value in table.items() if value not in (None, "", False, {})}

@@ -1,0 +1,93 @@
+"""What is known of servers between two runs: their lists, and what they say of themselves, in the store.
+
+Each record stands under the server's id and a print of its configuration: what was listed under another print is not
+known. The rule this file keeps: nobody waits for what is written here, and what is as it was is not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.ports import About, Clock, Shelf, Store
+from toolgate.wire import mcp
+
+KEPT = 30 * 24 * 3600.0  # seconds for which a record that nobody renews is kept
+RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written again
+
+_ABOUT = "about"
+
+
+class _List(msgspec.Struct, frozen=True, array_like=True):
+    """`fetched` in seconds since 1970; `ttl` in seconds, as the server said."""
+
+    fetched: float
+    ttl: float | None
+    is_public: bool
+    items: dict[str, bytes]
+
+
+class Records:
+    """Records of servers, by id and print. What cannot be read is not known."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._written: dict[tuple[str, str], tuple[object, float]] = {}  # by space and key: what, and when
+
+    def load(self, server: str, print: str) -> tuple[Mapping[str, Shelf], About | None]:
+        """The lists by kind, and what the server says of itself."""
+        records = self._store.items(_space(server, print))
+        shelves = {kind: self._shelf(raw) for kind, raw in records.items() if kind in mcp.LIST_OF_KIND}
+        return {kind: shelf for kind, shelf in shelves.items() if shelf}, _about(records.get(_ABOUT, b""))
+
+    def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
+        ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
+        if self._is_due(_space(server, print), kind, (list(shelf.own.items()), ttl, shelf.is_public)):
+            wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
+            items = {name: bytes(raw) for name, raw in shelf.own.items()}
+            record = _List(wall, ttl, shelf.is_public, items)
+            self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
+
+    def save_about(self, server: str, print: str, about: About) -> None:
+        if self._is_due(_space(server, print), _ABOUT, about):
+            self._store.put(_space(server, print), _ABOUT, msgspec.json.encode(about), ttl=KEPT)
+
+    def drop(self, server: str, print: str, kind: str) -> None:
+        self._written.pop((_space(server, print), kind), None)
+        self._store.delete(_space(server, print), kind)
+
+    def forget(self, server: str, print: str) -> None:
+        """This server is configured no more, or otherwise. Its records stay: the configuration may come back."""
+        for place in [place for place in self._written if place[0] == _space(server, print)]:
+            del self._written[place]
+
+    def _is_due(self, space: str, key: str, content: object) -> bool:
+        """Whether this is to be written: it is another than before, or has long not been."""
+        before, when = self._written.get((space, key), (None, 0.0))
+        now = self._clock.wall()
+        is_due = content != before or now - when >= RENEWED
+        self._written[space, key] = content, now if is_due else when  # of two equals the one that is in use is kept
+        return is_due
+
+    def _shelf(self, raw: bytes) -> Shelf | None:
+        try:
+            found = msgspec.msgpack.decode(raw, type=_List)
+        except (msgspec.DecodeError, ValueError):
+            return None
+        fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
+        until = None if found.ttl is None else fetched + found.ttl
+        return Shelf({name: Raw(item) for name, item in found.items.items()}, fetched, until, found.is_public)
+
+
+def _space(server: str, print: str) -> str:
+    return f"catalog/{server}/{print}"
+
+
+def _about(raw: bytes) -> About | None:
+    try:
+        return msgspec.json.decode(raw, type=About)
+    except (msgspec.DecodeError, ValueError):
+        return None

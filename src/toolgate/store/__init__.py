@@ -1,0 +1,48 @@
+"""What outlives the process: keys and values by space (`ports.Store`), on disk (`sqlite`) or not (`memory`).
+
+The rule this room keeps: a gateway whose store cannot be used works as well, and forgets; it says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from toolgate.ports import Clock, Store, SystemClock
+from toolgate.store.memory import MemoryStore
+from toolgate.store.opening import Unusable
+from toolgate.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+
+def folder(configured: str, environ: Mapping[str, str]) -> Path | None:
+    """Where the store is: as configured, else the user's state folder; None for a user without a home."""
+    if configured:
+        return Path(configured)
+    state, home = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
+    if state.startswith("/"):
+        return Path(state, "toolgate")
+    return Path(home, ".local", "state", "toolgate") if home else None
+
+
+@asynccontextmanager
+async def opened(where: Path | None, clock: Clock | None = None) -> AsyncGenerator[Store]:
+    """The store in this folder, closed when the block is left."""
+    store = _open(where, clock or SystemClock())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _open(where: Path | None, clock: Clock) -> Store:
+    if not where:
+        return MemoryStore(clock)
+    try:
+        return SqliteStore(where, clock)
+    except Unusable as why:
+        log.warning("nothing is kept for the next start: %s", why)
+        return MemoryStore(clock)

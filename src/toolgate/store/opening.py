@@ -1,0 +1,147 @@
+"""Opening the file of the store: its folder, its version, who may read it; and what becomes of one that is damaged.
+
+The rules this file keeps: a file that is none of ours, or damaged, is moved aside, never deleted; one of a newer
+toolgate is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    import sqlite3  # imported where it is used: most commands open no store, and it takes a while
+
+log = logging.getLogger(__name__)
+
+BUSY = 5.0  # seconds that one gateway waits for another's transaction, or for it to open the file
+TRIES = 250  # to be alone with the file, in that time
+
+
+class Unusable(Exception):
+    """The store cannot be opened. `str()` says why, and what mends it."""
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """A step from one version of the file to the next, once for each file."""
+
+    number: int
+    sql: str
+
+
+KEPT = Migration(
+    1,
+    """
+    CREATE TABLE kept (
+        space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, expires REAL, PRIMARY KEY (space, key)
+    );
+    CREATE INDEX kept_expires ON kept (expires) WHERE expires IS NOT NULL;
+    """,
+)
+
+
+def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """A connection that writes, and one that reads. Raises `Unusable`."""
+    import sqlite3
+
+    try:
+        _make_folder(file.parent)
+        with _alone(file):
+            return _writer(file, (KEPT, *migrations)), _reader(file)
+    except (OSError, sqlite3.Error) as error:
+        raise Unusable(f"{file} cannot be used ({error}); say another folder as `state`") from None
+
+
+def _writer(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
+    import sqlite3
+
+    try:
+        return _migrated(file, migrations)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            raise
+        _move_aside(file, error)
+        return _migrated(file, migrations)
+
+
+def _reader(file: Path) -> sqlite3.Connection:
+    reader = _connected(file)
+    reader.execute("PRAGMA query_only = ON")
+    return reader
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """One process at a time makes the file, moves it aside or takes it to the next version. One that does not get on
+    with it is not waited for."""
+    lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        for _ in range(TRIES):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(BUSY / TRIES)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _migrated(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
+    steps = sorted(migrations, key=lambda step: step.number)
+    if [step.number for step in steps] != list(range(1, len(steps) + 1)):
+        raise ValueError(f"migrations are not numbered in a row: {[step.number for step in steps]}")
+    connection = _connected(file)
+    try:
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        if version > len(steps):
+            raise Unusable(
+                f"{file} is of a newer toolgate (version {version}; this one knows {len(steps)}); "
+                "use the newer one, or say another folder as `state`"
+            )
+        connection.execute("PRAGMA page_size = 16384")  # of a new file: lists are long
+        connection.execute("PRAGMA journal_mode = WAL")
+        for step in steps[version:]:
+            connection.executescript(f"BEGIN IMMEDIATE; {step.sql}; PRAGMA user_version = {step.number}; COMMIT;")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    import sqlite3
+
+    _make(file)
+    connection = sqlite3.connect(file, timeout=BUSY, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA synchronous = NORMAL")  # what is written outlives this process; a power cut may take it
+    return connection
+
+
+def _make(file: Path) -> None:
+    """Make it private before SQLite makes it; what SQLite puts beside it is as private. One that is there is not even
+    opened: closing it would end all locks that this process has on it, and with them what keeps gateways apart."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _move_aside(file: Path, error: Exception) -> None:
+    aside = next(path for number in range(1, 1000) if not (path := Path(f"{file}.damaged-{number}")).exists())
+    for end in ("", "-wal", "-shm"):
+        if os.path.exists(f"{file}{end}"):
+            os.rename(f"{file}{end}", f"{aside}{end}")
+    log.warning("%s was damaged (%s); it is kept as %s, and a new one begun", file, error, aside.name)

@@ -1,0 +1,71 @@
+"""What a component answers, as a value or as the `Fault` that tells its reader what is wrong, and what to mend.
+
+The rule this file keeps: a result is the bytes that came, and a refusal shows what came in its place.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.model import Fault, Reach
+from toolgate.upstreams.component import metadata
+from toolgate.upstreams.component.line import Answer, Line, Lost
+from toolgate.upstreams.component.metadata import Tools, shown
+from toolgate.upstreams.links.refusals import credentials_hint, fault, moved_hint
+from toolgate.wire import jsonrpc
+
+MOST_SHOWN = 2000  # characters of an answer that is none
+
+
+class _Result(msgspec.Struct):
+    content: list[Raw]
+
+
+_result = msgspec.json.Decoder(_Result)
+
+
+def result(answer: Answer, server: Server) -> bytes:
+    """What a tool returned, as it was written. Raises `Fault`."""
+    if answer.status != 200:
+        raise _refused(answer, server, "sent_unknown", _hint(answer, server.url))
+    try:
+        answer.body.decode()  # the decoder skips over raw members without looking at their encoding
+        _result.decode(answer.body)
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
+        hint = f"a component answers POST with a JSON object that has an array `content`: {error}"
+        raise _refused(answer, server, "executed", hint) from None
+    return answer.body
+
+
+def _refused(answer: Answer, server: Server, reach: Reach, hint: str) -> Fault:
+    message = f"Tool execution failed (status {answer.status}): {shown(answer.body, MOST_SHOWN)}"
+    return fault(server, message, reach, "UPSTREAM_ERROR", hint)
+
+
+def tools(answer: Answer, line: Line, server: Server) -> Tools:
+    """What a component says of itself. Raises `Fault`."""
+    if answer.status != 200:
+        message = f"{line} answered GET with HTTP {answer.status}: {shown(answer.body)}"
+        raise fault(server, message, "not_sent", hint=_hint(answer, line.url))
+    try:
+        return metadata.read(answer.body)
+    except metadata.NoTools as why:
+        hint = "a component answers GET with {name, description, inputSchema}, or with an array of such objects"
+        message = f"{line} answered GET with what is no tool: {why}"
+        raise fault(server, message, "not_sent", "UPSTREAM_ERROR", hint) from None
+
+
+def none(lost: Lost, server: Server) -> Fault:
+    """Why there is none."""
+    hint = ""
+    if lost.reach == "not_sent" and ".spin.internal" in server.url:
+        hint = "such names are known inside Spin alone: say with component_url where components are"
+    elif lost.reach == "not_sent" and not server.command:
+        hint = f"start it, or give {server.name} a command to start it with"
+    return fault(server, str(lost), "not_sent", hint=hint)
+
+
+def _hint(answer: Answer, url: str) -> str:
+    return credentials_hint(answer.status) or moved_hint(answer.status, url, answer.location)

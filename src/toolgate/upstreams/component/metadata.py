@@ -1,0 +1,78 @@
+"""What a component says of itself: one object for one tool, or an array for many. Sans-IO.
+
+The rule this file keeps: a tool passes through as the bytes that the component wrote, or it is left out and its fault
+named; what is no tool at all is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.wire import jsonrpc
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """`paths` says by tool what stands behind the component's URL where it is posted to: nothing for an only tool.
+    `faults` are what is wrong with those that were left out."""
+
+    raw: tuple[Raw, ...]
+    paths: Mapping[str, str]
+    faults: tuple[str, ...] = ()
+
+
+class NoTools(Exception):
+    """The text is not what a component says of itself; `str()` says why."""
+
+
+class _Tool(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    inputSchema: dict[str, Raw]
+
+
+_tool = msgspec.json.Decoder(_Tool)
+_array = msgspec.json.Decoder(list[Raw])
+
+
+def read(body: bytes) -> Tools:
+    """Raises `NoTools`."""
+    try:
+        body.decode()  # the decoder skips over raw members without looking at their encoding
+        is_array = body.lstrip()[:1] == b"["
+        items = _array.decode(body) if is_array else [Raw(body)]
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
+        raise NoTools(f"it is no JSON: {error}") from None
+    found = _sorted_out(items, is_array)
+    if items and not found.raw:
+        raise NoTools(found.faults[0])
+    return found
+
+
+def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
+    good: dict[str, Raw] = {}
+    faults: list[str] = []
+    for item in items:
+        try:
+            name = _tool.decode(item).name
+        except jsonrpc.UNREADABLE as error:
+            faults.append(f"{error}: {shown(bytes(memoryview(item)[:200]))}")
+            continue
+        if name in good:
+            faults.append(f"a second tool of the name {name}")
+        else:
+            good[name] = item
+    return Tools(tuple(good.values()), {name: _path(name, is_array) for name in good}, tuple(faults))
+
+
+def _path(name: str, is_array: bool) -> str:
+    return "/" + quote(name, safe="") if is_array else ""
+
+
+def shown(body: bytes, most: int = 200) -> str:
+    """The beginning of a body, for people."""
+    text = body.decode(errors="replace")
+    return text if len(text) <= most else text[:most] + "…"

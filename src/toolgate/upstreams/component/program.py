@@ -1,0 +1,109 @@
+"""A component that is started by command, and ended with the gateway: its process, and the port that it gets.
+
+The rule this file keeps: it is started on a port that was free, and whoever needs it hears of its end.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from toolgate.config import Server
+from toolgate.model import Fault
+from toolgate.ports import Clock
+from toolgate.upstreams.component.line import Answer, Line, Lost
+from toolgate.upstreams.links.refusals import fault
+from toolgate.upstreams.supervisor import Child, Supervisor, Tail
+
+PORT = "{port}"
+POLL = 0.05  # seconds between looks whether it answers
+LAST_BREATH = 0.5  # seconds that a process which breaks its connections may take to end
+
+
+class Program:
+    """`on_exit` hears of its end, once, with the reason. A URL with `{port}` gets one that is free: the process is told
+    in `PORT`, and in those of its arguments that hold `{port}`, too."""
+
+    def __init__(self, server: Server, url: str, on_exit: Callable[[Program], None]) -> None:
+        self.fault: Fault | None = None
+        self._server = server
+        self._on_exit = on_exit
+        self._child: Child | None = None
+        self._log = Tail()
+        port = str(_free_port()) if PORT in url else ""
+        self.url = url.replace(PORT, port)
+        self._env = {**server.env, "PORT": port} if port else server.env
+        self._args = tuple(arg.replace(PORT, port) for arg in server.args) if port else server.args
+
+    async def start(self, supervisor: Supervisor) -> None:
+        """Raises `Fault`."""
+        server = self._server
+        self._child = await supervisor.start(
+            *(server.name, server.command, self._args, self._env, server.cwd, self._log.add, self._exited),
+            on_stderr=lambda: None,
+            talks=False,
+        )
+
+    async def first_answer(self, line: Line, clock: Clock) -> Answer:
+        """What it says of itself as soon as it says anything. Raises `Fault`."""
+        patience = self._server.start_timeout
+        try:
+            async with clock.timeout(patience):
+                while not (answer := await _answer(line)) or self.fault:
+                    if self.fault:  # then whoever answers is another
+                        raise self.fault
+                    await clock.sleep(POLL)
+                return answer
+        except TimeoutError:
+            hint = f"have it listen on the port that PORT names, or raise start_timeout of {self._server.name}"
+            message = f"it does not answer at {line} after {patience:g} s"
+            raise fault(self._server, message, "not_sent", "TIMEOUT", hint) from None
+
+    def describe(self) -> dict[str, object]:
+        """What a status shows."""
+        child = self._child
+        if not child:
+            return {}
+        return {"pid": None if self.fault else child.pid, "started": child.started, "stderr": self._words()}
+
+    async def has_ended(self, clock: Clock) -> bool:
+        """Whether a connection broke because the process did: its end is seen a moment later."""
+        try:
+            async with clock.timeout(LAST_BREATH):
+                await self._ended()
+        except TimeoutError:
+            return False
+        return True
+
+    async def end(self) -> None:
+        if self._child:
+            self._child.end()
+        await self._ended()
+
+    async def _ended(self) -> None:
+        if self._child:
+            await self._child.ended()
+
+    def _words(self) -> str:
+        """What it wrote. Some programs complain on stdout, which carries nothing else here."""
+        return (self._child.stderr.text() if self._child else "") or self._log.text()
+
+    def _exited(self, reason: str) -> None:
+        words = [] if reason.endswith("stopped") else self._words().strip().splitlines()
+        message = f"{reason}: {words[-1][:200]}" if words else reason
+        hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
+        self.fault = fault(self._server, message, "not_sent", hint=hint)
+        self._on_exit(self)
+
+
+async def _answer(line: Line) -> Answer | None:
+    try:
+        return await line.get()
+    except Lost:
+        return None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

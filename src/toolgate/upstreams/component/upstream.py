@@ -1,0 +1,329 @@
+"""The kind `component`: a server of tools that knows no MCP. GET lists them, POST runs one (seed 003, behaviour.md 3).
+
+The rule this file keeps: what a component says passes through as its bytes, and whatever else happens is a fault of
+that call alone, which begins with "Tool execution failed".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.eras import tasks
+from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Outcome, Reach
+from toolgate.ports import About, Items, State, Status
+from toolgate.upstreams.component import answers
+from toolgate.upstreams.component.line import Answer, Line, Lost
+from toolgate.upstreams.component.metadata import Tools
+from toolgate.upstreams.component.program import Program
+from toolgate.upstreams.links import Ground
+from toolgate.upstreams.mcp.turns import Turns
+from toolgate.wire import mcp
+
+log = logging.getLogger(__name__)
+
+UNLISTED = 60.0  # seconds for which what was fetched for another purpose is good for a list
+
+
+class ComponentUpstream:
+    """An `Upstream` of one component: the same for everybody. One with a command is started with its first use."""
+
+    def __init__(self, server: Server, ground: Ground, on_event: EventSink) -> None:
+        self.id = server.id
+        self.name = server.name
+        self._server = server
+        self._ground = ground
+        self._clock = ground.clock
+        self._on_event = on_event
+        self._turns = Turns(server.name, server.concurrency, ground.clock)
+        self._line: Line | None = None
+        self._program: Program | None = None
+        self._last: Mapping[str, object] = {}  # what was known of the program when it ended
+        self._tools: Tools | None = None  # as it said last
+        self._heads: dict[str, bytes] = {}  # of its requests, by tool
+        self._unlisted: float | None = None  # since when `_tools` is there, and nobody has been given the list
+        self._asking: asyncio.Task[Tools] | None = None
+        self._state: State = "configured"
+        self._fault: Fault | None = None
+        self._is_over = False
+        self._calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __repr__(self) -> str:
+        return f"<ComponentUpstream {self.id} {self._state} {self._calls} in flight>"
+
+    @property
+    def calls(self) -> int:
+        return self._calls
+
+    def scope(self, client: Client) -> str:
+        return ""
+
+    def status(self) -> Status:
+        about = self._program.describe() if self._program else self._last
+        return Status(
+            state="busy" if self._state == "ready" and self._calls else self._state,
+            error=self._fault.message if self._fault else "",
+            hint=self._fault.hint if self._fault else "",
+            pid=about.get("pid"),  # type: ignore[arg-type]
+            started=about.get("started"),  # type: ignore[arg-type]
+            stderr=str(about.get("stderr", "")),
+            calls=self._calls,
+            stopped_by="close" if self._state == "stopped" else "",
+        )
+
+    async def open(self) -> None:
+        try:
+            await self._ask()
+        except Fault:
+            pass  # it stands in the status, and in the log
+
+    async def about(self, client: Client) -> About:
+        return About({"tools": {}})
+
+    async def list(self, kind: str, client: Client) -> Items:
+        if kind != "tools":
+            return Items()
+        since, self._unlisted = self._unlisted, None
+        if self._tools and since is not None and self._clock.now() - since < UNLISTED:
+            return Items(self._tools.raw)
+        tools = await self._ask()
+        self._unlisted = None
+        return Items(tools.raw)
+
+    async def invoke(self, call: Call) -> Outcome:
+        if call.method != mcp.CALL:
+            raise self._nothing_such(call)
+        self._calls += 1
+        self._idle.clear()
+        try:
+            return Done(await self._run(call.target, bytes(call.arguments) or b"{}"))
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._idle.set()
+
+    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+        return {}
+
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} has nothing that can be watched", reach="not_sent")
+
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
+
+    async def set_level(self, level: str, client: Client) -> None: ...
+
+    async def roots_changed(self, client: Client) -> None: ...
+
+    async def leave(self, client: Client) -> None: ...
+
+    async def stop(self) -> None:
+        if self._asking:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+        await self._let_go(f"{self.name} was stopped")
+        self._state, self._fault = "stopped", None
+
+    async def drain(self, seconds: float) -> None:
+        try:
+            async with self._clock.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            log.info("%s is closed with %d calls under way", self.name, self._calls)
+        await self.close()
+
+    async def close(self) -> None:
+        self._is_over = True
+        await self.stop()
+
+    # One call.
+
+    async def _run(self, tool: str, arguments: bytes) -> bytes:
+        try:
+            await self._turns.take(self._server.timeout)
+            try:
+                answer = await self._posted_or_again(tool, arguments)
+            finally:
+                self._turns.give_back()
+        except Lost as lost:
+            raise self._failed(str(lost), lost.reach) from None
+        except TimeoutError:
+            raise self._failed(f"no answer within {self._server.timeout:g} s", "sent_unknown", "TIMEOUT") from None
+        except Fault as fault:
+            if fault.code == "TOOL_NOT_FOUND":
+                raise
+            raise self._failed(fault.message, "not_sent", fault.code, fault.hint) from None
+        return answers.result(answer, self._server)
+
+    async def _posted_or_again(self, tool: str, arguments: bytes) -> Answer:
+        """A process that does not listen any more is ending: what it was not sent is for another one."""
+        line = await self._line_for(tool)
+        program = self._program
+        try:
+            return await self._posted(line, tool, arguments)
+        except Lost as lost:
+            if not program or lost.reach == "executed":
+                raise
+            has_ended = await program.has_ended(self._clock)
+            if lost.reach != "not_sent":
+                raise Lost(program.fault.message, lost.reach) if has_ended and program.fault else lost from None
+            if self._line is line:
+                await self._let_go(str(lost))
+        return await self._posted(await self._line_for(tool), tool, arguments)
+
+    async def _line_for(self, tool: str) -> Line:
+        """The line that this tool is reached by. It is asked again what it has where that is not known of it."""
+        self._refuse_what_cannot_be()
+        if tool not in self._heads and tool not in (await self._ask()).paths:
+            raise Fault("TOOL_NOT_FOUND", f"Tool not found: {tool}", reach="not_sent")
+        if tool not in self._heads:  # its process has ended in the same moment
+            raise Lost(f"{self.name} has ended", "not_sent")
+        self._line = self._line or self._line_to(self._server.url)
+        return self._line
+
+    async def _posted(self, line: Line, tool: str, arguments: bytes) -> Answer:
+        try:
+            async with self._clock.timeout(self._server.timeout):
+                answer = await line.post(self._heads[tool], arguments)
+        except Lost as lost:
+            if lost.reach == "not_sent" and self._line is line:
+                self._set_failed(answers.none(lost, self._server))
+                self._heads = {}  # it may be another when it is back
+            raise
+        if self._line is line:
+            self._state, self._fault = "ready", None
+        return answer
+
+    def _failed(self, why: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
+        hint = hint or (self._fault.hint if self._fault else "")
+        return Fault(code, f"Tool execution failed: {why}", server=self.id, reach=reach, hint=hint)
+
+    def _nothing_such(self, call: Call) -> Fault:
+        if call.kind == "tasks":
+            return tasks.not_found()
+        if call.reference:
+            return Fault("METHOD_NOT_FOUND", f"{self.name} completes nothing", reach="not_sent")
+        kind = mcp.KINDS[call.kind]
+        return Fault(kind.missing, f"{kind.noun} not found: {call.target}", reach="not_sent")
+
+    # What it says of itself.
+
+    async def _ask(self) -> Tools:
+        """Asked once, however many wait for it; started where it must be. Raises `Fault`."""
+        if not self._asking:
+            self._asking = asyncio.get_running_loop().create_task(self._asked(), name=f"ask {self.id}")
+            self._asking.add_done_callback(self._was_asked)
+        asking = self._asking
+        await asyncio.wait([asking])
+        if asking.cancelled():
+            raise Fault("SERVER_FAILED", f"{self.name} was stopped", server=self.id, reach="not_sent")
+        return asking.result()
+
+    def _was_asked(self, done: asyncio.Task[Tools]) -> None:
+        self._asking = None
+        if not done.cancelled():
+            done.exception()  # seen, also where nobody waits any more
+
+    async def _asked(self) -> Tools:
+        try:
+            line, answer = await self._metadata()
+            if self._line is not line:  # its process has ended in the same moment
+                raise Fault("SERVER_FAILED", f"{self.name} has ended", server=self.id, reach="not_sent")
+            tools = answers.tools(answer, line, self._server)
+        except Fault as fault:
+            if not self._is_over:
+                self._set_failed(fault)
+            raise
+        self._learn(line, tools)
+        return tools
+
+    async def _metadata(self) -> tuple[Line, Answer]:
+        self._refuse_what_cannot_be()
+        if self._server.command and not self._program:
+            return await self._started()
+        line = self._line = self._line or self._line_to(self._server.url)
+        program = self._program
+        try:
+            async with self._clock.timeout(self._server.timeout):
+                return line, await line.get()
+        except Lost as lost:
+            if program and await program.has_ended(self._clock):
+                return await self._started()
+            raise answers.none(lost, self._server) from None
+        except TimeoutError:
+            message = f"{line} did not say within {self._server.timeout:g} s what tools it has"
+            raise Fault("TIMEOUT", message, server=self.id, reach="not_sent") from None
+
+    def _learn(self, line: Line, tools: Tools) -> None:
+        for fault in tools.faults:
+            log.warning("%s: a tool is left out: %s", self.name, fault)
+        before, self._tools = self._tools, tools
+        self._heads = {name: line.head_of(path) for name, path in tools.paths.items()}
+        self._unlisted = self._clock.now()
+        was_ready = self._state == "ready"
+        self._state, self._fault = "ready", None
+        if not was_ready:
+            self._on_event(Event(self.id, "opened"))
+        elif before and before.raw != tools.raw:
+            self._on_event(Event(self.id, "list_changed", "", ("tools",)))
+
+    def _refuse_what_cannot_be(self) -> None:
+        why = f"{self.name} is no longer configured" if self._is_over else self._server.problem
+        if why:
+            raise Fault("SERVER_FAILED", why, server=self.id, reach="not_sent")
+
+    def _set_failed(self, fault: Fault) -> None:
+        self._state, self._fault, self._unlisted = "failed", fault, None
+        log.warning("%s: %s", self.name, fault.message)
+
+    def _line_to(self, url: str) -> Line:
+        """`{name}` in a URL is the server's in kebab case, as ids are."""
+        try:
+            return Line(url.replace("{name}", self.id), self._server.headers, self._clock)
+        except ValueError as error:
+            hint = f"mend url in the configuration of {self.name}"
+            raise Fault("SERVER_FAILED", str(error), server=self.id, reach="not_sent", hint=hint) from None
+
+    # Its process, where it has one.
+
+    async def _started(self) -> tuple[Line, Answer]:
+        """What it answers first, once it has been started. Raises `Fault`."""
+        self._state = "starting"
+        program = Program(self._server, self._server.url, self._ended)
+        line = self._line_to(program.url)
+        self._program, self._line = program, line
+        try:
+            await program.start(self._ground.supervisor)
+            return line, await program.first_answer(line, self._clock)
+        except Fault as fault:
+            await self._let_go(fault.message)
+            message = f"Server not started: {fault.message}"
+            raise Fault(fault.code, message, server=self.id, reach="not_sent", hint=fault.hint) from None
+
+    def _ended(self, program: Program) -> None:
+        """The process is gone, whoever ended it; the next use starts another."""
+        if self._program is program and self._state != "starting" and program.fault:
+            self._forget(program.fault.message)
+            self._set_failed(program.fault)
+
+    def _forget(self, why: str) -> Program | None:
+        program, self._program = self._program, None
+        line, self._line = self._line, None
+        if program:
+            self._last = program.describe()
+        if line:
+            line.close(why)
+        if self._server.command:
+            self._heads = {}  # they name the port of the one that has ended
+        return program
+
+    async def _let_go(self, why: str) -> None:
+        program = self._forget(why)
+        if program:
+            await program.end()
+            self._last = program.describe()

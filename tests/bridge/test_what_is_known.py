@@ -1,0 +1,162 @@
+"""What was listed once is known: while its server is stopped, when it fails, and after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, gateway
+from virtualtime import FakeClock
+
+from toolgate.config import CatalogLimits
+from toolgate.store.memory import MemoryStore
+
+SERVERS = [LegacyServer, ModernServer]
+CLIENTS = ["2024-11-05", LATEST, MODERN]
+LISTS = ("tools", "prompts", "resources")
+METHODS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+
+
+async def plain(scene: Scene) -> str:
+    return "just so"
+
+
+def a_server(kind: Any, **more: Any) -> Any:
+    """One whose lists hold for a minute, if it can say so."""
+    keeps = {"keeps": {"ttlMs": 60_000}} if kind is ModernServer else {}
+    return kind({"plain": plain}, {"plain": plain}, {"mem://a": plain}, announces=True, **keeps | more)
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}}
+
+
+async def everything(client: Any) -> Mapping[str, Any]:
+    """All lists, without how long they hold."""
+    results = {method: (await client.request(method)).result for method in METHODS}
+    return {method: {**result, "ttlMs": None} for method, result in results.items()}
+
+
+@pytest.mark.promise("b.001.catalog-kept")
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("revision", CLIENTS)
+async def test_after_a_restart_all_lists_are_there_and_no_server_is_started(kind: Any, revision: str) -> None:
+    store = MemoryStore(FakeClock())
+    async with gateway(store=store, there=a_server(kind)) as house:
+        before = await everything(await house.client(revision))
+    there = a_server(kind)
+    async with gateway(store=store, there=there) as house:
+        client = await house.client(revision)
+        assert await everything(client) == before
+        assert not there.connections
+        assert (await client.call("there__plain")).text == "just so"
+        assert len(there.connections) == 1
+
+
+@pytest.mark.promise("b.001.catalog-kept")
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("differs", [False, True])
+async def test_what_changed_while_the_gateway_was_down_is_told_once_its_server_is_up(kind: Any, differs: bool) -> None:
+    store = MemoryStore(FakeClock())
+    async with gateway(store=store, there=a_server(kind)) as house:
+        await everything(house.modern())
+    there = a_server(kind)
+    if differs:
+        there.lists["tools/list"][1].append(tool("new"))
+    async with gateway(store=store, there=there) as house:
+        client = house.modern()
+        await everything(client)
+        ear = await client.listen(lists=LISTS)
+        await client.call("there__plain")
+        await house.clock.advance(1)
+        assert ear.changed == (["tools"] if differs else [])
+        listed = (await client.request("tools/list")).result["tools"]
+        assert [each["name"] for each in listed] == ["there__plain"] + ["there__new"] * differs
+        assert len(there.requests("tools/list")) == 1
+
+
+async def test_what_was_listed_by_another_program_of_that_name_is_not_known() -> None:
+    store = MemoryStore(FakeClock())
+    async with gateway(store=store, there=a_server(LegacyServer)) as house:
+        await everything(house.modern())
+    there = a_server(LegacyServer)
+    there.settings["args"] = ("--other",)
+    async with gateway(store=store, there=there) as house:
+        await everything(house.modern())
+        assert len(there.requests("tools/list")) == 1
+
+
+@pytest.mark.promise("b.001.catalog-kept")
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_server_that_was_stopped_is_not_started_by_lists_however_old_they_are(kind: Any) -> None:
+    there = a_server(kind)
+    async with gateway(catalog=CatalogLimits(ttl=30), there=there) as house:
+        before = await everything(house.modern())
+        await house.app.gateway.snapshot.upstreams["there"].stop()
+        for _ in range(3):
+            await house.clock.advance(3600)
+            assert await everything(house.modern()) == before
+            await house.legacy()
+        assert len(there.connections) == 1
+        assert (await house.modern().call("there__plain")).text == "just so"
+        assert len(there.connections) == 2
+
+
+def refusing_lists(there: Any) -> list[bool]:
+    """Has a server refuse its lists while there is something in what is returned."""
+    moods: list[bool] = []
+
+    def requested(self: Any, message: Any) -> None:
+        if moods and message["method"] in METHODS:
+            self.say({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32603, "message": "not now"}})
+        else:
+            super(type(self), self).requested(message)
+
+    there.connection = type("Moody", (there.connection,), {"requested": requested})
+    return moods
+
+
+@pytest.mark.promise("b.001.degraded")
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/servers/there"])
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_a_list_that_fails_is_shown_as_it_was_with_its_fault_and_then_no_more(path: str, is_alone: bool) -> None:
+    there = a_server(ModernServer, keeps={"ttlMs": 10_000, "cacheScope": "public"})
+    other = a_server(ModernServer, keeps={"ttlMs": 10_000, "cacheScope": "public"})
+    moods = refusing_lists(there)
+    servers = {"there": there} if is_alone else {"there": there, "other": other}
+    async with gateway(catalog=CatalogLimits(grace=600), **servers) as house:
+        client = house.modern(path=path)
+        ear = await client.listen(lists=LISTS)
+        whole = (await client.request("tools/list")).result
+        assert (whole["ttlMs"], whole["cacheScope"]) == (10_000, "public")
+        moods.append(True)
+        await house.clock.advance(11)
+        for _ in range(3):
+            shown = (await client.request("tools/list")).result
+            assert shown["tools"] == whole["tools"]
+            assert (shown["ttlMs"], shown["cacheScope"]) == (0, "private")
+            assert shown["_meta"]["failures"] == [{"server_id": "there", "error": "not now"}]
+            await house.clock.advance(190)
+        assert ear.changed == []
+        await house.clock.advance(60)
+        reply = await client.request("tools/list")
+        if is_alone or path != "/mcp":
+            assert reply.error["code"] == -32603
+        else:
+            assert [each["name"] for each in reply.result["tools"]] == ["other__plain"]
+        moods.clear()
+        assert (await client.request("tools/list")).result["tools"] == whole["tools"]
+        assert set(ear.changed) == {"tools"}
+
+
+async def test_a_call_is_made_by_a_list_as_it_was() -> None:
+    there = a_server(ModernServer, keeps={"ttlMs": 10_000, "cacheScope": "public"})
+    moods = refusing_lists(there)
+    async with gateway(there=there) as house:
+        await house.modern().request("tools/list")
+        moods.append(True)
+        there.announce("tools")
+        await house.clock.advance(1)
+        for name in ("there__plain", "plain"):
+            assert (await house.modern().call(name)).text == "just so"

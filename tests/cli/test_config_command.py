@@ -1,0 +1,128 @@
+"""`toolgate config check` and `toolgate config show`."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from toolgate.cli import app
+from toolgate.config import Config, load, read
+
+SECRETS: dict[str, Any] = {
+    "mcpServers": {
+        "near": {
+            "command": "run",
+            "args": [
+                "--api-key", "s3cret", "--token=s3cret", "TOKEN=s3cret", "https://me:s3cret@h/p?key=s3cret#s3cret",
+                "--header", "Authorization: Bearer s3cret", "ghp_s3cret0123456789abcdef", "${PLAIN}", "--region", "eu",
+                "postgresql://me:s3cret@db/name", "--url=http://me:s3cret@h", "@scope/name@1.2.3", "/a/b",
+                "xs3cretx0123456789abcdefghij",
+            ],
+            "env": {"KEY": "s3cret"},
+            "tools": {"a": {"parameters": {"p": {"fixed": "s3cret"}}}},
+            "lifecycle": {"idleTimeoutMs": 1500},
+        },
+        "far": {"url": "https://me:s3cret@h/sk-s3cret0123456789abcd/mcp?key=s3cret", "headers": {"A": "s3cret"}},
+        "lacks": {"url": "https://${HOST}/mcp"},
+        "echo": {"type": "component", "url": "http://127.0.0.1:{port}/", "command": "serve"},
+    },
+    "bundles": {"daily": ["a__*"]},
+    "limits": {"truncate": {"head": 3}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("PLAIN", "s3cret")
+    monkeypatch.delenv("HOST", raising=False)
+    return tmp_path
+
+
+def toolgate(*arguments: str) -> Result:
+    result = CliRunner().invoke(app, ["config", *arguments])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_check_says_the_dialect_and_the_servers(here: Path) -> None:
+    (here / ".mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "x"}, "b": {"url": "http://h/p?k=v"}}}))
+    ended = toolgate("check", ".mcp.json")
+    assert ended.exit_code == 0
+    assert "Claude Code (.mcp.json)" in ended.stdout
+    assert "a: stdio x" in ended.stdout and "b: http http://h/p?***" in ended.stdout
+
+
+def test_check_ends_with_1_where_a_server_needs_configuration(here: Path) -> None:
+    (here / "toolgate.toml").write_text('[mcpServers.a]\ncommand = "x"\nargs = ["${HOST}"]')
+    ended = toolgate("check")
+    assert ended.exit_code == 1
+    assert "needs configuration: HOST is not set" in ended.stdout
+
+
+def test_check_says_everything_that_is_wrong_with_its_mend(here: Path) -> None:
+    (here / "toolgate.toml").write_text('[http]\nprot = 1\n[mcpServers.a]\ncomand = "x"')
+    ended = toolgate("check")
+    assert ended.exit_code == 1
+    assert "http.prot: unknown key: did you mean `port`?" in ended.stderr and "did you mean `command`?" in ended.stderr
+
+
+def test_check_warns_of_what_is_not_understood_and_goes_on(here: Path) -> None:
+    (here / "mcp.json").write_text('{"servers": {"a": {"type": "stdio", "command": "x", "odd": 1}}}')
+    ended = toolgate("check", "mcp.json")
+    assert (ended.exit_code, "servers.a.odd: is unknown here" in ended.stderr) == (0, True)
+
+
+def test_check_can_be_told_the_dialect(here: Path) -> None:
+    (here / "a.json").write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    assert "children config" in toolgate("check", "a.json", "--dialect", "children").stdout
+    unknown = toolgate("check", "a.json", "--dialect", "latin")
+    assert unknown.exit_code == 2 and "children" in unknown.stderr
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["show"], ["check", "nowhere.toml"], ["show", "nowhere.toml"]])
+def test_a_file_that_is_not_there_is_an_error(here: Path, arguments: list[str]) -> None:
+    assert toolgate(*arguments).exit_code != 0
+
+
+def test_show_has_no_secret_in_it(here: Path) -> None:
+    (here / "toolgate.json").write_text(json.dumps(SECRETS))
+    for more in ([], ["--json"]):
+        ended = toolgate("show", *more)
+        assert ended.exit_code == 0
+        assert "s3cret" not in ended.stdout
+        for kept in ("eu", "@scope/name@1.2.3", "/a/b", "KEY", "127.0.0.1:{port}"):
+            assert kept in ended.stdout
+
+
+def test_what_show_prints_is_a_native_file(here: Path) -> None:
+    path = here / "toolgate.json"
+    path.write_text(json.dumps(SECRETS))
+    shown = toolgate("show", "--json").stdout
+    assert tomllib.loads(toolgate("show").stdout) == json.loads(shown)
+    again = read(shown, file="toolgate.json", environ={}, format="json")
+    written = load(path, {"PLAIN": "s3cret"})
+    for field in Config.__struct_fields__:
+        if field not in ("servers", "source"):
+            assert getattr(again, field) == getattr(written, field), field
+    near, far, lacks, echo = again.servers
+    assert (near.command, near.idle, near.env, far.headers) == ("run", 1.5, {"KEY": "***"}, {"A": "***"})
+    assert (lacks.type, echo.url, echo.command) == ("http", "http://127.0.0.1:{port}/", "serve")
+
+
+def test_what_has_no_secret_is_shown_as_it_is(here: Path) -> None:
+    path = here / "toolgate.json"
+    overlay = {"*": {"hidden": True}, "a": {"name": "b", "parameters": {"q": {"default": None, "hidden": True}}}}
+    servers = {"a": {"command": "x", "args": ["--flag", "y"], "cwd": "/", "roots": ["/a b"], "tools": overlay}}
+    path.write_text(json.dumps({"mcpServers": servers, "surface": "all", "state": "/s"}))
+    config = load(path, {})
+    shown = toolgate("show", "--json").stdout
+    assert read(shown, file=config.source, environ={}, format="json") == config
