@@ -8,14 +8,20 @@ import pytest
 from inmemory import Json, Scripted, gateway, said, tools
 from stage import Asker, tool
 
+from toolgate import snapshot
 from toolgate.config import Config, Server
 from toolgate.model import Fault
 
 ADD = tool("add", "Add two numbers", {"a": "integer", "b": "integer"})
 
 
+@pytest.fixture(autouse=True)
+def components_are_scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a component says over HTTP is tried with real sockets; here it is a server in memory."""
+    monkeypatch.setitem(snapshot.KINDS, "component", snapshot.KINDS["stdio"])  # type: ignore[arg-type]
+
+
 def component(id: str) -> Server:
-    """A server that counts as a component, whatever stands behind it."""
     return Server(id=id, name=id, type="component", url=f"http://{id}.example.org/")
 
 
