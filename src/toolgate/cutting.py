@@ -7,10 +7,9 @@ never parted from the marks that belong to it.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, AnyStr, Literal, TypeAlias
 
 import msgspec
 
@@ -70,9 +69,32 @@ def _count(found: Mapping[str, Any], name: str) -> int | None:
     return int(value)
 
 
-def count_lines(text: str) -> int:
+def count_lines(text: AnyStr) -> int:
     """What follows the last line break is a line, if it is anything."""
-    return text.count("\n") + (not text.endswith("\n") and text != "")
+    end = _line_end(text)
+    return text.count(end) + (not text.endswith(end) and bool(text))
+
+
+def after_lines(text: AnyStr, count: int) -> int:
+    """The place behind the first lines. Halves what is to be counted, so that millions of lines take no loop."""
+    end = _line_end(text)
+    low, high = 0, len(text)
+    while high - low > _FEW:
+        middle = (low + high) // 2
+        there = text.count(end, low, middle)
+        low, high, count = (low, middle, count) if there >= count else (middle, high, count - there)
+    for _ in range(count):
+        low = text.find(end, low) + 1 or len(text)
+    return low
+
+
+_FEW = 4096
+
+
+def _line_end(text: AnyStr) -> AnyStr:
+    if isinstance(text, str):
+        return "\n"
+    return b"\n"
 
 
 def by_lines(text: str, head: int | None, tail: int | None) -> Cut:
@@ -80,10 +102,8 @@ def by_lines(text: str, head: int | None, tail: int | None) -> Cut:
     first, last = _shares(total, head, tail)
     if first + last >= total:
         return Cut(text, False, total, total, 0)
-    gap = "" if head is None or tail is None else f"{GAP}{_line_end(text)}"
-    beginning = text[: _end_of_line(text, first)]
-    end = text[_start_of_line(text, last) :]
-    return Cut(beginning + gap + end if gap else _without_end(beginning) + end, True, total, first, last)
+    shown = _joined(_first_lines(text, first), _last_lines(text, last, total), head is not None and tail is not None)
+    return Cut(shown, True, total, first, last)
 
 
 def by_chars(text: str, head: int | None, tail: int | None) -> Cut:
@@ -105,31 +125,20 @@ def _shares(total: int, head: int | None, tail: int | None) -> tuple[int, int]:
     return min(head or 0, total), min(tail or 0, total)
 
 
-def _end_of_line(text: str, count: int) -> int:
-    """Where the first `count` lines end, of a text that has more."""
-    place = 0
-    for _ in range(count):
-        place = text.index("\n", place) + 1
-    return place
+def _first_lines(text: str, count: int) -> str:
+    return text[: after_lines(text, count)]
 
 
-def _start_of_line(text: str, count: int) -> int:
-    """Where the last `count` lines begin, of a text that has more."""
-    if not count:
-        return len(text)
-    place = len(text) - text.endswith("\n")
-    for _ in range(count):
-        place = text.rindex("\n", 0, place)
-    return place + 1
+def _last_lines(text: str, count: int, total: int) -> str:
+    return text[after_lines(text, total - count) :]
 
 
-def _line_end(text: str) -> str:
-    """The line end of this text, which has one."""
-    return "\r\n" if text[: text.index("\n") + 1].endswith("\r\n") else "\n"
-
-
-def _without_end(text: str) -> str:
-    return re.sub(r"\r?\n\Z", "", text)
+def _joined(first: str, last: str, is_both: bool) -> str:
+    """`first` and `last` are whole lines."""
+    if not is_both:
+        return first.removesuffix("\n").removesuffix("\r" if first.endswith("\r\n") else "") + last
+    end = "\r\n" if first.endswith("\r\n") else "\n"
+    return f"{first}{GAP}{end}{last}" if last else f"{first}{GAP}"
 
 
 # Characters and what belongs to them.
@@ -170,48 +179,38 @@ def _is_flag(char: str) -> bool:
 
 
 def to_fit(text: str, budget: int, head: int | None = None, tail: int | None = None) -> Cut:
-    """Of the wanted lines, those that fit into this many bytes; of a line that is alone too long, characters that do.
-
-    Nothing said: as much of the beginning as fits.
+    """Of the wanted lines of a text, those that fit into this many bytes; of a line that is alone too long, those
+    characters that do. Nothing said: as much of the beginning as fits. What says that something is missing adds a few.
     """
-    if len(text.encode()) <= budget:
+    data = text.encode()
+    if len(data) <= budget:
         return by_lines(text, head, tail)
-    total = count_lines(text)
-    has_head, has_tail = head is not None or tail is None, tail is not None
-    share = budget // 2 if has_head and has_tail else budget
-    first = _first_lines(text, min(share, budget), head) if has_head else ""
-    last = _last_lines(text, budget - len(first.encode()), tail) if has_tail else ""
-    lines = Cut("", True, total, count_lines(first), count_lines(last))
-    if (head == 0 or first or not has_head) and (tail == 0 or last or not has_tail):
-        return msgspec.structs.replace(lines, text=_joined(first, last, has_head and has_tail))
-    return _characters_to_fit(text, share, has_head, has_tail)
+    wants_first, wants_last = head != 0 and (head is not None or tail is None), bool(tail)
+    share = budget // 2 if wants_first and wants_last else budget
+    first = _beginning(data, share, head) if wants_first else ""
+    last = _end(data, budget - len(first.encode()), tail) if wants_last else ""
+    is_both = head is not None and tail is not None
+    if bool(first) != wants_first or bool(last) != wants_last:
+        return _characters(text, data, share if wants_first else 0, share if wants_last else 0, is_both)
+    return Cut(_joined(first, last, is_both), True, count_lines(text), count_lines(first), count_lines(last))
 
 
-def _joined(first: str, last: str, is_both: bool) -> str:
-    if not is_both:
-        return _without_end(first) + last
-    return f"{first}{'' if first.endswith(chr(10)) or not first else chr(10)}{GAP}\n{last}"
-
-
-def _first_lines(text: str, budget: int, most: int | None) -> str:
+def _beginning(data: bytes, budget: int, most: int | None) -> str:
     """Whole lines only."""
-    fitting = text.encode()[:budget].decode(errors="ignore")
-    whole = fitting[: fitting.rfind("\n") + 1]
-    return by_lines(whole, most, None).text + "\n" if most is not None and count_lines(whole) > most else whole
+    whole = data[: data.rfind(b"\n", 0, budget) + 1].decode()
+    return _first_lines(whole, most) if most is not None and most < count_lines(whole) else whole
 
 
-def _last_lines(text: str, budget: int, most: int | None) -> str:
-    data = text.encode()
-    fitting = data[max(0, len(data) - budget) :]
-    whole = fitting[fitting.find(b"\n", 0, len(fitting) - 1) + 1 :] if b"\n" in fitting[:-1] else b""
-    return by_lines(whole.decode(), None, most).text if most is not None else whole.decode()
+def _end(data: bytes, budget: int, most: int | None) -> str:
+    before = data.find(b"\n", max(0, len(data) - budget - 1), len(data) - 1)
+    whole = data[before + 1 :].decode() if before >= 0 else ""
+    there = count_lines(whole)
+    return _last_lines(whole, most, there) if most is not None and most < there else whole
 
 
-def _characters_to_fit(text: str, share: int, has_head: bool, has_tail: bool) -> Cut:
-    data = text.encode()
-    first = data[: share if has_head else 0].decode(errors="ignore")
-    last = data[len(data) - share if has_tail else len(data) :].decode(errors="ignore")
-    up_to = boundary_before(text, len(first))
-    since = boundary_after(text, len(text) - len(last))
-    gap = f"\n{GAP}\n" if has_head and has_tail else ""
+def _characters(text: str, data: bytes, head: int, tail: int, is_both: bool) -> Cut:
+    """As many as these bytes make."""
+    up_to = boundary_before(text, len(data[:head].decode(errors="ignore")))
+    since = boundary_after(text, len(text) - len(data[len(data) - tail :].decode(errors="ignore")))
+    gap = f"\n{GAP}\n" if is_both else ""
     return Cut(text[:up_to] + gap + text[since:], True, len(text), up_to, len(text) - since, "chars")

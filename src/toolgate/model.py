@@ -240,7 +240,8 @@ class Hints(msgspec.Struct, frozen=True):
 
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
-    `task_support` is `optional` or `required` where the tool runs as a task. Where an overlay says otherwise, `shown`
+    `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
+    content. Where an overlay says otherwise, `shown`
     is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
     parameters by, by the server's names."""
 
@@ -248,6 +249,7 @@ class Traits(msgspec.Struct, frozen=True):
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
+    has_output: bool = False
     shown: str = ""
     shown_schema: bytes = b""
     parameters: Mapping[str, str] = {}

@@ -66,6 +66,7 @@ def read(raw: Raw) -> Traits:
         mirrors=mirrored,
         task_support=support if support in _TASK_SUPPORT else "",
         hints=_part(listed.get("annotations"), Hints, Hints()),
+        has_output="outputSchema" in listed,
     )
 
 

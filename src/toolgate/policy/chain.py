@@ -1,0 +1,63 @@
+"""The order in which policies judge a call: the one list of it, and how a route's are made of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from toolgate.config import Config, Limits, Server
+from toolgate.cutting import Ends
+from toolgate.policy.base import Policy
+from toolgate.policy.truncate import Limit, Truncate, about_tokens
+from toolgate.policy.validate import Validate
+from toolgate.ports import Clock
+from toolgate.spills import AT_ONCE, Spills
+
+
+def build(
+    config: Config,
+    spills: Spills,
+    *,
+    is_transparent: bool = False,
+    estimate: Callable[[str], int] = about_tokens,
+) -> tuple[Policy, ...]:
+    """What stands first is asked first before a call, and last after it.
+
+    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `estimate` gives a text's tokens.
+    """
+    policies = (
+        # Nothing is charged, asked or sent for a call that cannot be right.
+        None if is_transparent else _validate(config),
+        # Whatever looks at a whole result stands behind this: it sees it first.
+        _truncate(config, spills, estimate),
+    )
+    return tuple(policy for policy in policies if policy)
+
+
+def make_spills(config: Config, clock: Clock) -> Spills:
+    """One for a whole gateway: it outlives configurations. What is read of it at once keeps to the limits, too."""
+    return Spills(clock, at_once(config))
+
+
+def at_once(config: Config) -> int:
+    limits = config.limits
+    return min(AT_ONCE, limits.result_limit or AT_ONCE, 4 * limits.result_tokens if limits.result_tokens else AT_ONCE)
+
+
+def _validate(config: Config) -> Validate | None:
+    if not config.validate_arguments:
+        return None
+    return Validate(frozenset(server.id for server in config.servers if not server.validate_arguments))
+
+
+def _truncate(config: Config, spills: Spills, estimate: Callable[[str], int]) -> Truncate | None:
+    """None where nothing is limited."""
+    limit = _limit(config.limits, None)
+    own = {each.id: _limit(config.limits, each) for each in config.servers if each.result_limit is not None}
+    if all(each.bytes is None and each.tokens is None for each in (limit, *own.values())):
+        return None
+    return Truncate(limit, own, spills, estimate)
+
+
+def _limit(limits: Limits, server: Server | None) -> Limit:
+    bytes = limits.result_limit if server is None or server.result_limit is None else server.result_limit
+    return Limit(bytes, limits.result_tokens, Ends(limits.head, limits.tail))

@@ -1,0 +1,233 @@
+"""JSON schemas of arguments, compiled once per text: what is wrong with a value, in words that give none of it away.
+
+The rules this file keeps: nothing is fetched for a schema, from nowhere; no schema and no value takes the gateway's
+time without bound; arguments may be secrets, so that no message shows one, only where it stands and what was expected.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, depth, parts
+from toolgate.wire import jsonrpc
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+MOST_KEPT = 1024  # schemas
+LARGEST = 256 * 1024  # bytes of a schema
+MOST_NAMED = 20  # errors
+_BACKTRACKS = 1000  # steps that one pattern may go back in one text, about 25 µs
+_MOST_VISITS = 10_000_000  # of parts by schemas: about a quarter of a second
+_MOST_LISTED = 30_000  # visits after which all errors are listed, which takes 25 µs for each; else the first is named
+_LONGEST_POINTER = 1000
+_MOST_OPTIONS, _LONGEST = 10, 200  # of what was expected that is shown
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """One error: where, against which keyword, and what was expected."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is wrong, the first `MOST_NAMED` of `count`. `is_whole`: all was looked at."""
+
+    wrong: tuple[Wrong, ...] = ()
+    count: int = 0
+    is_whole: bool = True
+
+
+FINE = Verdict()
+
+
+class Schema(msgspec.Struct):
+    """`problem` says why nothing can be judged by it; `was_told`: somebody has said so."""
+
+    validator: Any = None
+    weight: Any = None
+    visits: int = 0  # where it does not depend on the value
+    pace: int = 1  # what one visit may take
+    problem: str = ""
+    was_told: bool = False
+
+    def judge(self, arguments: bytes) -> Verdict:
+        """What cannot be read here, or would take too long, is left to the server to judge."""
+        try:
+            value = jsonrpc.value(arguments)
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+            return FINE
+        most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
+        try:
+            visits = self.visits or self.weight.visits(depth(value))
+        except TooMuch:
+            return FINE
+        if not self._is_within(_MOST_VISITS, visits * self.pace, most, value) or self.validator.is_valid(value):
+            return FINE
+        is_short = self._is_within(_MOST_LISTED, visits, most, value)
+        return _listed(self.validator, value) if is_short else _first(self.validator, value)
+
+    @staticmethod
+    def _is_within(limit: int, visits: int, most: int, value: object) -> bool:
+        return visits * most <= limit or visits * parts(value) <= limit
+
+
+@functools.lru_cache(MOST_KEPT)
+def compiled(text: bytes) -> Schema:
+    """Once for each text."""
+    if len(text) > LARGEST:
+        return Schema(problem=f"it has more than {LARGEST:,} bytes")
+    try:
+        weight = Weight(jsonrpc.value(text))
+        visits = weight.visits(DEEPEST)
+    except (TooMuch, UnicodeDecodeError, *jsonrpc.UNREADABLE) as problem:
+        return Schema(problem=str(problem))
+    try:
+        validator, pace = _compiled(text.decode())
+    except ValueError as problem:
+        return Schema(problem=str(problem).partition("\n")[0])
+    return Schema(validator, weight, 0 if weight.is_recursive else visits, pace)
+
+
+def _compiled(text: str) -> tuple[Validator, int]:
+    """Patterns run in linear time; those that cannot (they look around, or back) run on another engine, bounded."""
+    import jsonschema_rs  # 45 ms that only those pay who validate
+
+    def made(patterns: Any) -> Validator:
+        return jsonschema_rs.validator_for(text, offline=True, validate_formats=False, pattern_options=patterns)
+
+    try:
+        return made(jsonschema_rs.RegexOptions()), 1
+    except ValueError:
+        return made(jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)), _BACKTRACKS
+
+
+def _listed(validator: Validator, value: object) -> Verdict:
+    found = list(validator.iter_errors(value))
+    if any(map(_is_undecided, found)):
+        return FINE
+    wrong = [each for error in sorted(found, key=_place) for each in _said(error)]
+    return Verdict(tuple(wrong[:MOST_NAMED]), len(wrong))
+
+
+def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
+    """From the outside in, and in order: what comes first is the same whatever the validator begins with."""
+    return [(True, step, "") if isinstance(step, int) else (False, 0, step) for step in error.instance_path]
+
+
+def _first(validator: Validator, value: object) -> Verdict:
+    try:
+        validator.validate(value)
+    except ValueError as error:
+        found: Any = error
+        if not _is_undecided(found):
+            wrong = tuple(_said(found))
+            return Verdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)
+    return FINE
+
+
+def _is_undecided(error: ValidationError) -> bool:
+    """A pattern ran out of steps: that is not the caller's fault."""
+    if type(error.kind).__name__ in ("BacktrackLimitExceeded", "RegexEngineFailure"):
+        return True
+    return any(_is_undecided(inner) for branch in _branches(error) for inner in branch)
+
+
+def _branches(error: ValidationError) -> list[list[ValidationError]]:
+    return getattr(error.kind, "context", [])
+
+
+# What is said of an error.
+
+
+def _said(error: ValidationError, most: int = 3) -> Iterator[Wrong]:
+    """`most`: how many errors of an alternative are told."""
+    name: str = error.kind.name
+    expected: Any = error.kind.value
+    if name in _NAMING:
+        names: Iterable[str] = [expected] if isinstance(expected, str) else expected
+        yield from (Wrong(_pointer([*error.instance_path, each]), name, _NAMING[name]) for each in names)
+    elif name in _ALTERNATIVES:
+        yield Wrong(_pointer(error.instance_path), name, _of_branches(error, most))
+    else:
+        say = _WORDS.get(name)
+        yield Wrong(_pointer(error.instance_path), name, say(expected) if say else f"does not satisfy {name!r}")
+
+
+def _pointer(path: Iterable[str | int]) -> str:
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)[:_LONGEST_POINTER]
+
+
+_NAMING = {
+    "required": "is required",
+    "additionalProperties": "is not a known argument",
+    "unevaluatedProperties": "is not a known argument",
+    "unevaluatedItems": "is one item too many",
+}
+_ALTERNATIVES = ("anyOf", "oneOf")
+
+
+def _plainly(name: str) -> Callable[[Any], str]:
+    return lambda _expected: name
+
+
+def _with(before: str, after: str = "") -> Callable[[Any], str]:
+    return lambda expected: f"{before} {_shown(expected)} {after}".rstrip()
+
+
+def _shown(expected: Any) -> str:
+    text = jsonrpc.encode(expected).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _types(expected: Any) -> str:
+    return f"must be of type {' or '.join(expected)}"
+
+
+def _options(expected: Any) -> str:
+    more = f" or one of {len(expected) - _MOST_OPTIONS} more" if len(expected) > _MOST_OPTIONS else ""
+    return f"must be one of {', '.join(_shown(each) for each in expected[:_MOST_OPTIONS])}{more}"
+
+
+_WORDS: Mapping[str, Callable[[Any], str]] = {
+    "type": _types,
+    "enum": _options,
+    "const": _with("must be"),
+    "minimum": _with("must be at least"),
+    "maximum": _with("must be at most"),
+    "exclusiveMinimum": _with("must be greater than"),
+    "exclusiveMaximum": _with("must be less than"),
+    "multipleOf": _with("must be a multiple of"),
+    "minLength": _with("must have at least", "characters"),
+    "maxLength": _with("must have at most", "characters"),
+    "pattern": _with("must match"),
+    "format": _with("must be of the format"),
+    "minItems": _with("must have at least", "items"),
+    "maxItems": _with("must have at most", "items"),
+    "additionalItems": _with("must have at most", "items"),
+    "uniqueItems": _plainly("must not have the same item twice"),
+    "contains": _plainly("lacks items that it must contain"),
+    "minProperties": _with("must have at least", "members"),
+    "maxProperties": _with("must have at most", "members"),
+    "propertyNames": _plainly("has a member whose name is not allowed"),
+    "falseSchema": _plainly("is not allowed"),
+    "not": _plainly("is what it must not be"),
+}
+
+
+def _of_branches(error: ValidationError, most: int) -> str:
+    """What the nearest alternative wants: the one that goes deepest, then the one that misses least."""
+    branches = [branch for branch in _branches(error) if branch]
+    if error.kind.name == "oneOf" and len(branches) < len(_branches(error)):
+        return "fits several alternatives, and must fit exactly one"
+    nearest = min(branches, key=lambda branch: (-max(len(each.instance_path) for each in branch), len(branch)))
+    said = [wrong for each in nearest[:most] for wrong in _said(each, 1)]
+    start = _pointer(error.instance_path)
+    shown = "; ".join(f"{wrong.pointer.removeprefix(start)} {wrong.message}".strip() for wrong in said[:most])
+    return f"fits none of {len(branches)} alternatives; the nearest: {shown}"

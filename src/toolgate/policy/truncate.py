@@ -1,0 +1,251 @@
+"""Limits on the size of tools' results: what is too large is cut to its ends or left out, and kept to be read.
+
+The rules this file keeps: what is cut says so where it is read, with the URI of the whole (`spills`); JSON, base64,
+images and embedded resources are shown whole or not at all; a result within its limit passes untouched.
+
+Only tools' results are limited: a resource or a prompt is what its reader asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate import cutting
+from toolgate.cutting import Cut, Ends
+from toolgate.model import Call, Done, Outcome
+from toolgate.policy import forms
+from toolgate.spills import LINES, Spills
+from toolgate.wire import jsonrpc, mcp
+
+_TEXT, _JSON = "text/plain", "application/json"
+META_KEY = "toolgate/truncated"
+_LIMITED = frozenset({mcp.CALL, mcp.TASK_RESULT})
+_MOST_NOTICES = 8  # further parts are kept together
+_SMALL = 1024  # bytes: a notice in place of a smaller part would save nothing
+
+
+def about_tokens(text: str) -> int:
+    return (len(text) + 3) // 4
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """None: no limit. `ends` are what is kept of a text that is over one."""
+
+    bytes: int | None = None
+    tokens: int | None = None
+    ends: Ends = Ends()
+
+    def surely_holds(self, size: int) -> bool:
+        """No token is shorter than a byte."""
+        return all(limit is None or size <= limit for limit in (self.bytes, self.tokens))
+
+
+class Truncate:
+    """`limits` are those of servers that have one of their own; `estimate` gives a text's tokens."""
+
+    name = "truncate"
+
+    def __init__(
+        self,
+        limit: Limit,
+        limits: Mapping[str, Limit],
+        spills: Spills,
+        estimate: Callable[[str], int] = about_tokens,
+    ) -> None:
+        self._limit = limit
+        self._limits = limits
+        self._spills = spills
+        self._estimate = estimate
+
+    def before(self, call: Call, was_passed: bool) -> Call:
+        return call
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        if call.method not in _LIMITED or not isinstance(outcome, Done):
+            return outcome
+        limit = self._limits.get(call.server, self._limit)
+        if limit.surely_holds(memoryview(outcome.body).nbytes):
+            return outcome
+        try:
+            return Done(_Shortening(call, limit, self._spills, self._estimate).of(outcome.body))
+        except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
+            return outcome  # out of shape: nothing that we could cut
+
+
+class _Shortening:
+    """One result that may be too large: the room that is left, and what became of its parts."""
+
+    def __init__(self, call: Call, limit: Limit, spills: Spills, estimate: Callable[[str], int]) -> None:
+        self._call = call
+        self._room = limit.bytes
+        self._tokens = limit.tokens
+        self._ends = limit.ends
+        self._spills = spills
+        self._estimate = estimate
+        self._parts: list[dict[str, Any]] = []
+        self._too_much: list[Raw] = []
+        self._json: list[tuple[str, str]] = []  # that was kept, and where
+
+    def of(self, body: Raw | bytes) -> Raw | bytes:
+        result = jsonrpc.members(body)
+        is_promised = bool(self._call.traits and self._call.traits.has_output)
+        structured = self._structured(result) if is_promised else []  # what must be there has the first claim
+        blocks = msgspec.json.decode(result["content"], type=list[Raw])
+        content = [shown for raw in blocks for shown in self._block(raw)]
+        if structured:
+            result["isError"] = Raw(b"true")  # clients take a result without what was promised for broken
+        elif not is_promised:
+            structured = self._structured(result)
+        content += [*self._rest(), *structured]
+        return _rewritten(result, content, self._parts) if self._parts else body
+
+    def _structured(self, result: dict[str, Raw]) -> list[Raw]:
+        """What stands in the content for structured content that was too large, and was taken out."""
+        text = bytes(result.get("structuredContent", b"")).decode()
+        if not text or self._takes(len(text.encode()), text):
+            return []
+        del result["structuredContent"]
+        return self._left_out("structuredContent", text, _JSON, f"structured content, {forms.shape(text)}")
+
+    def _block(self, raw: Raw) -> Sequence[Raw]:
+        block = jsonrpc.members(raw)
+        kind = jsonrpc.value(block["type"])
+        text = msgspec.json.decode(block["text"], type=str) if kind == "text" else None
+        size = memoryview(raw).nbytes if text is None else len(text.encode())
+        if self._takes(size, bytes(raw).decode() if text is None and kind == "resource" else text):
+            return [raw]
+        if size <= _SMALL or len(self._parts) >= _MOST_NOTICES:
+            self._too_much.append(raw)
+            return []
+        return self._other(kind, block, raw) if text is None else self._text(block, text)
+
+    def _takes(self, size: int, text: str | None) -> bool:
+        """Whether there is room for it; if so, it is used up."""
+        tokens = self._estimate(text) if text and self._tokens is not None else 0
+        if (self._room is not None and size > self._room) or (self._tokens is not None and tokens > self._tokens):
+            return False
+        self._room = None if self._room is None else self._room - size
+        self._tokens = None if self._tokens is None else self._tokens - tokens
+        return True
+
+    def _text(self, block: dict[str, Raw], text: str) -> Sequence[Raw]:
+        if form := forms.form(text):
+            is_json = form == "json"
+            return self._left_out(form, text, _JSON if is_json else _TEXT, forms.shape(text) if is_json else form)
+        cut = self._fitting(text)
+        if cut.first + cut.last == 0 or (cut.unit == "chars" and forms.is_parted(text, cut)):
+            return self._left_out("text", text, _TEXT, f"text of {cutting.count_lines(text):,} lines")
+        uri = self._spills.keep(self._call.client.principal, text, _TEXT)
+        shown = {"unit": cut.unit, "first": cut.first, "last": cut.last, "total": cut.total}
+        self._noted("text", uri, _TEXT, len(text.encode())).update(shown=shown)
+        said = f"{cut.text}\n\n[Cut by toolgate: {_said(cut)} are shown. {_where(uri, _further(cut))}]"
+        return [Raw(jsonrpc.encode({**block, "text": said}))]
+
+    def _fitting(self, text: str) -> Cut:
+        """Uses up the room that it takes."""
+        size = len(text.encode())
+        budget = size if self._room is None else min(size, self._room)
+        if self._tokens is not None:
+            budget = min(budget, size * self._tokens // max(self._estimate(text), 1))
+        cut = cutting.to_fit(text, budget, self._ends.head, self._ends.tail)
+        while budget and self._tokens is not None and self._estimate(cut.text) > self._tokens:
+            budget = budget * 3 // 4
+            cut = cutting.to_fit(text, budget, self._ends.head, self._ends.tail)
+        self._takes(min(len(cut.text.encode()), budget), cut.text)
+        return cut
+
+    def _other(self, kind: str, block: dict[str, Raw], raw: Raw) -> Sequence[Raw]:
+        held = jsonrpc.members(block["resource"]) if kind == "resource" else block
+        mime = _text_of(held, "mimeType")
+        encoded = _text_of(held, "data") or _text_of(held, "blob")
+        if encoded and (data := forms.from_base64(encoded)) is not None:
+            mime = mime or "application/octet-stream"
+            return self._left_out(kind, data, mime, f"{kind} ({mime})")
+        named = f" {uri}" if (uri := _text_of(held, "uri")) else ""
+        if text := _text_of(held, "text"):
+            return self._left_out(kind, text, mime or _TEXT, f"{kind}{named}")
+        return self._left_out(kind, bytes(raw).decode(), _JSON, f"{kind}{named}")
+
+    def _rest(self) -> Sequence[Raw]:
+        """What is too small to be kept by itself, or too much, is kept together."""
+        if not self._too_much:
+            return []
+        text = jsonrpc.encode(self._too_much).decode()
+        return self._left_out("blocks", text, _JSON, f"{len(self._too_much):,} blocks of content")
+
+    def _left_out(self, kind: str, whole: str | bytes, mime: str, what: str) -> list[Raw]:
+        """A notice and a link in place of a part; nothing where the same stands there already."""
+        uri, is_new = self._kept(whole, mime)
+        size = len(whole.encode()) if isinstance(whole, str) else len(whole)
+        self._noted(kind, uri, mime, size)
+        if not is_new:
+            return []
+        done = "The call was executed. " if kind == "structuredContent" else ""
+        example = _beginning(whole, min(size, self._spills.at_once))
+        notice = f"[{done}Left out by toolgate: {what}, {size:,} bytes. {_where(uri, example)}]"
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": notice}]
+        if uri:
+            name = f"{self._call.target}: {kind}"
+            blocks.append({"type": "resource_link", "uri": uri, "name": name, "mimeType": mime, "size": size})
+        return [Raw(jsonrpc.encode(block)) for block in blocks]
+
+    def _kept(self, whole: str | bytes, mime: str) -> tuple[str, bool]:
+        """Where it is kept, and whether it was not yet: what is structured often stands in the content as well."""
+        if mime != _JSON or isinstance(whole, bytes):
+            return self._spills.keep(self._call.client.principal, whole, mime), True
+        for known, uri in self._json:
+            if forms.are_same(known, whole):
+                return uri, False
+        uri = self._spills.keep(self._call.client.principal, whole, mime)
+        self._json.append((whole, uri))
+        return uri, True
+
+    def _noted(self, kind: str, uri: str, mime: str, size: int) -> dict[str, Any]:
+        part = {"kind": kind, "mimeType": mime, "bytes": size} | ({"uri": uri} if uri else {})
+        self._parts.append(part)
+        return part
+
+
+def _rewritten(result: dict[str, Raw], content: list[Raw], parts: list[dict[str, Any]]) -> bytes:
+    result["content"] = Raw(jsonrpc.encode(content))
+    told = {META_KEY: jsonrpc.encode({"parts": parts})}
+    result["_meta"] = Raw(jsonrpc.with_members(result.get("_meta", b"{}"), told))
+    return jsonrpc.encode(result)
+
+
+def _text_of(held: dict[str, Raw], name: str) -> str:
+    value = jsonrpc.value(held[name]) if name in held else ""
+    return value if isinstance(value, str) else ""
+
+
+# What is said of a part, and how the rest of it is to be had.
+
+
+def _said(cut: Cut) -> str:
+    unit = "lines" if cut.unit == "lines" else "characters"
+    first, last = f"the first {cut.first:,}", f"the last {cut.last:,}"
+    shown = f"{first} and {last}" if cut.first and cut.last else first if cut.first else last
+    return f"{shown} of {cut.total:,} {unit}"
+
+
+def _where(uri: str, example: str) -> str:
+    if not uri:
+        return "It is too large to be kept"
+    return f"The whole is the resource {uri}, to be read in ranges, as {uri}?{example}"
+
+
+def _further(cut: Cut) -> str:
+    """The range behind what is shown of the beginning."""
+    base = 1 if cut.unit == "lines" else 0
+    start = cut.first + base
+    width = LINES if cut.unit == "lines" else max(cut.first, cut.last)
+    return f"{cut.unit}={start}-{min(start + width, cut.total + base) - 1}"
+
+
+def _beginning(whole: str | bytes, at_once: int) -> str:
+    lines = cutting.count_lines(whole) if isinstance(whole, str) else 0
+    return f"lines=1-{min(lines, LINES)}" if lines > 1 else f"bytes=0-{at_once - 1}"

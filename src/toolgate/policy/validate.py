@@ -1,0 +1,81 @@
+"""Arguments are held against their tool's schema before the server sees them (behaviour.md, seed 003).
+
+The rules this file keeps: wrong arguments are one JSON-RPC error -32602 that names everything that is wrong, so that
+the next call can be right; a schema that is wrong itself is its server's fault: the call goes on, and the log says so
+once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Set as AbstractSet
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.model import Call, Fault, Outcome, Traits
+from toolgate.policy import schemas
+from toolgate.policy.schemas import Verdict
+from toolgate.wire import mcp
+
+log = logging.getLogger(__name__)
+
+_LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
+_TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
+
+
+class Validate:
+    """`trusted`: the servers whose tools judge their arguments themselves."""
+
+    name = "validate"
+
+    def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
+        self._trusted = trusted
+
+    def before(self, call: Call, was_passed: bool) -> Call:
+        """What was passed once comes back with the same arguments: the state that a client hands back is bound to them,
+        and a list that changed meanwhile must not end what is under way."""
+        if was_passed or call.method != mcp.CALL or not call.traits or call.server in self._trusted:
+            return call
+        text = call.traits.schema
+        if text in _TRIVIAL:
+            return call
+        schema = schemas.compiled(text)
+        if schema.problem:
+            self._tell(call, schema)
+            return call
+        verdict = schema.judge(bytes(call.arguments or b"{}"))
+        if verdict.wrong:
+            raise _refusal(call, call.traits, verdict)
+        return call
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome
+
+    def _tell(self, call: Call, schema: schemas.Schema) -> None:
+        if not schema.was_told:
+            schema.was_told = True
+            log.warning(
+                "%s: the schema of %s cannot be used, so that its arguments go unchecked: %s",
+                call.server,
+                call.target,
+                schema.problem,
+            )
+
+
+def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:
+    """In the names that the caller knows the tool and its parameters by."""
+    wrong = [msgspec.structs.replace(each, pointer=traits.as_shown(each.pointer)) for each in verdict.wrong]
+    named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
+    further = verdict.count - len(wrong)
+    more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
+    text = traits.shown_schema or traits.schema
+    schema = {"schema": Raw(text)} if len(text) <= _LARGEST_SHOWN else {}
+    where = "data.schema" if schema else "tools/list"
+    return Fault(
+        "INVALID_ARGS",
+        f"Invalid arguments for {call.shown}: {named}{more}",
+        reach="not_sent",
+        hint=f"mend what data.errors names and call again; the tool's schema is in {where}",
+        extra={"errors": wrong, "error_count": verdict.count, **schema},
+    )
