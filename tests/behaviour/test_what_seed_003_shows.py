@@ -32,13 +32,13 @@ def echo(*names: str) -> Scripted:
 @pytest.mark.promise("003.components.bare", "b.surfaces.skins")
 async def test_components_have_bare_names_on_their_surface_and_namespaced_ones_elsewhere(era: str) -> None:
     stdio = Server(id="docs", name="docs", type="stdio", command="memory")
-    async with gateway(component("echo"), stdio, scripts={"echo": echo("echo"), "docs": echo("search")}) as app:
+    async with gateway(component("echo"), stdio, scripts={"echo": echo("echo"), "docs": echo("find")}) as app:
         asker = Asker(app, era, "/mcp/components")
         assert await asker.listed() == ["echo"]
         assert (await asker.call("echo", {"message": "Hello"}))["content"] == said("{'message': 'Hello'}")["content"]
-        assert await Asker(app, era).listed() == ["echo__echo", "docs__search"]
+        assert await Asker(app, era).listed() == ["echo__echo", "docs__find"]
         for path in ("/mcp", "/mcp/components"):
-            for name in ("echo", "echo__echo", "docs__search", "search"):
+            for name in ("echo", "echo__echo", "docs__find", "find"):
                 assert (await Asker(app, era, path).call(name, {}))["content"]
 
 

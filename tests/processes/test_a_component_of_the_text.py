@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.ground import LEGACY, MODERN, WAIT, gateway, real
+from processes.ground import LEGACY, MODERN, WAIT, Served, gateway, real
 from processes.scripted_component import ScriptedComponent, component
 
 from toolgate.config import Config, Server
@@ -30,16 +32,17 @@ async def answers(request: Any) -> None:
     request.whole(json.dumps(REPLY).encode())
 
 
-def server(script: ScriptedComponent, id: str = "echo") -> Server:
-    return Server(id=id, name=id, type="component", url=script.url)
+def behind(script: ScriptedComponent) -> AbstractAsyncContextManager[Served]:
+    echo = Server(id="echo", name="echo", type="component", url=script.url)
+    return gateway(Config(servers=(echo,), surface="components"))
 
 
 def post(port: int, headers: Mapping[str, str], message: Any) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)
-    connection.request("POST", "/mcp", json.dumps(message), CURL | dict(headers))
-    response = connection.getresponse()
-    assert (response.status, response.getheader("content-type")) == (200, "application/json")
-    return json.loads(response.read())
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT)) as connection:
+        connection.request("POST", "/mcp", json.dumps(message), CURL | dict(headers))
+        response = connection.getresponse()
+        assert (response.status, response.getheader("content-type")) == (200, "application/json")
+        return json.loads(response.read())
 
 
 @pytest.mark.promise("b.rulings.10", "003.component.post", "003.flow.discovery")
@@ -47,14 +50,13 @@ def post(port: int, headers: Mapping[str, str], message: Any) -> Any:
 @real
 async def test_the_texts_metadata_is_listed_and_its_reply_comes_back(era: str) -> None:
     schema = {"type": "object"}  # the text leaves it open
-    async with component(METADATA | {"inputSchema": schema}, answers) as script:
-        async with gateway(Config(servers=(server(script),), surface="components")) as served:
-            client = served.client(era)
-            if era == LEGACY:
-                await client.open()
-            assert (await client.ask("tools/list"))["tools"] == [METADATA | {"inputSchema": schema}]
-            result = await client.ask("tools/call", {"name": METADATA["name"], "arguments": {}})
-            assert result["content"] == REPLY["content"]
+    async with component(METADATA | {"inputSchema": schema}, answers) as script, behind(script) as served:
+        client = served.client(era)
+        if era == LEGACY:
+            await client.open()
+        assert (await client.ask("tools/list"))["tools"] == [METADATA | {"inputSchema": schema}]
+        result = await client.ask("tools/call", {"name": METADATA["name"], "arguments": {}})
+        assert result["content"] == REPLY["content"]
 
 
 @pytest.mark.promise("b.rulings.10", "003.methods.served")

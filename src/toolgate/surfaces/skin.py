@@ -56,13 +56,8 @@ class Skin:
         control = self._control(call, view)
         if not control:
             return () if _is_own_resource(call) else self._behind.needs(call, view)
-        if not control.forward:
-            return ()
-        try:
-            aimed = _aimed(control, call, view)
-        except Fault:
-            return ()  # `enter` will say it
-        return [(aimed.server, "tools")] if aimed.kind == "tools" else ()
+        undecided = [] if call.target in self._listed else list(self._behind.undecided(call, view))
+        return [*undecided, *_needs_of(control, call, view)]
 
     def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
         return () if self._instructions else self._behind.shown(kind, servers)
@@ -160,6 +155,16 @@ class _Named(msgspec.Struct):
 def tokens(raws: Iterable[Raw]) -> int:
     """About how many tokens of a model these are."""
     return sum(len(memoryview(raw)) for raw in raws) // 4
+
+
+def _needs_of(control: Control, call: Call, view: View) -> Iterable[tuple[str, str]]:
+    if not control.forward:
+        return ()
+    try:
+        aimed = _aimed(control, call, view)
+    except Fault:
+        return ()  # `enter` will say it
+    return [(aimed.server, "tools")] if aimed.kind == "tools" else ()
 
 
 def _is_own_resource(call: Call) -> bool:
