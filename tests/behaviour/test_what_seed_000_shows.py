@@ -372,3 +372,38 @@ async def test_the_pattern_of_validation(era: str) -> None:
         arguments = dict.fromkeys(tool["parameters"]["required"], "x")
         call = execution(tool=tool["name"]) | {"arguments": arguments}
         assert (await asker.told("execute_child_tool", **call))["status"] == "success"
+
+
+@pytest.mark.promise("000.patterns", "000.status.failed")
+async def test_the_pattern_of_debugging(era: str) -> None:
+    script = Scripted(tools_list=tools("t"), tools_call=said("ok"))
+    broken = {"is": True}
+
+    def opening(params: Json) -> Json:
+        if broken["is"]:
+            raise Refusal(-32603, "no configuration")
+        return opened
+
+    opened = script.answers["initialize"]
+    script.answers["initialize"] = opening
+    async with gateway(scripts={"serena": script}) as app:
+        asker = Asker(app, era, "/mcp/children")
+        assert (await asker.failed("execute_child_tool", **execution(tool="t")))["code"] == "SERVER_FAILED"
+        told = await asker.told("get_child_status", server_id="serena")
+        assert (told["status"], "no configuration" in told["error"]) == ("failed", True)
+        broken["is"] = False
+        assert (await asker.told("close_child_session", server_id="serena"))["status"] == "closed"
+        assert (await asker.told("execute_child_tool", **execution(tool="t")))["result"] == "ok"
+        assert (await asker.told("get_child_status", server_id="serena"))["status"] == "running"
+
+
+@pytest.mark.promise("000.patterns")
+async def test_the_pattern_of_cleaning_up(era: str) -> None:
+    async with playing("serena", "sqlite") as app:
+        asker = Asker(app, era, "/mcp/children")
+        for server in ("serena", "sqlite"):
+            await asker.told("get_schema", server_id=server)
+        for server in ("serena", "sqlite"):
+            await asker.told("close_child_session", server_id=server)
+        told = await asker.told("get_child_status")
+        assert [each["status"] for each in told["children"]] == ["stopped", "stopped"]

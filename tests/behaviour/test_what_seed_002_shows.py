@@ -82,7 +82,7 @@ async def test_a_server_that_is_down_is_told_of_with_its_error(era: str) -> None
         assert "Command not found: npx" in told["error"]
 
 
-@pytest.mark.promise("002.discover.server", "b.faults.discover-filter")
+@pytest.mark.promise("002.discover.server")
 async def test_a_query_is_filtered_by_the_server_too(era: str) -> None:
     other = Scripted(tools_list={"tools": [tool("screenshot", "Take a screenshot of the desktop")]})
     async with gateway(scripts={"playwright": scripted("playwright"), "desktop": other}) as app:
@@ -157,7 +157,7 @@ async def test_a_call_goes_to_the_servers_tool_with_its_arguments_and_its_result
         assert script.requests[-1]["params"]["arguments"] == args
 
 
-@pytest.mark.promise("002.call.forward")
+@pytest.mark.promise("002.call.no-arguments")
 @pytest.mark.parametrize("left_out", [{}, {"args": None}, {"args": {}}])
 async def test_a_call_without_arguments_is_one(left_out: Json, era: str) -> None:
     script = scripted("playwright")

@@ -224,6 +224,35 @@ async def test_list_look_and_call_one_after_another(era: str) -> None:
         assert len(json.dumps(listed["tools"])) < shown
 
 
+@pytest.mark.promise("004.disclosure.tokens")
+async def test_the_three_steps_cost_a_few_hundredths_of_all_schemas(era: str) -> None:
+    def offer(prefix: str) -> Scripted:
+        schema = {
+            "type": "object",
+            "properties": {
+                f"{prefix}_{number}": {"type": "string", "description": "What this is for, in a sentence or two. " * 5}
+                for number in range(8)
+            },
+        }
+        listed = [
+            {
+                "name": f"{prefix}_{number}",
+                "description": "Works on it. " + "It has many sides. " * 10,
+                "inputSchema": schema,
+            }
+            for number in range(17)
+        ]
+        return Scripted(tools_list={"tools": listed}, tools_call=said("done"))
+
+    async with gateway(scripts={f"server-{letter}": offer(letter) for letter in "abcdefghij"}) as app:
+        asker = Asker(app, era, "/mcp/daemon")
+        everything = len(json.dumps((await Asker(app, era).result("tools/list"))["tools"]))
+        listed = await asker.told("list_tools", server="server-c")
+        schema = await asker.told("get_tool_schema", server_name="server-c", tool_name="c_3")
+        assert (await asker.told("call_tool", **calling("server-c", "c_3")))["success"] is True
+        assert len(json.dumps(listed)) + len(json.dumps(schema)) <= 0.04 * everything
+
+
 # Servers that come and go.
 
 

@@ -62,7 +62,7 @@ async def test_the_texts_metadata_is_listed_and_its_reply_comes_back(era: str) -
 @pytest.mark.promise("b.rulings.10", "003.methods.served")
 @real
 async def test_the_texts_curl_commands_run_as_they_stand() -> None:
-    async with component() as script, gateway(Config(servers=(server(script),), surface="components")) as served:
+    async with component() as script, behind(script) as served:
         said: list[Any] = []
         for url, headers, message in EXAMPLES["003 Usage Example 1"]:
             assert url.endswith("/mcp")
