@@ -9,11 +9,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
+import msgspec
 import typer
 import uvloop
 
 from toolgate import config as configs
-from toolgate.config import Config, ConfigError, Server
+from toolgate.config import Config, ConfigError, Server, Surface
 from toolgate.model import Fault
 from toolgate.wire import names
 
@@ -22,13 +23,20 @@ Result = TypeVar("Result")
 ConfigPath = Annotated[
     str | None,
     typer.Option(
-        "--config", "-c", help="The configuration file. Default: toolgate.toml here, then in the user's folder."
+        "--config",
+        "-c",
+        "--children-config",
+        help="The configuration file. Default: toolgate.toml here, then in the user's folder.",
     ),
+]
+SurfaceName = Annotated[
+    Surface | None, typer.Option("--surface", help="What /mcp shows. Default: surface in the configuration.")
 ]
 
 
-def load_config(path: str | None) -> Config:
-    """The configuration, or the end of the command with all that is wrong with it."""
+def load_config(path: str | None, surface: Surface | None = None) -> Config:
+    """The configuration, with this surface instead of its own if one is given, or the end of the command with all that
+    is wrong with it."""
     try:
         found = configs.find(path, Path.cwd(), os.environ)
         config = configs.load(found, os.environ) if found else Config()
@@ -36,7 +44,7 @@ def load_config(path: str | None) -> Config:
         fail(str(error), 2)
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    return config
+    return msgspec.structs.replace(config, surface=surface) if surface else config
 
 
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'

@@ -25,6 +25,7 @@ app = typer.Typer()
 @app.command(help="Serve the configured servers over HTTP until Ctrl-C.")
 def serve(
     config: common.ConfigPath = None,
+    surface: common.SurfaceName = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on. Default: http.host.")] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="The port; 0 lets the system choose. Default: http.port.")
@@ -36,7 +37,7 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    settings = with_address(common.require_servers(common.load_config(config)), host, port)
+    settings = with_address(common.require_servers(common.load_config(config, surface)), host, port)
     if settings.http.host not in LOOPBACK and not open_to_network:
         common.fail(
             f"Refused to listen on {settings.http.host}: no clients are configured, so anybody who reaches it could "

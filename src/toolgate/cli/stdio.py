@@ -27,8 +27,8 @@ FLUSHING = 3.0  # seconds that a client may take to read the last answers
 
 
 @app.command(help="Serve the configured servers to one client, over standard input and output.")
-def stdio(config: common.ConfigPath = None) -> None:
-    settings = common.require_servers(common.load_config(config))
+def stdio(config: common.ConfigPath = None, surface: common.SurfaceName = None) -> None:
+    settings = common.require_servers(common.load_config(config, surface))
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     common.run(_stdio(settings))
 
