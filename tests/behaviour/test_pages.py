@@ -17,7 +17,7 @@ PAGE = (DOCS / "surfaces.md").read_text()
 
 sys.path.insert(0, str(DOCS))
 
-import make_tools
+import make_tools  # noqa: E402
 
 ROWS = dict(re.findall(r"^\| `(/mcp[^`]*)` \| (.*?) \|", PAGE, re.M))
 

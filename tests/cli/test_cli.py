@@ -455,11 +455,12 @@ def test_the_demo_takes_another_port_where_its_own_is_taken(here: Path) -> None:
 
 @pytest.mark.promise("b.surfaces.default", "b.000.aliases")
 @pytest.mark.parametrize(
-    "flags", [["--surface", "children"], ["--config", "children.toml"], ["--children-config", "children.toml"]]
+    "flags",
+    [["--surface", "children"], ["--config", "children_config.toml"], ["--children-config", "children_config.toml"]],
 )
 def test_stdio_shows_the_surface_that_is_wanted(here: Path, flags: list[str]) -> None:
     configure(here, clock=CLOCK)
-    (here / "children.toml").write_text(
+    (here / "children_config.toml").write_text(
         f"[mcp_servers.clock]\ncommand = {json.dumps(CLOCK['command'])}\nargs = {json.dumps(CLOCK['args'])}\n"
     )
     asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
