@@ -120,7 +120,7 @@ async def test_images_and_other_blocks_follow_the_result(era: str) -> None:
         (calling("ther"), "KeyError", "Server not found: ther", {"available_servers": ["there", "down", "slow"]}),
         (calling(tool="tt"), "KeyError", "Tool not found: tt", {"available_tools": ["t"]}),
         ({"server_name": "there"}, "ValueError", "Invalid arguments: `tool_name` is missing", {}),
-        (calling("down"), "ConnectionError", "Server not started", {"hint": "install Node"}),
+        (calling("down"), "ConnectionError", "Server not started", {"hint": "Node"}),
         (calling("slow"), "TimeoutError", "", {}),
         (calling(tool="stale"), "RuntimeError", "the index is stale", {}),
         (calling(tool="fails"), "ToolError", "no such table", {}),
@@ -147,7 +147,8 @@ async def test_a_failure_has_a_type_a_message_and_what_mends_it(
         told = await Asker(app, era, path).failed("call_tool", **given)
         assert (told["success"], told["error_type"]) == (False, type)
         assert told["error"].startswith(phrase)
-        assert {key: told.get(key) for key in helps} == helps
+        for key, help in helps.items():
+            assert help in told[key] if key == "hint" else told[key] == help
         if type == "ValueError":
             assert told["schema"]["required"] == ["server_name", "tool_name"]
 
