@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop conformance behaviour tools grid bench constraints clean
+.PHONY: demo test check format install interop conformance behaviour tools grid bench retrieval constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -57,6 +57,10 @@ fuzz: $(INSTALLED)
 bench: $(INSTALLED)
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
+
+# Another directory of sets: make retrieval DATA=dir
+retrieval: $(INSTALLED)
+	.venv/bin/python bench/retrieval.py $(DATA)
 
 constraints:
 	rm -rf .venv && $(PYTHON) -m venv .venv

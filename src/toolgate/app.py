@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
-from toolgate.config import Config
+from toolgate.catalog import Catalog
+from toolgate.config import Config, ConfigError
 from toolgate.events import Events
 from toolgate.frontends.guards import Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
@@ -23,14 +25,23 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event
 from toolgate.parking import Parking
+from toolgate.policy import chain
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock, House, Store, SystemClock
+from toolgate.ports import Clock, House, Store, SystemClock, Upstream
 from toolgate.seal import Seal
+from toolgate.settings import Settings
+from toolgate.snapshot import Snapshot
 from toolgate.store.keys import sealing_keys
 from toolgate.store.memory import MemoryStore
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.supervisor import Supervisor
+from toolgate.wire.names import slug
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.5  # seconds between looks at the files
+DRAIN = 30.0  # seconds for what is under way on a server that is configured no more
 
 
 class App:
@@ -44,22 +55,34 @@ class App:
         policies: Sequence[Policy],
         identify: Identify,
         links: Mapping[str, MakeLink],
+        settings: Settings,
         store: Store,
         keys: Sequence[bytes],
     ) -> None:
-        self.config = config
         self.clock = clock
+        self.problem = ""  # why the configuration as it stands now is not served
+        self._settings = settings
+        self._policies = policies
+        self._links = links
+        self._turn = asyncio.Lock()
+        self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        ground = Ground(clock, self.supervisor)
-        snapshot = snapshots.build(config, ground, self._changed, self.events.tell, policies, links, store)
-        house = House(clock.wall, clock.wall(), __version__, os.getpid(), source=config.source)
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, clock)
+        self._ground = Ground(clock, self.supervisor)
+        self._spills = chain.make_spills(config, clock)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        snapshot = self._build(config, None)
+        snapshot.take_over()
+        house = House(
+            clock.wall, clock.wall(), __version__, os.getpid(), lambda: self.port, lambda: self.problem, config.source
+        )
+        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
             self.gateway, self.parking, Seal("requestState", keys), pages, clock, node=secrets.token_hex(8)
         )
+        self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(self.gateway, self.modern, pages, config, clock)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self.http = HttpDoor(self._inside, self.sessions, identify)
@@ -71,16 +94,18 @@ class App:
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
-        eager = [server.id for server in self.config.servers if server.enabled and server.start == "eager"]
-        await asyncio.gather(*(self.gateway.snapshot.upstreams[id].open() for id in eager))
+        await self._start(self.gateway.snapshot, {})
+        if self._settings.has_files:
+            self._spawn(self._follow_files())
 
     async def close(self) -> None:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.supervisor.close)
             last_first.push_async_callback(self._close_upstreams)
-            last_first.push_async_callback(self.gateway.snapshot.catalog.close)
+            last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
+            last_first.push_async_callback(self._stop_work)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)
@@ -91,22 +116,104 @@ class App:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
 
+    # Another configuration, whoever wants it: the one path.
+
+    async def reload(self) -> None:
+        """Serve the configuration as it stands now. Raises `ConfigError`, and goes on with the old one, where it is not
+        to be understood."""
+        async with self._turn:
+            try:
+                config = await asyncio.to_thread(self._settings.read)
+            except ConfigError as error:
+                self.problem = str(error)
+                raise
+            self._serve(config)
+
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
-        raise NotImplementedError
+        """Add a server, and have it listed. Its id. Raises `Fault`."""
+        async with self._turn:
+            self._serve(await asyncio.to_thread(self._settings.add, name, table))
+        return slug(name)
 
     async def remove(self, name: str, /) -> None:
-        raise NotImplementedError
+        async with self._turn:
+            self._serve(await asyncio.to_thread(self._settings.remove, name))
+
+    def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
+        return snapshots.build(
+            config, self._catalog, self._ground, self._changed, self._policies, self._links, self._spills, before
+        )
+
+    def _serve(self, config: Config) -> None:
+        """New world first, then swap, then the end of the old one: each server that is not the same any more gets a
+        while for what is under way."""
+        before = self.gateway.snapshot
+        snapshot = self._build(config, before)
+        snapshot.take_over()
+        self.gateway.adopt(snapshot)
+        self.problem = ""
+        _warn_of_what_waits(before.config, config)
+        for id, upstream in before.upstreams.items():
+            if snapshot.upstreams.get(id) is not upstream:
+                self._spawn(upstream.drain(DRAIN))
+        self._spawn(self._start(snapshot, before.upstreams))
+
+    async def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
+        """Open what is to be up before anybody asks, and was not there before."""
+        eager = [id for id, server in snapshot.servers.items() if server.start == "eager"]
+        opened = (snapshot.upstreams[id] for id in eager)
+        await asyncio.gather(*(upstream.open() for upstream in opened if before.get(upstream.id) is not upstream))
+
+    def reload_soon(self) -> None:
+        """The same, for who cannot wait: what is wrong stands in the log."""
+        self._spawn(self._reload_or_say())
+
+    async def _reload_or_say(self) -> None:
+        try:
+            await self.reload()
+        except ConfigError as error:
+            log.error(
+                "the configuration was changed, and is not to be understood; the old one is served on:\n%s", error
+            )
+
+    async def _follow_files(self) -> None:
+        """Serve what stands in the files whenever that is another, and has been the same for a moment."""
+        served = last = self._settings.seen()
+        while True:
+            await self.clock.sleep(LOOK)
+            seen = self._settings.seen()
+            if seen == last != served:
+                served = seen
+                await self._reload_or_say()
+            last = seen
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def _stop_work(self) -> None:
+        for task in self._work:
+            task.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
-            self.gateway.snapshot.catalog.changed(event.server, event.scope, event.lists)
+            self._catalog.changed(event.server, event.scope, event.lists)
         elif event.kind == "opened":
-            self.gateway.snapshot.catalog.opened(event.server, event.scope)
+            self._catalog.opened(event.server, event.scope)
         elif event.kind == "scope_ended":
-            self.gateway.snapshot.catalog.forget(event.server, event.scope)
+            self._catalog.forget(event.server, event.scope)
         else:
             self.events.tell(event)
+
+
+def _warn_of_what_waits(before: Config, now: Config) -> None:
+    """The doors stand as they were opened."""
+    for part in ("http", "sessions", "parking"):
+        if getattr(before, part) != getattr(now, part):
+            log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
 
 
 @asynccontextmanager
@@ -118,18 +225,21 @@ async def running(
     policies: Sequence[Policy] = (),
     identify: Identify = everyone_is_local,
     links: Mapping[str, MakeLink] | None = None,
+    settings: Settings | None = None,
     store: Store | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
-    Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, and the
-    store, which is its opener's to close; without one all is forgotten at the end.
+    Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
+    that the configuration came from (without them, what is added is kept in memory), and the store, which is its
+    opener's to close (without one all is forgotten at the end).
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
+    settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, store, keys)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
     try:
         await app.open()
         yield app

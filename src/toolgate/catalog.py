@@ -53,7 +53,7 @@ class CatalogView:
 
     def __init__(
         self,
-        servers: Sequence[str],
+        servers: Mapping[str, str],
         shelves: Callable[[str, str], Shelf | None],
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
@@ -154,7 +154,7 @@ class Catalog:
 
     async def view(
         self,
-        servers: Sequence[str],
+        servers: Mapping[str, str],
         wanted: Sequence[Wanted],
         client: Client,
         patience: float | None = None,

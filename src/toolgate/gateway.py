@@ -27,6 +27,7 @@ from toolgate.policy.base import Policy
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
 from toolgate.snapshot import Route, Snapshot
+from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -39,13 +40,20 @@ class Gateway:
     """What all doors call: one request, list or watch of a client on a route, in that client's names."""
 
     def __init__(
-        self, snapshot: Snapshot, events: Events, handles: Handles, house: House, editor: Editor, clock: Clock
+        self,
+        snapshot: Snapshot,
+        events: Events,
+        handles: Handles,
+        house: House,
+        editor: Editor,
+        spills: Spills,
+        clock: Clock,
     ) -> None:
         self.snapshot = snapshot
         self.events = events
         self._handles = handles
         self._clock = clock
-        self._realms = Realms(house, editor, lambda: self.snapshot, events.tell)
+        self._realms = Realms(house, editor, spills, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
         self._rewatching: set[asyncio.Task[None]] = set()
 
@@ -60,6 +68,8 @@ class Gateway:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
         watch of a server that was changed is asked for anew."""
         before, self.snapshot = self.snapshot, snapshot
+        if before.servers != snapshot.servers or before.config.surface != snapshot.config.surface:
+            self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
@@ -278,7 +288,7 @@ class Gateway:
         """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
         catalog = self.snapshot.catalog
         catalog.changed(call.server, upstream.scope(call.client), ("tools",))
-        view = await catalog.view([call.server], [(call.server, "tools")], call.client)
+        view = await catalog.view({call.server: upstream.name}, [(call.server, "tools")], call.client)
         return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.model import Call, Client, Fault, Outcome
+from toolgate.search import Hit
 
 
 class Timer(Protocol):
@@ -215,8 +216,8 @@ class View(Protocol):
     """What one client may see: the servers that its route permits, and what is known of them now."""
 
     @property
-    def servers(self) -> Sequence[str]:
-        """Their ids, in the order of the configuration."""
+    def servers(self) -> Mapping[str, str]:
+        """Their configured names by id, in the order of the configuration."""
         ...
 
     @property
@@ -234,14 +235,16 @@ class View(Protocol):
 
 
 class House(msgspec.Struct, frozen=True):
-    """The gateway as a whole. `wall` and `started` in seconds since 1970; `project` is the id of the project that it
-    was started in, if any; `port` is None where it does not listen."""
+    """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
+    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `source` is its
+    file; `project` the id of the project that it was started in, if any."""
 
     wall: Callable[[], float]
     started: float
     version: str
     pid: int
-    port: int | None = None
+    port: Callable[[], int | None]
+    problem: Callable[[], str]
     source: str = ""
     project: str | None = None
 
@@ -258,20 +261,6 @@ class Editor(Protocol):
         ...
 
 
-class Hit(msgspec.Struct, frozen=True):
-    """Something that a search has found: `relevance` orders the hits of one search, `score` is seed 002's number,
-    `confidence` (0 to 1) is how likely it is what was wanted. `name` is the server's own, `raw` the listing."""
-
-    server: str
-    kind: str
-    name: str
-    description: str
-    raw: Raw
-    relevance: float
-    score: int
-    confidence: float
-
-
 class Realm(Protocol):
     """What one client may see of the gateway on its route, and do there: what control tools work by."""
 
@@ -286,6 +275,11 @@ class Realm(Protocol):
         """Those that the client may use, by id, in the order of the configuration."""
         ...
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Their configured names by id."""
+        ...
+
     def status(self, server: str, /) -> Status: ...
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
@@ -296,16 +290,20 @@ class Realm(Protocol):
         """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
         ...
 
-    async def search(
+    def search(
         self,
         query: str,
         *,
         servers: Sequence[str],
         kinds: Sequence[str] = ("tools",),
         limit: int = 10,
-        mode: str | None = None,
+        mode: str = "bm25",
     ) -> Sequence[Hit]:
         """The best hits among what is known. Raises `Fault` where the mode or the query cannot be served."""
+        ...
+
+    def kept(self, uri: str, /) -> Mapping[str, Any]:
+        """What was cut of a result, as `resources/read` answers it. Raises `Fault`."""
         ...
 
     def named(self, server: str, kind: str, name: str, /) -> str:
@@ -327,10 +325,6 @@ class Realm(Protocol):
     async def remove(self, name: str, /) -> None:
         """Take a server that was added out of the configuration. Raises `Fault`."""
         ...
-
-    def brief(self, description: str, /) -> str: ...
-
-    def declared(self, raw: Raw, format: str, /) -> str: ...
 
 
 class NotKept(Exception):

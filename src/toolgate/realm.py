@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw
-
 from toolgate.config import Server
+from toolgate.finder import Finder
 from toolgate.model import Client, Event, EventSink, Fault
-from toolgate.ports import Editor, Hit, House, Shelf, Status, View
+from toolgate.ports import Editor, House, Shelf, Status, View
+from toolgate.search import Hit
 from toolgate.snapshot import Route, Snapshot
+from toolgate.spills import Spills
 
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 
@@ -22,11 +23,15 @@ MOST_SESSIONS = 10000  # whose activated tools are remembered
 class Realms:
     """Makes realms, and keeps what outlasts them. `current` is the snapshot that is served now."""
 
-    def __init__(self, house: House, editor: Editor, current: Callable[[], Snapshot], tell: EventSink) -> None:
+    def __init__(
+        self, house: House, editor: Editor, spills: Spills, current: Callable[[], Snapshot], tell: EventSink
+    ) -> None:
         self.house = house
         self.editor = editor
+        self.spills = spills
         self.current = current
         self.tell = tell
+        self.finder = Finder()
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
     def of(self, route: Route, client: Client) -> RouteRealm:
@@ -69,6 +74,10 @@ class RouteRealm:
     def servers(self) -> Mapping[str, Server]:
         return {id: self._snapshot.servers[id] for id in self._route.upstreams}
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        return self._route.servers
+
     def status(self, server: str, /) -> Status:
         return self._route.upstreams[server].status()
 
@@ -79,16 +88,21 @@ class RouteRealm:
         snapshot = self._snapshot
         return await snapshot.catalog.view(self._route.servers, wanted, self.client, snapshot.list_timeout)
 
-    async def search(
+    def search(
         self,
         query: str,
         *,
         servers: Sequence[str],
         kinds: Sequence[str] = ("tools",),
         limit: int = 10,
-        mode: str | None = None,
+        mode: str = "bm25",
     ) -> Sequence[Hit]:
-        raise NotImplementedError
+        upstreams, configs = self._route.upstreams, self.servers
+        scopes = {id: (configs[id], upstreams[id].scope(self.client)) for id in servers}
+        return self._realms.finder.find(query, scopes, self.known, kinds, limit, mode)
+
+    def kept(self, uri: str, /) -> Mapping[str, Any]:
+        return self._realms.spills.read(self.client.principal, uri)
 
     def named(self, server: str, kind: str, name: str, /) -> str:
         return self._route.surface.named(server, kind, name)
@@ -112,9 +126,3 @@ class RouteRealm:
         if not self.client.principal.is_admin:
             message = "Only who administers this gateway may change its servers"
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="use a key with admin = true")
-
-    def brief(self, description: str, /) -> str:
-        raise NotImplementedError
-
-    def declared(self, raw: Raw, format: str, /) -> str:
-        raise NotImplementedError

@@ -15,9 +15,12 @@ from toolgate import surfaces
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink
+from toolgate.policy import chain
 from toolgate.policy.base import Policy
-from toolgate.ports import Store, Upstream
+from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
+from toolgate.search.tokens import estimate
+from toolgate.spills import Spills
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
@@ -41,9 +44,9 @@ class Route(msgspec.Struct, frozen=True):
     is_strict: bool = False
 
     @property
-    def servers(self) -> Sequence[str]:
-        """Their ids, in the order of the configuration."""
-        return tuple(self.upstreams)
+    def servers(self) -> Mapping[str, str]:
+        """Their configured names by id, in the order of the configuration."""
+        return {id: upstream.name for id, upstream in self.upstreams.items()}
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -53,6 +56,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     routes: Mapping[str, Route]
     list_timeout: float
     servers: Mapping[str, Server]  # those that are enabled, by id
+
+    def take_over(self) -> None:
+        """Have the catalog know these servers, and no others, from now on."""
+        self.catalog.use(self.upstreams, prints(self.config))
+        self.catalog.show({id: server.tools for id, server in self.servers.items() if server.tools})
 
 
 LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope")
@@ -68,29 +76,42 @@ KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstr
 
 def build(
     config: Config,
+    catalog: Catalog,
     ground: Ground,
     on_change: EventSink,
-    tell: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
-    store: Store,
+    spills: Spills,
+    before: Snapshot | None = None,
 ) -> Snapshot:
-    """`on_change` hears what servers say of themselves, `tell` what clients should hear of. `links` are other links
-    than the usual ones, by server id."""
+    """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
+    other links than the usual ones, by server id. Of the snapshot `before`, servers that are to run as they did are
+    carried over. The catalog is not told yet: see `Snapshot.take_over`."""
+    servers = {server.id: server for server in config.servers if server.enabled}
     upstreams = {
-        server.id: KINDS[server.type](server, links.get(server.id), ground, on_change)
-        for server in config.servers
-        if server.enabled
+        id: _carried(server, before) or KINDS[server.type](server, links.get(id), ground, on_change)
+        for id, server in servers.items()
     }
-    catalog = Catalog(upstreams, ground.clock, config.catalog, tell, store, prints(config))
-    catalog.show({server.id: server.tools for server in config.servers if server.tools})
     return Snapshot(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies)),
+        routes=build_routes(config, upstreams, tuple(policies), spills),
         list_timeout=config.catalog.list_timeout,
-        servers={server.id: server for server in config.servers if server.enabled},
+        servers=servers,
+    )
+
+
+def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
+    if not before or server.id not in before.servers or _as_it_runs(before.servers[server.id]) != _as_it_runs(server):
+        return None
+    return before.upstreams[server.id]
+
+
+def _as_it_runs(server: Server) -> Server:
+    """A server without what concerns only how it is shown, and what is let through to it."""
+    return msgspec.structs.replace(
+        server, name=server.name, description="", tools={}, validate_arguments=True, result_limit=None
     )
 
 
@@ -104,14 +125,16 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], spills: Spills
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
+    policies = first + chain.build(config, spills, estimate=estimate)
+    transparent = first + chain.build(config, spills, is_transparent=True, estimate=estimate)
     skins = surfaces.skins(config)
     routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
     routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
     for id, upstream in upstreams.items():
-        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, policies, is_strict=True)
+        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True)
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
     return routes | _bundles(config, upstreams, policies)

@@ -215,8 +215,15 @@ def test_call_reads_arguments_from_standard_input_and_prints_json(here: Path) ->
 
 def test_call_ends_with_1_where_the_tool_failed(here: Path) -> None:
     configure(here, clock=CLOCK)
+    wrong = FROM_UTC | {"time": "25:99"}
+    ended = toolgate("call", "clock", "convert_time", json.dumps(wrong))
+    assert ended.code == 1 and "convert_time failed" in ended.out
+
+
+def test_call_ends_with_1_where_the_arguments_are_wrong(here: Path) -> None:
+    configure(here, clock=CLOCK)
     ended = toolgate("call", "clock", "countdown", '{"steps": 0}')
-    assert ended.code == 1 and "steps must be" in ended.out
+    assert ended.code == 1 and "/steps" in ended.err
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "7", "", "\udcff", '{"a": ' + "[" * 5000])

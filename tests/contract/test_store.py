@@ -397,15 +397,6 @@ async def test_a_step_that_fails_is_undone(folder: Path) -> None:
     await store.close()
 
 
-def test_the_folder_is_the_configured_one_or_the_users(tmp_path: Path) -> None:
-    home = {"HOME": str(tmp_path)}
-    assert stores.folder("/elsewhere", home) == Path("/elsewhere")
-    assert stores.folder("", home) == tmp_path / ".local/state/toolgate"
-    assert stores.folder("", home | {"XDG_STATE_HOME": "/state"}) == Path("/state/toolgate")
-    assert stores.folder("", home | {"XDG_STATE_HOME": "relative"}) == tmp_path / ".local/state/toolgate"
-    assert stores.folder("", {}) is None
-
-
 def test_sqlite_is_imported_only_when_a_store_is_opened() -> None:
     script = "import sys, toolgate.app, toolgate.store, toolgate.cli.serve; sys.exit('sqlite3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -14,8 +14,9 @@ import typer
 import uvloop
 
 from toolgate import config as configs
-from toolgate.config import Config, ConfigError, Server, Surface
+from toolgate.config import SURFACES, Config, ConfigError, Server, edits
 from toolgate.model import Fault
+from toolgate.settings import Settings
 from toolgate.wire import names
 
 Result = TypeVar("Result")
@@ -23,28 +24,51 @@ Result = TypeVar("Result")
 ConfigPath = Annotated[
     str | None,
     typer.Option(
-        "--config",
-        "-c",
-        "--children-config",
-        help="The configuration file. Default: toolgate.toml here, then in the user's folder.",
+        "--config", "-c", help="The configuration file. Default: toolgate.toml here, then in the user's folder."
     ),
 ]
+
+
+ChildrenConfig = Annotated[
+    str | None, typer.Option("--children-config", help="Instead of --config: a file whose servers are children.")
+]
 SurfaceName = Annotated[
-    Surface | None, typer.Option("--surface", help="What /mcp shows. Default: surface in the configuration.")
+    str | None, typer.Option("--surface", help=f"What /mcp shows: {', '.join(SURFACES)}. Default: `surface`.")
 ]
 
 
-def load_config(path: str | None, surface: Surface | None = None) -> Config:
-    """The configuration, with this surface instead of its own if one is given, or the end of the command with all that
-    is wrong with it."""
+def load_config(path: str | None) -> Config:
+    """The configuration with what was added to it, or the end of the command with all that is wrong with it."""
+    return open_settings(path)[0]
+
+
+def open_settings(
+    path: str | None,
+    children: str | None = None,
+    surface: str | None = None,
+    change: Callable[[Config], Config] = lambda same: same,
+) -> tuple[Config, Settings]:
+    """The configuration as `change` makes it, and the files that it comes from and may change by; or the end of the
+    command with all that is wrong."""
+    if path and children:
+        fail("--config and --children-config name the same thing: give one of them", 2)
+    if surface is not None and surface not in SURFACES:
+        fail(f"There is no surface {surface}: choose one of {', '.join(SURFACES)}", 2)
+    found = configs.find(children or path, Path.cwd(), os.environ)
+
+    def written() -> Config:
+        config = configs.load(found, os.environ, "children" if children else "") if found else Config()
+        return change(msgspec.structs.replace(config, surface=surface) if surface else config)
+
     try:
-        found = configs.find(path, Path.cwd(), os.environ)
-        config = configs.load(found, os.environ) if found else Config()
+        own = edits.own_file(written(), os.environ)
+        settings = Settings(written, os.environ, found, own)
+        config = settings.read()
     except ConfigError as error:
         fail(str(error), 2)
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    return msgspec.structs.replace(config, surface=surface) if surface else config
+    return config, settings
 
 
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'

@@ -15,9 +15,10 @@ import typer
 from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.cli import common
-from toolgate.config import Config
+from toolgate.config import Config, state_folder
 from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
+from toolgate.settings import Settings
 
 app = typer.Typer()
 
@@ -25,6 +26,7 @@ app = typer.Typer()
 @app.command(help="Serve the configured servers over HTTP until Ctrl-C.")
 def serve(
     config: common.ConfigPath = None,
+    children_config: common.ChildrenConfig = None,
     surface: common.SurfaceName = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on. Default: http.host.")] = None,
     port: Annotated[
@@ -37,15 +39,18 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    settings = with_address(common.require_servers(common.load_config(config, surface)), host, port)
-    if settings.http.host not in LOOPBACK and not open_to_network:
+    found, settings = common.open_settings(
+        config, children_config, surface, lambda written: with_address(written, host, port)
+    )
+    common.require_servers(found)
+    if found.http.host not in LOOPBACK and not open_to_network:
         common.fail(
-            f"Refused to listen on {settings.http.host}: no clients are configured, so anybody who reaches it could "
+            f"Refused to listen on {found.http.host}: no clients are configured, so anybody who reaches it could "
             "call every tool. Listen on 127.0.0.1, or say --open-to-network.",
             2,
         )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    common.run(_serve(settings))
+    common.run(_serve(found, settings))
 
 
 def with_address(config: Config, host: str | None, port: int | None) -> Config:
@@ -68,14 +73,16 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
 
 
-async def _serve(config: Config) -> None:
+async def _serve(config: Config, settings: Settings) -> None:
     listener = listen(config)
-    where = stores.folder(config.state, os.environ)
+    where = state_folder(config, os.environ)
     async with (
         stores.opened(where) as store,
-        running(config, store=store) as gateway,
+        running(config, store=store, settings=settings) as gateway,
         serving(gateway.http, listener),
     ):
+        gateway.port = listener.getsockname()[1]
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
         typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
         await until_stopped(gateway)
 

@@ -17,8 +17,9 @@ import typer
 from toolgate import store as stores
 from toolgate.app import running
 from toolgate.cli import common
-from toolgate.config import Config
+from toolgate.config import Config, state_folder
 from toolgate.frontends.stdio import StdioDoor
+from toolgate.settings import Settings
 
 app = typer.Typer()
 
@@ -27,18 +28,23 @@ FLUSHING = 3.0  # seconds that a client may take to read the last answers
 
 
 @app.command(help="Serve the configured servers to one client, over standard input and output.")
-def stdio(config: common.ConfigPath = None, surface: common.SurfaceName = None) -> None:
-    settings = common.require_servers(common.load_config(config, surface))
+def stdio(
+    config: common.ConfigPath = None,
+    children_config: common.ChildrenConfig = None,
+    surface: common.SurfaceName = None,
+) -> None:
+    found, settings = common.open_settings(config, children_config, surface)
+    common.require_servers(found)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    common.run(_stdio(settings))
+    common.run(_stdio(found, settings))
 
 
-async def _stdio(config: Config) -> None:
+async def _stdio(config: Config, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not spoil the protocol
-    where = stores.folder(config.state, os.environ)
-    async with stores.opened(where) as store, running(config, store=store) as gateway:
+    where = state_folder(config, os.environ)
+    async with stores.opened(where) as store, running(config, store=store, settings=settings) as gateway:
         writing = await Writing.to(output)
         door = gateway.stdio(writing.write, backlog=writing.backlog)
         finished = asyncio.ensure_future(door.finished())

@@ -15,7 +15,7 @@ import os.path
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -162,6 +162,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 Surface = Literal["aggregate", "children", "meta", "components", "daemon", "all"]
+SURFACES = get_args(Surface)
 
 
 class Config(msgspec.Struct, frozen=True):

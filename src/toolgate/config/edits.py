@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import secrets
@@ -23,11 +24,11 @@ from toolgate.wire.names import slug, spellings
 
 Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # name → a server as a native file has it
 
-NAME = "servers.json"
-
 
 def own_file(config: Config, environ: Mapping[str, str]) -> Path:
-    return state_folder(config, environ) / NAME
+    """Each configuration has its own, so that a server that is added in one project is in no other."""
+    which = f"-{hashlib.sha256(os.path.abspath(config.source).encode()).hexdigest()[:12]}" if config.source else ""
+    return state_folder(config, environ) / f"servers{which}.json"
 
 
 def make_folder(folder: Path) -> None:

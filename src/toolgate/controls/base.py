@@ -169,20 +169,21 @@ def _object(raw: Raw) -> Raw:
 # Finding what is named.
 
 
-def find_server(named: str, servers: Iterable[str]) -> str:
-    """The id of a server by any spelling of its name. Raises `Fault` SERVER_NOT_FOUND with what there is."""
-    ids = list(servers)
+def find_server(named: str, servers: Mapping[str, str]) -> str:
+    """The id of a server by any spelling of its name; `servers` are the configured names by id. Raises `Fault`
+    SERVER_NOT_FOUND with what there is."""
     id = names.slug(named)
-    if id in ids:
+    if id in servers:
         return id
-    close = difflib.get_close_matches(id, ids, n=3)
-    hint = _or(close) or ("there are no servers" if not ids else f"there are {', '.join(ids)}")
+    close = [servers[each] for each in difflib.get_close_matches(id, list(servers), n=3)]
+    shown = list(servers.values())
+    hint = _or(close) or ("there are no servers" if not shown else f"there are {', '.join(shown[:MOST_NAMED])}")
     raise Fault(
         "SERVER_NOT_FOUND",
         f"Server not found: {named}" + (f" ({hint})" if close else ""),
         hint=hint,
         reach="not_sent",
-        extra={"available_servers": ids},
+        extra={"available_servers": shown[:MOST_NAMED]},
     )
 
 

@@ -40,7 +40,7 @@ _CHILD_NAME = {"child_name": "server_id"}
 
 
 async def get_schema(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["server_id"], realm.servers)
+    id = base.find_server(given["server_id"], realm.names)
     view = await realm.lists([(id, "tools"), (id, "resources")])
     shelf = view.shelf(id, "tools")
     if shelf is None:
@@ -80,7 +80,7 @@ async def list_registered_children(given: Given, realm: Realm) -> Object:
 
 async def get_child_status(given: Given, realm: Realm) -> Object:
     if "server_id" in given:
-        id = base.find_server(given["server_id"], realm.servers)
+        id = base.find_server(given["server_id"], realm.names)
         return _status(realm.servers[id], realm.status(id))
     found = [_status(server, realm.status(id)) for id, server in realm.servers.items()]
     return {"children": found, "count": len(found)}
@@ -110,7 +110,7 @@ def instant(seconds: float | None) -> str | None:
 
 
 async def close_child_session(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["server_id"], realm.servers)
+    id = base.find_server(given["server_id"], realm.names)
     status = realm.status(id)
     up = IN_000[status.state] == "running" and status.started is not None
     seconds = int(max(0.0, realm.house.wall() - (status.started or 0.0))) if up else 0

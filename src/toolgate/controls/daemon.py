@@ -14,6 +14,7 @@ from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_004
 from toolgate.model import Call, Fault
 from toolgate.ports import Realm, Shelf, Status
+from toolgate.search.briefs import brief
 from toolgate.wire import jsonrpc, mcp
 
 # Fault code → `error_type` (behaviour.md, "004 daemon tools").
@@ -70,11 +71,12 @@ async def status(given: Given, realm: Realm) -> Object:
         "uptime": _spoken(seconds),
         "uptime_seconds": seconds,
         "pid": house.pid,
-        "port": house.port,
+        "port": house.port(),
         "version": house.version,
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
+        **({"config_error": problem} if (problem := house.problem()) else {}),
     }
 
 
@@ -118,18 +120,18 @@ async def list_mcp_servers(given: Given, realm: Realm) -> Object:
 
 
 async def list_tools(given: Given, realm: Realm) -> Object:
-    one = base.find_server(given["server"], realm.servers) if "server" in given else None
+    one = base.find_server(given["server"], realm.names) if "server" in given else None
     servers = [one] if one else list(realm.servers)
     view = await realm.lists([(id, "tools") for id in servers])
     if one:
         shelf = view.shelf(one, "tools")
         if shelf is None:
             raise view.fault(one, "tools") or base.not_listed_yet(one)
-        return {"success": True, "server": realm.servers[one].name, "tools": _briefs(shelf, realm)}
+        return {"success": True, "server": realm.servers[one].name, "tools": _briefs(shelf)}
     listed: list[Object] = []
     for id in servers:
         shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
-        said: dict[str, Any] = {"name": realm.servers[id].name, "tools": _briefs(shelf, realm) if shelf else []}
+        said: dict[str, Any] = {"name": realm.servers[id].name, "tools": _briefs(shelf) if shelf else []}
         listed.append(said | ({"error": fault.message} if fault else {} if shelf else {"pending": True}))
     return {"success": True, "servers": listed}
 
@@ -139,13 +141,13 @@ class _Tool(msgspec.Struct):
     description: str = ""
 
 
-def _briefs(shelf: Shelf, realm: Realm) -> list[Object]:
+def _briefs(shelf: Shelf) -> list[Object]:
     tools = (msgspec.json.decode(raw, type=_Tool) for raw in shelf.items.values())
-    return [{"name": tool.name, "brief": realm.brief(tool.description)} for tool in tools]
+    return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
 
 
 async def get_tool_schema(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["server_name"], realm.servers)
+    id = base.find_server(given["server_name"], realm.names)
     view = await realm.lists([(id, "tools")])
     base.check_offered(id, "tools", given["tool_name"], view)
     shelf = view.shelf(id, "tools")
@@ -164,12 +166,12 @@ async def add_mcp_server(given: Given, realm: Realm) -> Object:
     view = await realm.lists([(id, "tools")])
     shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
     status = realm.status(id)
-    told = {**said, "state": IN_004[status.state], "tools": _briefs(shelf, realm) if shelf else []}
+    told = {**said, "state": IN_004[status.state], "tools": _briefs(shelf) if shelf else []}
     return told | ({"error": fault.message, "hint": status.hint or fault.hint} if fault else {})
 
 
 async def remove_mcp_server(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["name"], realm.servers)
+    id = base.find_server(given["name"], realm.names)
     name = realm.servers[id].name
     await realm.remove(name)
     return {"success": True, "name": name, "removed": True}

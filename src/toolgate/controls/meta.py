@@ -12,7 +12,8 @@ from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_002
 from toolgate.model import Call, Fault
-from toolgate.ports import Hit, Realm, Shelf, Status
+from toolgate.ports import Realm, Shelf, Status
+from toolgate.search import Hit, signatures
 from toolgate.wire import jsonrpc
 
 
@@ -34,16 +35,16 @@ FAMILY = Family(_wrap, _fail, base.text)
 
 
 async def mcp_discover(given: Given, realm: Realm) -> Any:
-    one = base.find_server(given["server"], realm.servers) if "server" in given else None
+    one = base.find_server(given["server"], realm.names) if "server" in given else None
     servers = [one] if one else list(realm.servers)
     view = await realm.lists([(id, "tools") for id in servers])
     if "query" in given:
-        hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
+        hits = realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
         return [_found(hit, realm, given.get("format")) for hit in hits]
     if not one:
         return [_summary(realm.servers[id], realm.status(id), view.shelf(id, "tools")) for id in servers]
     shelf = view.shelf(one, "tools")
-    tools = [_told(raw, given.get("format"), realm) for raw in shelf.items.values()] if shelf else []
+    tools = [_told(raw, given.get("format")) for raw in shelf.items.values()] if shelf else []
     fault = view.fault(one, "tools")
     said = {**_summary(realm.servers[one], realm.status(one), shelf), "tools": tools}
     return said | ({"error": fault.message} if fault and not shelf else {})
@@ -59,14 +60,16 @@ def _summary(server: Server, status: Status, tools: Shelf | None) -> Object:
 
 
 def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
+    found = hit.document
     said: dict[str, Any] = {
-        "tool": hit.name,
-        "server": realm.servers[hit.server].name,
-        "description": hit.description,
+        "tool": found.name,
+        "server": realm.servers[found.server].name,
+        "description": found.description,
         "score": hit.score,
         "confidence": round(hit.confidence, 2),
     }
-    return said | ({"declaration": realm.declared(hit.raw, format)} if format else {})
+    shelf = realm.known(found.server, "tools")
+    return {**said, **_declared(shelf.items[found.name] if shelf else None, format)}
 
 
 class _Tool(msgspec.Struct):
@@ -74,10 +77,21 @@ class _Tool(msgspec.Struct):
     description: str = ""
 
 
-def _told(raw: Raw, format: str | None, realm: Realm) -> Object:
+def _told(raw: Raw, format: str | None) -> Object:
     tool = msgspec.json.decode(raw, type=_Tool)
-    said = {"tool": tool.name, "description": tool.description}
-    return said | ({"declaration": realm.declared(raw, format)} if format else {})
+    return {"tool": tool.name, "description": tool.description, **_declared(raw, format)}
+
+
+def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
+    if raw is None or not format:
+        return {}
+    listed = jsonrpc.members(raw)
+    schemas = (bytes(listed.get(key, b"")) for key in ("inputSchema", "outputSchema"))
+    tool = msgspec.json.decode(raw, type=_Tool)
+    return {"declaration": _DECLARE[format](signatures.Tool(tool.name, tool.description, *schemas))}
+
+
+_DECLARE = {"typescript": signatures.typescript, "python": signatures.python}
 
 
 CONTROLS = (

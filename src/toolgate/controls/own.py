@@ -8,6 +8,7 @@ from toolgate import controls
 from toolgate.controls import base, children
 from toolgate.model import Call, Fault
 from toolgate.ports import Realm
+from toolgate.spills import PREFIX as KEPT
 from toolgate.wire import jsonrpc, mcp
 
 
@@ -17,6 +18,8 @@ async def answer(call: Call, realm: Realm) -> base.Object:
         control = controls.CONTROLS[call.target]
         assert control.work
         return control.family.say(await control.work(base.read(control, call), realm))
+    if call.target.startswith(KEPT):
+        return realm.kept(call.target)
     return _contents(call.target, await _resource(call.target, realm))
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Given, Object
 from toolgate.model import Call, Fault
-from toolgate.ports import Hit, Realm
+from toolgate.ports import Realm
+from toolgate.search import Hit
 from toolgate.wire import jsonrpc
 
 KINDS = {
@@ -40,28 +40,23 @@ FAMILY = Family(_wrap, _fail, _say)
 async def search_tools(given: Given, realm: Realm) -> Object:
     kinds = KINDS[given.get("type", "tools")]
     await realm.lists([(id, kind) for id in realm.servers for kind in kinds])
-    hits = await realm.search(
-        given["query"], servers=list(realm.servers), kinds=kinds, limit=given.get("limit", 10), mode=given.get("mode")
-    )
+    limit, mode = given.get("limit", 10), given.get("mode", "bm25")
+    hits = realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
     matches = [_match(hit, realm) for hit in hits]
     tools = [match["name"] for match in matches if match["type"] == "tool"]
     realm.activate(tools)
     return {"matches": matches, "activated": tools if realm.client.session else []}
 
 
-class _Listed(msgspec.Struct):
-    inputSchema: Raw | None = None
-
-
 def _match(hit: Hit, realm: Realm) -> dict[str, Any]:
+    found = hit.document
     match: dict[str, Any] = {
-        "type": _SINGULAR[hit.kind],
-        "name": realm.named(hit.server, hit.kind, hit.name),
-        "relevance": round(hit.relevance, 3),
-        "description": hit.description,
+        "type": _SINGULAR[found.kind],
+        "name": realm.named(found.server, found.kind, found.name),
+        "relevance": hit.relevance,
+        "description": found.description,
     }
-    schema = msgspec.json.decode(hit.raw, type=_Listed).inputSchema
-    return match | ({"inputSchema": schema} if schema is not None else {})
+    return match | ({"inputSchema": Raw(found.schema)} if found.schema else {})
 
 
 CONTROLS = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, depth, parts
+from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
 from toolgate.wire import jsonrpc
 
 if TYPE_CHECKING:
@@ -48,12 +48,12 @@ FINE = Verdict()
 
 
 class Schema(msgspec.Struct):
-    """`problem` says why nothing can be judged by it; `was_told`: somebody has said so."""
+    """`problem` says why nothing can be judged by it; `was_told`: somebody has said so. `work` weighs what it takes to
+    judge, `errors` how much can be wrong."""
 
     validator: Any = None
-    weight: Any = None
-    visits: int = 0  # where it does not depend on the value
-    pace: int = 1  # what one visit may take
+    work: Any = None
+    errors: Any = None
     problem: str = ""
     was_told: bool = False
 
@@ -64,18 +64,18 @@ class Schema(msgspec.Struct):
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return FINE
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
-        try:
-            visits = self.visits or self.weight.visits(depth(value))
-        except TooMuch:
+        if not _is_within(_MOST_VISITS, self.work, value, most) or self.validator.is_valid(value):
             return FINE
-        if not self._is_within(_MOST_VISITS, visits * self.pace, most, value) or self.validator.is_valid(value):
-            return FINE
-        is_short = self._is_within(_MOST_LISTED, visits, most, value)
+        is_short = _is_within(_MOST_LISTED, self.errors, value, most)
         return _listed(self.validator, value) if is_short else _first(self.validator, value)
 
-    @staticmethod
-    def _is_within(limit: int, visits: int, most: int, value: object) -> bool:
-        return visits * most <= limit or visits * parts(value) <= limit
+
+def _is_within(limit: int, weight: Weight, value: object, most: int) -> bool:
+    try:
+        visits = weight.of(value)
+    except TooMuch:
+        return False
+    return visits * most <= limit or visits * parts(value) <= limit
 
 
 @functools.lru_cache(MOST_KEPT)
@@ -84,15 +84,15 @@ def compiled(text: bytes) -> Schema:
     if len(text) > LARGEST:
         return Schema(problem=f"it has more than {LARGEST:,} bytes")
     try:
-        weight = Weight(jsonrpc.value(text))
-        visits = weight.visits(DEEPEST)
-    except (TooMuch, UnicodeDecodeError, *jsonrpc.UNREADABLE) as problem:
-        return Schema(problem=str(problem))
-    try:
-        validator, pace = _compiled(text.decode())
-    except ValueError as problem:
+        schema = jsonrpc.value(text)
+        Weight(schema).visits(DEEPEST)
+        validator, of_pattern = _compiled(text.decode())
+    except (TooMuch, ValueError, *jsonrpc.UNREADABLE) as problem:
         return Schema(problem=str(problem).partition("\n")[0])
-    return Schema(validator, weight, 0 if weight.is_recursive else visits, pace)
+    weights = Weight(schema, of_pattern), Weight(schema)
+    for weight in weights:
+        weight.visits(DEEPEST)  # so that it knows whether it depends on the value
+    return Schema(validator, *weights)
 
 
 def _compiled(text: str) -> tuple[Validator, int]:

@@ -24,10 +24,12 @@ _STANDARD = ("http://json-schema.org/", "https://json-schema.org/")  # whose sch
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 # Applied to what is inside the value.
 _INSIDE_ONE = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
+# Applied to what the schemas beside them leave over, for which those are gone through again.
 _INSIDE_ONE_TOO = ("unevaluatedItems", "unevaluatedProperties")
 # What a value is compared with, one by one; so many take as long as a schema.
 _LISTS = ("enum", "properties")
 _LOOKUPS = 8
+_PATTERNS = ("pattern", "patternProperties")
 
 
 class TooMuch(Exception):
@@ -35,10 +37,11 @@ class TooMuch(Exception):
 
 
 class Weight:
-    """Of one decoded schema."""
+    """Of one decoded schema. `of_pattern`: how many visits a pattern may take as long as."""
 
-    def __init__(self, schema: object) -> None:
+    def __init__(self, schema: object, of_pattern: int = 1) -> None:
         self._root = schema
+        self._of_pattern = of_pattern
         self._resources = [schema]
         self._anchors: dict[str, list[object]] = {}
         self._known: dict[tuple[int, int], int] = {}
@@ -54,6 +57,10 @@ class Weight:
             return self._visits(self._root, min(depth, DEEPEST))
         except RecursionError:
             raise TooMuch("it is nested too deep") from None
+
+    def of(self, value: object) -> int:
+        """`visits` of this very value."""
+        return self.visits(depth(value) if self.is_recursive else DEEPEST)
 
     def _note(self, node: Mapping[str, Any]) -> None:
         if any(isinstance(node.get(name), str) for name in ("$id", "id")):
@@ -83,7 +90,9 @@ class Weight:
     def _reckoned(self, node: Mapping[str, Any], depth: int) -> int:
         found = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
         found += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
-        found += sum(self._visits(each, depth) for each in self._beside(node))
+        found += sum(self._of_pattern for name in _PATTERNS if name in node)
+        again = 2 + len(_INSIDE_ONE_TOO) if any(name in node for name in _INSIDE_ONE_TOO) else 1
+        found += again * sum(self._visits(each, depth) for each in self._beside(node))
         if depth:
             places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
             found += max((self._visits(each, depth - 1) for place in places for each in place), default=0)

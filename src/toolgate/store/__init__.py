@@ -6,7 +6,7 @@ The rule this room keeps: a gateway whose store cannot be used works as well, an
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,18 +18,8 @@ from toolgate.store.sqlite import SqliteStore
 log = logging.getLogger(__name__)
 
 
-def folder(configured: str, environ: Mapping[str, str]) -> Path | None:
-    """Where the store is: as configured, else the user's state folder; None for a user without a home."""
-    if configured:
-        return Path(configured)
-    state, home = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
-    if state.startswith("/"):
-        return Path(state, "toolgate")
-    return Path(home, ".local", "state", "toolgate") if home else None
-
-
 @asynccontextmanager
-async def opened(where: Path | None, clock: Clock | None = None) -> AsyncGenerator[Store]:
+async def opened(where: Path, clock: Clock | None = None) -> AsyncGenerator[Store]:
     """The store in this folder, closed when the block is left."""
     store = _open(where, clock or SystemClock())
     try:
@@ -38,9 +28,7 @@ async def opened(where: Path | None, clock: Clock | None = None) -> AsyncGenerat
         await store.close()
 
 
-def _open(where: Path | None, clock: Clock) -> Store:
-    if not where:
-        return MemoryStore(clock)
+def _open(where: Path, clock: Clock) -> Store:
     try:
         return SqliteStore(where, clock)
     except Unusable as why:

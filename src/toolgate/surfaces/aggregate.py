@@ -7,12 +7,13 @@ one permitted server can be meant.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Raw
 
 from toolgate.model import Call, Done, Fault, Outcome
 from toolgate.ports import About, Shelf, View
+from toolgate.spills import PREFIX as KEPT
 from toolgate.surfaces import uris
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -29,7 +30,7 @@ class Aggregate:
         kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
         return [(server, kind) for server in view.servers for kind in kinds]
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return servers
 
     def own(self) -> About | None:
@@ -76,7 +77,7 @@ class Aggregate:
 
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         if isinstance(outcome, Done):
-            return Done(uris.rewrite(call.method, outcome.body, lambda uri: names.join_uri(call.server, uri)))
+            return Done(uris.rewrite(call.method, outcome.body, lambda uri: _shown_uri(call.server, uri)))
         return outcome
 
     def _bare(self, call: Call, view: View) -> Call:
@@ -102,6 +103,11 @@ class Aggregate:
         if call.target in listed:  # a shortened name may lack its server's whole id
             return call.at(*listed[call.target])
         raise _not_found(call, listed, view)
+
+
+def _shown_uri(server: str, uri: str) -> str:
+    """A URI in a result; what was cut of it is the gateway's own."""
+    return uri if uri.startswith(KEPT) else names.join_uri(server, uri)
 
 
 def _split(call: Call, view: View) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from msgspec import Raw
@@ -16,7 +16,7 @@ class Surface(Protocol):
         """The (server, kind) whose shelves `enter` must have to resolve this call."""
         ...
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         """Of which of these servers such a list shows anything, so that theirs must be known."""
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from msgspec import Raw
 
@@ -19,7 +19,7 @@ class Components(Aggregate):
     def __init__(self, servers: Collection[str]) -> None:
         self._servers = servers
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return [server for server in servers if server in self._servers] if kind == "tools" else servers
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from msgspec import Raw
 
 from toolgate.model import Call, Fault, Outcome
 from toolgate.ports import About, View
+from toolgate.spills import PREFIX as KEPT
+from toolgate.wire import names
 
 
 class Single:
@@ -17,7 +19,7 @@ class Single:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         return [(self.server, "tools")] if call.kind == "tools" else ()  # what a tool is decides how it is called
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return servers
 
     def own(self) -> About | None:
@@ -42,6 +44,8 @@ class Single:
     def enter(self, call: Call, view: View) -> Call:
         if self.server not in view.servers:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {self.server}")
+        if call.method == "resources/read" and call.target.startswith(KEPT):  # what was cut of a result on this path
+            return call.at(names.OWN, call.target)
         return call.at(self.server, call.target)
 
     def expose(self, server: str, uri: str) -> str:

@@ -7,7 +7,7 @@ policy sees it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Raw
@@ -59,7 +59,7 @@ class Skin:
         undecided = [] if call.target in self._listed else list(self._behind.undecided(call, view))
         return [*undecided, *_needs_of(control, call, view)]
 
-    def shown(self, kind: str, servers: Sequence[str]) -> Sequence[str]:
+    def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return () if self._instructions else self._behind.shown(kind, servers)
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:

@@ -1,0 +1,106 @@
+"""What can be found, and the fields of it that are searched.
+
+The rule this file keeps: whatever stands in a schema, reading it neither fails nor takes long.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+from toolgate.search import words
+
+Verdict: TypeAlias = Literal["match", "possible", "none"]
+
+_DEEPEST = 6
+_MOST_PARAMETERS = 200
+_MOST_TEXT = 20_000
+_SENTENCE = re.compile(r"[.!?](?=\s)|\n|。")
+
+
+class Document(NamedTuple):
+    """One thing of one server. `schema` is its input schema, raw; it is read when the document is put into an index."""
+
+    server: str
+    name: str
+    kind: str = "tools"
+    title: str = ""
+    description: str = ""
+    schema: bytes = b""
+    server_name: str = ""
+    server_description: str = ""
+
+
+class Hit(NamedTuple):
+    """`relevance` orders the hits of one search and means nothing beyond it; `score` is seed 002's integer;
+    `confidence` is how likely it is that this is what was meant, and `verdict` what follows from that."""
+
+    document: Document
+    relevance: float
+    score: int
+    confidence: float
+    verdict: Verdict
+
+
+class Unsearchable(ValueError):
+    """A query that cannot be searched for; its text says why and what would do."""
+
+
+def fields(document: Document) -> dict[str, list[str]]:
+    """The terms of each field that is searched."""
+    first, rest = sentences(document.description[:_MOST_TEXT])
+    names, said = parameters(document.schema)
+    label = document.server_name if document.server_name.lower() != document.server.lower() else ""
+    texts = {
+        "name": document.name,
+        "title": document.title,
+        "server": f"{document.server} {label}",
+        "about": document.server_description[:_MOST_TEXT],
+        "first": first,
+        "rest": rest,
+        "parameters": names,
+        "said": said[:_MOST_TEXT],
+    }
+    return {field: words.terms(text) for field, text in texts.items()}
+
+
+def sentences(text: str) -> tuple[str, str]:
+    """The first sentence, and what follows."""
+    text = text.strip()
+    end = _SENTENCE.search(text)
+    return (text[: end.end()], text[end.end() :]) if end else (text, "")
+
+
+def parameters(schema: bytes) -> tuple[str, str]:
+    """The names of all parameters and all that is said of them, nested ones too; nothing of what cannot be read."""
+    try:
+        read: Any = json.loads(schema) if schema else None
+    except (ValueError, RecursionError):
+        read = None
+    found = list(islice(_parameters(read, _DEEPEST), _MOST_PARAMETERS))
+    return " ".join(name for name, _ in found), "\n".join(said for _, said in found)
+
+
+def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if not isinstance(schema, dict) or not depth:
+        return
+    properties = _object(schema, "properties")
+    for name in properties:
+        about = _object(properties, name)
+        yield name, _said(about)
+        yield from _parameters(about, depth - 1)
+    yield from _parameters(_object(schema, "items"), depth - 1)
+
+
+def _object(of: Any, name: str) -> dict[str, Any]:
+    value = of.get(name)
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _said(about: dict[str, Any]) -> str:
+    choices = about.get("enum")
+    said: list[Any] = [about.get("description"), *(cast(list[Any], choices)[:20] if isinstance(choices, list) else ())]
+    return " ".join(each for each in said if isinstance(each, str))

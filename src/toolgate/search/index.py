@@ -1,0 +1,117 @@
+"""The index: documents by server, found by a few words.
+
+The rules this file keeps: a server that changes is indexed again alone, and of it only what changed. What a search may
+not show is left out before anything is counted, so that it changes neither the order nor the confidence of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from weakref import WeakValueDictionary
+
+from toolgate.search import confidence, patterns, points, queries
+from toolgate.search.documents import Document, Hit, Unsearchable
+from toolgate.search.ranking import Entry, Scope, Vector, rank
+
+_CANDIDATES = 128  # are ranked exactly
+
+Permitted = Callable[[Document], bool]
+
+
+class Index:
+    def __init__(self) -> None:
+        self._servers: dict[str, dict[Document, Entry]] = {}
+        self._postings: dict[str, dict[Entry, float]] = {}
+        self._vectors: WeakValueDictionary[Document, Vector] = WeakValueDictionary()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, server: str, documents: Iterable[Document]) -> None:
+        """These are the documents of this server now. The key may name a scope as well, where a server's lists differ
+        from client to client."""
+        before = self._servers.pop(server, {})
+        now: dict[Document, Entry] = {}
+        for document in documents:
+            if document not in now:
+                now[document] = before.pop(document, None) or self._enter(document)
+        for entry in before.values():
+            self._leave(entry)
+        if now:
+            self._servers[server] = now
+
+    def drop(self, server: str) -> None:
+        self.put(server, ())
+
+    def _enter(self, document: Document) -> Entry:
+        vector = self._vectors.get(document)
+        if vector is None:
+            vector = self._vectors[document] = Vector(document)
+        entry = Entry(document, vector)
+        for term, value in vector.terms.items():
+            self._postings.setdefault(term, {})[entry] = value
+        self._size += 1
+        return entry
+
+    def _leave(self, entry: Entry) -> None:
+        for term in entry.vector.terms:
+            del self._postings[term][entry]
+            if not self._postings[term]:
+                del self._postings[term]
+        self._size -= 1
+
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        kinds: Collection[str] | None = None,
+        servers: Collection[str] | None = None,
+        permitted: Permitted | None = None,
+        mode: str = "bm25",
+    ) -> list[Hit]:
+        """The best first. Raises `Unsearchable`."""
+        if mode not in _MODES:
+            raise Unsearchable(f"Unknown mode {mode!r}: it is one of {', '.join(_MODES)}")
+        allowed = self._allowed(kinds, servers, permitted)
+        return _MODES[mode](self, query, limit, allowed)
+
+    def _allowed(
+        self, kinds: Collection[str] | None, servers: Collection[str] | None, permitted: Permitted | None
+    ) -> set[Entry] | None:
+        """The entries that this search is about; None: all."""
+        if kinds is None and servers is None and permitted is None:
+            return None
+        keys = self._servers if servers is None else [key for key in set(servers) if key in self._servers]
+        found = {
+            entry
+            for key in keys
+            for document, entry in self._servers[key].items()
+            if (kinds is None or document.kind in kinds) and (permitted is None or permitted(document))
+        }
+        return None if len(found) == self._size else found
+
+    def _ranked(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+        scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
+        query = queries.read(text, scope.count, scope.total)
+        ranking = rank(query, scope, max(limit, _CANDIDATES))
+        return [
+            Hit(entry.document, round(worth, 4), points.of(text, entry.document), *confidence.of(ranking, at))
+            for at, (entry, worth) in enumerate(ranking.order[:limit])
+        ]
+
+    def _matched(self, pattern: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+        entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}
+        found = patterns.search(pattern, (entry.document for entry in entries))
+        return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
+
+    def _semantic(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+        raise Unsearchable("Semantic search is not installed: pip install 'toolgate[semantic]', or use mode bm25")
+
+
+_MODES: Mapping[str, Callable[[Index, str, int, set[Entry] | None], list[Hit]]] = {
+    "bm25": Index._ranked,  # pyright: ignore[reportPrivateUsage]
+    "regex": Index._matched,  # pyright: ignore[reportPrivateUsage]
+    "semantic": Index._semantic,  # pyright: ignore[reportPrivateUsage]
+}

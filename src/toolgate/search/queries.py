@@ -1,0 +1,54 @@
+"""A request as terms: its clauses, what each of its terms is worth here, and which synonyms stand for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from toolgate.search import synonyms, weights, words
+
+_CLAUSE_END = re.compile(
+    r"[.!?;:\n](?=\s|$)|,\s|\s(?:and|then|also|but|with|while|or|finally|after that|\+)\s", re.IGNORECASE
+)
+_LONGEST = 4_000  # characters, and
+_MOST_TERMS = 64  # terms of a request that are looked at
+
+
+class Query(NamedTuple):
+    """`weights` has every term, `variants` those that something here has: what it is found by, and what each is worth
+    then, the term itself first. `clauses` are sets of such terms. `total` is how many documents could be found."""
+
+    weights: Mapping[str, float]
+    variants: Mapping[str, Mapping[str, float]]
+    clauses: tuple[frozenset[str], ...]
+    total: int
+
+
+def read(text: str, count: Callable[[str], int], total: int) -> Query:
+    """`count` says how many of `total` documents have a term."""
+    clauses = [_terms(clause, count) for clause in _CLAUSE_END.split(text[:_LONGEST])]
+    worth = {term: weights.rarity(count(term), total) for clause in clauses for term in clause}
+    if len(worth) > _MOST_TERMS:
+        worth = {term: worth[term] for term in sorted(worth, key=lambda term: -worth[term])[:_MOST_TERMS]}
+    variants = {term: _variants(term, worth, count, total) for term in worth}
+    variants = {term: found for term, found in variants.items() if found}
+    known = (frozenset(term for term in clause if term in variants) for clause in clauses)
+    return Query(worth, variants, tuple(clause for clause in known if clause), total)
+
+
+def _terms(text: str, count: Callable[[str], int]) -> list[str]:
+    """A compound counts whole where it is known so, and else in its parts."""
+    found: list[str] = []
+    for whole, parts in words.compounds(text):
+        found += parts if parts and not count(whole) else (whole,)
+    return found
+
+
+def _variants(term: str, worth: Mapping[str, float], count: Callable[[str], int], total: int) -> dict[str, float]:
+    own = {term: worth[term]} if count(term) else {}
+    share = weights.SYNONYM * (1 if own else weights.UNKNOWN)
+    others = (other for other in synonyms.table().get(term, ()) if other not in worth)
+    return own | {
+        other: share * min(worth[term], weights.rarity(found, total)) for other in others if (found := count(other))
+    }

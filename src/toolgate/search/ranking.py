@@ -1,0 +1,167 @@
+"""The ranker: which of the documents that may be shown answer a query best.
+
+The rule this file keeps: the rarest terms find the candidates, within a budget, and the candidates are ranked exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from toolgate.search import weights
+from toolgate.search.documents import Document
+from toolgate.search.queries import Query
+from toolgate.search.weights import Vector
+
+_BUDGET = 5_000  # entries of postings that are looked at to find the candidates
+
+
+class Entry:
+    """A document in the index; it is itself, and equals no other."""
+
+    __slots__ = ("document", "vector")
+
+    def __init__(self, document: Document, vector: Vector) -> None:
+        self.document = document
+        self.vector = vector
+
+
+Posting: TypeAlias = Mapping[Entry, float]
+Values: TypeAlias = dict[Entry, float]
+
+
+class Ranking(NamedTuple):
+    """The candidates, the best first, with what they are worth; and for each term of the query which of them have it:
+    `parts` what it is worth there, `covers` how well it is answered, from 0 to the term's weight. `named` is the share
+    of each candidate's name that the query says."""
+
+    query: Query
+    order: list[tuple[Entry, float]]
+    parts: Mapping[str, Values]
+    covers: Mapping[str, Values]
+    named: Values
+
+
+class Scope:
+    """The postings of one search: what is not allowed is in none of them."""
+
+    def __init__(self, postings: Mapping[str, Posting], allowed: set[Entry] | None, total: int) -> None:
+        self.total = total
+        self._postings = postings
+        self._allowed = allowed
+        self._seen: dict[str, Posting] = {}
+
+    def posting(self, term: str) -> Posting:
+        found = self._postings.get(term, {})
+        if self._allowed is None or not found:
+            return found
+        if term not in self._seen:
+            self._seen[term] = {entry: found[entry] for entry in found.keys() & self._allowed}
+        return self._seen[term]
+
+    def count(self, term: str) -> int:
+        return len(self.posting(term))
+
+    def rarity(self, term: str) -> float:
+        return weights.rarity(self.count(term), self.total)
+
+
+def rank(query: Query, scope: Scope, most: int) -> Ranking:
+    ranking = _weighed(query, scope, _promising(query, scope, most))
+    worth = _worth(ranking, query.variants)
+    for entry in worth:
+        ranking.named[entry] = _said_of_name(ranking, entry, scope)
+        worth[entry] *= 1 + weights.NAME * ranking.named[entry]
+    _favour_the_best_of_each_clause(ranking, worth)
+    _favour_servers(worth)
+    return ranking._replace(order=sorted(worth.items(), key=_order))
+
+
+def _order(each: tuple[Entry, float]) -> tuple[float, str, str]:
+    return -each[1], each[0].document.server, each[0].document.name
+
+
+def _promising(query: Query, scope: Scope, most: int) -> set[Entry]:
+    """The entries that are worth a closer look."""
+    worth: dict[str, float] = defaultdict(float)
+    for variants in query.variants.values():
+        for term, weight in variants.items():
+            worth[term] += weight
+    sums: Values = defaultdict(float)
+    left = _BUDGET
+    for count, term in sorted((scope.count(term), term) for term in worth):
+        left -= count
+        if left < 0 and sums:
+            break
+        weight = worth[term]
+        for entry, value in scope.posting(term).items():
+            sums[entry] += weight * value
+    if len(sums) <= most:
+        return set(sums)
+    least = heapq.nlargest(most, sums.values())[-1]
+    return {entry for entry, value in sums.items() if value >= least}
+
+
+def _weighed(query: Query, scope: Scope, candidates: set[Entry]) -> Ranking:
+    """Each term counts once, by itself or by its best synonym."""
+    parts, covers = dict[str, Values](), dict[str, Values]()
+    for term, variants in query.variants.items():
+        own, covered = parts.setdefault(term, {}), covers.setdefault(term, {})
+        for variant, weight in variants.items():
+            posting = scope.posting(variant)
+            answered = query.weights[term] * (1 if variant == term else weights.SYNONYM_COVERS)
+            for entry in posting.keys() & candidates:
+                if (value := weight * posting[entry]) > own.get(entry, 0):
+                    own[entry], covered[entry] = value, answered
+    return Ranking(query, [], parts, covers, {})
+
+
+def _worth(ranking: Ranking, terms: Collection[str]) -> Values:
+    """What each candidate is worth for these terms of the query."""
+    sums: Values = defaultdict(float)
+    covered: Values = defaultdict(float)
+    for term in terms:
+        for entry, value in ranking.parts[term].items():
+            sums[entry] += value
+        for entry, value in ranking.covers[term].items():
+            covered[entry] += value
+    whole = _length(ranking, terms)
+    return {entry: value * (covered[entry] / whole) ** weights.COVERAGE for entry, value in sums.items()}
+
+
+def _length(ranking: Ranking, terms: Iterable[str]) -> float:
+    return sum(ranking.query.weights[term] for term in terms)
+
+
+def _said_of_name(ranking: Ranking, entry: Entry, scope: Scope) -> float:
+    said = [part for part in entry.vector.name if part in ranking.parts and entry in ranking.parts[part]]
+    if not said:
+        return 0
+    whole = sum(scope.rarity(part) for part in entry.vector.name)
+    return sum(ranking.query.weights[part] for part in said) / whole
+
+
+def _favour_the_best_of_each_clause(ranking: Ranking, worth: Values) -> None:
+    clauses = ranking.query.clauses
+    if len(clauses) < 2 or not worth:
+        return
+    top, whole = max(worth.values()), _length(ranking, ranking.query.variants)
+    for clause in clauses:
+        own = _worth(ranking, clause)
+        best = max(own.values(), default=0)
+        gain = weights.CLAUSE * top * (_length(ranking, clause) / whole) ** weights.CLAUSE_LENGTH
+        for entry, value in own.items():
+            worth[entry] += gain * (value / best) ** weights.CLAUSE_BEST
+
+
+def _favour_servers(worth: Values) -> None:
+    """A tool of the server whose best tool is good is likelier than its like elsewhere."""
+    best: dict[str, float] = {}
+    for entry, value in worth.items():
+        server = entry.document.server
+        if server and value > best.get(server, 0):
+            best[server] = value
+    for entry in worth:
+        worth[entry] += weights.SERVER * best.get(entry.document.server, 0)

@@ -1,0 +1,270 @@
+"""Typed declarations of a tool from its JSON schemas, in TypeScript and in Python, for models that read them faster.
+
+The rules this file keeps: whatever the schema, what is written can be read by a compiler; what cannot be said is
+`unknown` or `Any`. Depth, members and length are bounded, and a reference is followed once on its way.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+_DEEPEST = 6
+_MOST_MEMBERS = 100
+_MOST_CHOICES = 40
+_LONGEST_COMMENT = 200
+_MOST_NODES = 2_000
+
+Schema: TypeAlias = Mapping[str, Any]
+_NOTHING: Schema = {}
+_JAVASCRIPT_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*\Z")
+_RESERVED = frozenset(
+    """
+    await break case catch class const continue debugger default delete do else enum export extends false finally for
+    function if implements import in instanceof interface let new null package private protected public return static
+    super switch this throw true try typeof var void while with yield arguments eval async
+    """.split()  # noqa: SIM905 -- a table that is read as text
+)
+_TYPESCRIPT = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+_PYTHON = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
+
+
+class Tool(NamedTuple):
+    """What a declaration is made of; the schemas are raw."""
+
+    name: str
+    description: str = ""
+    input_schema: bytes = b""
+    output_schema: bytes = b""
+
+
+def typescript(tool: Tool) -> str:
+    """`declare function name(args: {...}): Promise<...>;`, with comments above what they describe."""
+    reading = _Reading(tool.input_schema)
+    arguments = _ts_object(reading, reading.root, 0) if _properties(reading.root) else "{}"
+    optional = "" if _required(reading.root) else "?"
+    result = _Reading(tool.output_schema)
+    returns = _ts(result, result.root, 0) if tool.output_schema else "unknown"
+    comment = _comment(tool.description)
+    head = f"/** {comment} */\n" if comment else ""
+    return f"{head}declare function {_javascript_name(tool.name)}(args{optional}: {arguments}): Promise<{returns}>;"
+
+
+def python(tool: Tool) -> str:
+    """`TypedDict`s for the objects, and `async def name(*, ...) -> ...: ...`."""
+    reading = _Reading(tool.input_schema)
+    writer = _Python(reading, _class_name(tool.name))
+    parameters = writer.parameters()
+    result = _Reading(tool.output_schema)
+    returning = _Python(result, _class_name(tool.name) + "Result")
+    returns = returning.type(result.root, returning.prefix, 0) if tool.output_schema else "Any"
+    comment = _comment(tool.description)
+    lines = ["from typing import Any, Literal, NotRequired, TypedDict", "", *writer.classes, *returning.classes]
+    lines += [f"async def {python_name(tool.name)}({'*, ' if parameters else ''}{', '.join(parameters)}) -> {returns}:"]
+    return "\n".join([*lines, *(f"    # {each}" for each in writer.comments), f"    {json.dumps(comment)}", ""])
+
+
+class _Reading:
+    """One schema, and how much of it is still to be written."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.root = _read(raw)
+        self.left = _MOST_NODES
+        self._following: list[str] = []
+
+    def resolved(self, schema: Any, depth: int) -> Schema | None:
+        """The schema that stands here; None where there is none, or no more is to be written."""
+        self.left -= 1
+        if depth > _DEEPEST or self.left < 0 or not isinstance(schema, dict):
+            return None
+        found = cast(Schema, schema)
+        for _ in range(_DEEPEST):
+            reference = found.get("$ref")
+            if not isinstance(reference, str):
+                return found
+            target = self._at(reference)
+            if target is None:
+                return None
+            found = target
+        return None
+
+    def _at(self, reference: str) -> Schema | None:
+        found: Any = self.root
+        if not reference.startswith("#"):
+            return None
+        for step in reference[1:].split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            found = cast(Schema, found).get(step) if isinstance(found, dict) else None
+        return cast(Schema, found) if isinstance(found, dict) else None
+
+
+def _read(raw: bytes) -> Schema:
+    try:
+        read: Any = json.loads(raw) if raw else None
+    except (ValueError, RecursionError):
+        read = None
+    return cast(Schema, read) if isinstance(read, dict) else _NOTHING
+
+
+def _properties(schema: Schema) -> Schema:
+    found = schema.get("properties")
+    return dict(list(cast(Schema, found).items())[:_MOST_MEMBERS]) if isinstance(found, dict) else _NOTHING
+
+
+def _required(schema: Schema) -> set[str]:
+    found: Any = schema.get("required")
+    return {name for name in cast(list[Any], found) if isinstance(name, str)} if isinstance(found, list) else set()
+
+
+def _parts(schema: Schema) -> list[Any]:
+    """What a union is made of."""
+    for name in ("anyOf", "oneOf"):
+        if isinstance(found := schema.get(name), list) and found:
+            return cast(list[Any], found)[:_MOST_CHOICES]
+    kinds = schema.get("type")
+    return [{**schema, "type": kind} for kind in cast(list[Any], kinds)[:8]] if isinstance(kinds, list) else []
+
+
+def _choices(schema: Schema) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    found = schema.get("enum")
+    return cast(list[Any], found)[:_MOST_CHOICES] if isinstance(found, list) and found else None
+
+
+def _is_plain(choice: Any) -> bool:
+    return choice is None or isinstance(choice, str | bool | int)
+
+
+def _kind(schema: Schema) -> str:
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return kind
+    return "object" if "properties" in schema else "array" if "items" in schema else ""
+
+
+def _comment(said: Any) -> str:
+    """On one line, and such that it ends no comment."""
+    text = " ".join(said[: 2 * _LONGEST_COMMENT].split()) if isinstance(said, str) else ""
+    text = "".join(each for each in text.replace("*/", "* /") if each.isprintable())
+    return text if len(text) <= _LONGEST_COMMENT else text[: _LONGEST_COMMENT - 1].rstrip() + "…"
+
+
+def _unique(types: list[str]) -> list[str]:
+    return list(dict.fromkeys(types))
+
+
+# TypeScript
+
+
+def _javascript_name(name: str) -> str:
+    legal = re.sub(r"[^A-Za-z0-9_$]", "_", name) or "_"
+    return f"_{legal}" if legal[0].isdigit() or legal in _RESERVED else legal
+
+
+def _ts(reading: _Reading, schema: Any, depth: int) -> str:
+    found = reading.resolved(schema, depth)
+    if found is None:
+        return "unknown"
+    choices = _choices(found)
+    if choices is not None:
+        return " | ".join(_unique([json.dumps(each) if _is_plain(each) else "unknown" for each in choices]))
+    if parts := _parts(found):
+        return " | ".join(_unique([_ts(reading, part, depth + 1) for part in parts]))
+    kind = _kind(found)
+    if kind == "array":
+        item = _ts(reading, found.get("items"), depth + 1)
+        return f"{item}[]" if re.fullmatch(r"\w+", item) else f"Array<{item}>"
+    return _ts_object(reading, found, depth) if kind == "object" else _TYPESCRIPT.get(kind, "unknown")
+
+
+def _ts_object(reading: _Reading, schema: Schema, depth: int) -> str:
+    properties, required = _properties(schema), _required(schema)
+    if not properties:
+        return f"Record<string, {_ts(reading, schema.get('additionalProperties'), depth + 1)}>"
+    indent = "  " * (depth + 1)
+    lines: list[str] = []
+    for name, about in properties.items():
+        comment = _comment(cast(Schema, about).get("description")) if isinstance(about, dict) else ""
+        lines += [f"{indent}/** {comment} */"] if comment else []
+        key = name if _JAVASCRIPT_NAME.match(name) else json.dumps(name)
+        lines += [f"{indent}{key}{'' if name in required else '?'}: {_ts(reading, about, depth + 1)};"]
+    return "\n".join(["{", *lines, "  " * depth + "}"])
+
+
+# Python
+
+
+def python_name(name: str) -> str:
+    """A legal name for it, by its own letters where they are ASCII."""
+    legal = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
+    legal = f"_{legal}" if legal[0].isdigit() else legal
+    return f"{legal}_" if keyword.iskeyword(legal) or legal in ("Any", "Literal", "NotRequired", "TypedDict") else legal
+
+
+def _class_name(name: str) -> str:
+    return "".join(part[:1].upper() + part[1:] for part in re.findall(r"[A-Za-z0-9]+", name)) or "Tool"
+
+
+class _Python:
+    """Writes types; objects become classes of their own, innermost first."""
+
+    def __init__(self, reading: _Reading, prefix: str) -> None:
+        self.prefix = f"_{prefix}" if prefix[0].isdigit() else prefix
+        self.classes: list[str] = []
+        self.comments: list[str] = []
+        self._taken: set[str] = set()
+        self._reading = reading
+
+    def parameters(self) -> list[str]:
+        root = self._reading.root
+        properties, required = _properties(root), _required(root)
+        named: dict[str, str] = {}
+        for name in sorted(properties, key=lambda name: name not in required):
+            written = self._free(python_name(name), named)
+            type = self.type(properties[name], self.prefix + _class_name(name), 1)
+            named[written] = f"{written}: {type}" + ("" if name in required else " = ...")
+            self._note(name, written, properties[name])
+        return list(named.values())
+
+    def _note(self, name: str, written: str, about: Any) -> None:
+        said = _comment(cast(Schema, about).get("description")) if isinstance(about, dict) else ""
+        alias = "" if name == written else f" (sent as {json.dumps(name)})"
+        if said or alias:
+            self.comments.append(f"{written}{alias}: {said}".rstrip(": "))
+
+    def _free(self, name: str, taken: Any) -> str:
+        while name in taken:
+            name += "_"
+        return name
+
+    def type(self, schema: Any, name: str, depth: int) -> str:
+        found = self._reading.resolved(schema, depth)
+        if found is None:
+            return "Any"
+        choices = _choices(found)
+        if choices is not None:
+            return f"Literal[{', '.join(map(repr, choices))}]" if all(map(_is_plain, choices)) else "Any"
+        if parts := _parts(found):
+            types = _unique([self.type(part, f"{name}{at}", depth + 1) for at, part in enumerate(parts)])
+            return "Any" if "Any" in types else " | ".join(types)
+        kind = _kind(found)
+        if kind == "array":
+            return f"list[{self.type(found.get('items'), name + 'Item', depth + 1)}]"
+        return self._object(found, name, depth) if kind == "object" else _PYTHON.get(kind, "Any")
+
+    def _object(self, schema: Schema, name: str, depth: int) -> str:
+        properties, required = _properties(schema), _required(schema)
+        if not properties:
+            return f"dict[str, {self.type(schema.get('additionalProperties'), name + 'Value', depth + 1)}]"
+        name = self._free(name, self._taken)
+        self._taken.add(name)
+        members: list[str] = []
+        for key, about in properties.items():
+            type = self.type(about, name + _class_name(key), depth + 1)
+            members.append(f"{json.dumps(key)}: {type if key in required else f'NotRequired[{type}]'}")
+        self.classes.append(f"{name} = TypedDict({json.dumps(name)}, {{{', '.join(members)}}})\n")
+        return name

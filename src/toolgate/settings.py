@@ -1,0 +1,90 @@
+"""Where a gateway's configuration comes from, and how it changes while the gateway runs.
+
+Two files make it: the one that people write, which is only ever read, and the gateway's own, where servers stand that
+were added at run time. The rule this file keeps: what is written was understood as a whole before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from toolgate import config as configs
+from toolgate.config import Config, ConfigError, edits
+from toolgate.config.edits import Tree
+from toolgate.model import Fault
+
+Seen = tuple[tuple[int, int, int] | None, ...]
+
+
+class Settings:
+    """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
+    one it is kept in memory. Values of variables come from `environ`."""
+
+    def __init__(
+        self,
+        written: Callable[[], Config],
+        environ: Mapping[str, str],
+        path: Path | None = None,
+        own: Path | None = None,
+    ) -> None:
+        self._written = written
+        self._environ = environ
+        self._path = path
+        self._own = own
+        self._in_memory: Tree = {}
+
+    @property
+    def has_files(self) -> bool:
+        return self._path is not None or self._own is not None
+
+    def read(self) -> Config:
+        """The configuration as it stands now. Raises `ConfigError`."""
+        return configs.with_own(self._written(), self._added(), self._environ)
+
+    def seen(self) -> Seen:
+        """What tells whether one of the files is another now."""
+        return tuple(_stamp(path) for path in (self._path, self._own))
+
+    def add(self, name: str, table: Mapping[str, Any]) -> Config:
+        """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""
+        return self._change(lambda own, _written: edits.added(own, name, table), f"The server {name} was not added")
+
+    def remove(self, name: str) -> Config:
+        """The configuration without a server that was added. Raises `Fault` where it cannot be."""
+        return self._change(lambda own, written: edits.removed(own, name, written), f"{name} was not removed")
+
+    def _change(self, change: Callable[[Tree, Config], Tree], otherwise: str) -> Config:
+        found = Config()
+
+        def checked(own: Tree) -> Tree:
+            nonlocal found
+            written = self._written()
+            changed = change(own, written)
+            found = configs.with_own(written, changed, self._environ)
+            return changed
+
+        try:
+            if self._own:
+                edits.edit(self._own, checked)
+            else:
+                self._in_memory = checked(self._in_memory)
+        except ConfigError as error:
+            raise Fault("INVALID_ARGS", f"{otherwise}: {error}", reach="not_sent") from None
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise Fault("INTERNAL", f"{otherwise}: {self._own} cannot be written ({why})", reach="not_sent") from None
+        return found
+
+    def _added(self) -> Tree:
+        return edits.read_own(self._own) if self._own else self._in_memory
+
+
+def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat() if path else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None

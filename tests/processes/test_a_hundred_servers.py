@@ -1,0 +1,62 @@
+"""A hundred servers, of which thirty are no good: the others are there soon, and at once after a restart."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+import msgspec
+from ground import Json, Served, child, gateway, guards, offspring, real, settings, until
+
+from toolgate.config import CatalogLimits, Config, PoolLimits
+from toolgate.ports import SystemClock
+from toolgate.store.memory import MemoryStore
+
+BAD = ("hang", "crash", "garbage")
+
+
+def hundred() -> Config:
+    modes = [*(mode for mode in BAD for _ in range(10)), *["good"] * 70]
+    servers = {f"s{number}-{mode}": child("offering", mode, start_timeout=20) for number, mode in enumerate(modes)}
+    return msgspec.structs.replace(
+        settings(**servers), pool=PoolLimits(max_live=100), catalog=CatalogLimits(list_timeout=3.0)
+    )
+
+
+async def listed(served: Served) -> tuple[int, set[str], set[str]]:
+    """How many servers' tools stand in the list, which have failed, which are still to come."""
+    result = await served.client().ask("tools/list")
+    counts = collections.Counter(tool["name"].partition("__")[0] for tool in await all_pages(served, result))
+    assert set(counts.values()) <= {50}
+    meta: Json = result.get("_meta", {})
+    return len(counts), {each["server_id"] for each in meta.get("failures", [])}, set(meta.get("pending", []))
+
+
+async def all_pages(served: Served, result: Json) -> list[Any]:
+    tools = list(result["tools"])
+    while cursor := result.get("nextCursor"):
+        result = await served.client().ask("tools/list", {"cursor": cursor})
+        tools += result["tools"]
+    return tools
+
+
+@real
+async def test_thirty_bad_servers_of_a_hundred_hold_nobody_up() -> None:
+    store = MemoryStore(SystemClock())
+    config = hundred()
+    async with gateway(config, store=store) as served:
+        good, failed, pending = await listed(served)
+        assert good + len(failed) + len(pending) == 100
+
+        async def is_settled() -> bool:
+            nonlocal good, failed, pending
+            good, failed, pending = await listed(served)
+            return good == 70 and len(failed) == 30
+
+        while not await is_settled():
+            await until(lambda: True)
+        assert not pending and {name.rpartition("-")[2] for name in failed} == set(BAD)
+    assert not set(offspring()) - set(guards())
+    async with gateway(config, store=store) as served:
+        good, failed, pending = await listed(served)
+        assert good == 70

@@ -1,0 +1,204 @@
+"""The configuration is edited while the gateway works: what is unchanged goes on, what is gone leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ground import Failed, Json, Served, child, gateway, guards, offspring, real, until
+
+from toolgate import config as configs
+from toolgate.config import ConfigError
+from toolgate.settings import Settings
+
+EDITS = 200
+STEADY = ("rock", "hill")
+
+
+class Files:
+    """A configuration in a file, and the file of what is added."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "toolgate.json"
+        self.own = folder / "state" / "servers.json"
+        self.servers: dict[str, Json] = {}
+
+    def write(self, text: str | None = None) -> None:
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps({"mcpServers": self.servers}) if text is None else text)
+        fresh.replace(self.path)
+
+    def settings(self) -> Settings:
+        return Settings(lambda: configs.load(self.path, {}), {}, self.path, self.own)
+
+
+@real
+async def test_200_edits_under_load_cost_no_call_and_no_child(tmp_path: Path) -> None:
+    files, chance = Files(tmp_path), random.Random(4)
+    files.servers = {name: child("counting", "keep") for name in STEADY}
+    files.write()
+    settings = files.settings()
+    async with gateway(settings.read(), settings=settings) as served:
+        app = served.app
+        pids = {name: await pid_of(served, name) for name in STEADY}
+        stop, calls = asyncio.Event(), [0]
+        load = [asyncio.ensure_future(call_until(served, name, stop, calls)) for name in STEADY for _ in range(4)]
+        refused = 0
+        for number in range(EDITS):
+            kind = chance.choice(("add", "change", "remove", "break"))
+            edit(files, kind, number, chance)
+            try:
+                await app.reload()
+            except ConfigError:
+                refused += 1
+                assert kind == "break" and app.problem
+            if number % 10 == 0:
+                await use(served, [name for name in files.servers if name not in STEADY][-2:])
+        files.servers = {name: files.servers[name] for name in STEADY}
+        files.write()
+        await app.reload()
+        stop.set()
+        await asyncio.gather(*load)  # raises what any call has failed with
+        assert refused and calls[0] > EDITS
+        assert {name: await pid_of(served, name) for name in STEADY} == pids
+        await until(lambda: children() == set(pids.values()))
+
+
+def edit(files: Files, kind: str, number: int, chance: random.Random) -> None:
+    passing = [name for name in files.servers if name not in STEADY]
+    if kind == "break":
+        files.write(chance.choice(('{"mcpServers": {', '{"mcpServers": {"x": {}}}', '{"unknown": 1}')))
+        return
+    if kind == "add" or not passing:
+        files.servers[f"guest-{number}"] = child("counting", str(number))
+    elif kind == "change":
+        files.servers[chance.choice(passing)]["args"].append(str(number))
+    else:
+        del files.servers[chance.choice(passing)]
+    files.write()
+
+
+async def call_until(served: Served, server: str, stop: asyncio.Event, calls: list[int]) -> None:
+    client = served.client()
+    while not stop.is_set():
+        await client.call(f"{server}__counts")
+        calls[0] += 1
+
+
+def children() -> set[int]:
+    """The servers' processes."""
+    return set(offspring()) - set(guards())
+
+
+async def use(served: Served, servers: list[str]) -> None:
+    for server in servers:
+        await served.client().call(f"{server}__counts")
+
+
+async def pid_of(served: Served, server: str) -> int:
+    await served.client().call(f"{server}__counts")
+    pid = served.status(server).pid
+    assert pid
+    return pid
+
+
+@real
+async def test_an_edited_file_is_served_without_being_asked(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"one": child("counting")}
+    files.write()
+    settings = files.settings()
+    async with gateway(settings.read(), settings=settings) as served:
+        files.servers["two"] = child("counting")
+        files.write()
+        await until(lambda: "two" in served.app.gateway.snapshot.upstreams)
+        await served.client().call("two__counts")
+
+
+@real
+async def test_a_broken_edit_changes_nothing_and_is_told(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"one": child("counting")}
+    files.write()
+    settings = files.settings()
+    async with gateway(settings.read(), settings=settings) as served:
+        files.write('{"mcpServers": {"one": {"comand": "x"}}}')
+        await until(lambda: served.app.problem)
+        assert "comand" in served.app.problem
+        await served.client().call("one__counts")
+        assert "comand" in json.loads(await served.client().call("status"))["config_error"]
+        files.write()
+        await until(lambda: not served.app.problem)
+
+
+@real
+async def test_what_is_added_by_a_tool_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"one": child("counting")}
+    files.write()
+    written, settings = files.path.read_bytes(), files.settings()
+    new = child("counting")
+    async with gateway(settings.read(), settings=settings) as served:
+        client = served.client()
+        added = json.loads(await client.call("add_mcp_server", name="two", transport="stdio", **new))
+        assert added["success"] and added["state"] == "connected"
+        assert {"counts", "slow"} <= {tool["name"] for tool in added["tools"]}
+        await client.call("two__counts")
+        assert files.own.stat().st_mode & 0o777 == 0o600
+    assert files.path.read_bytes() == written
+    async with gateway(settings.read(), settings=settings) as served:  # after a restart
+        client = served.client()
+        await client.call("two__counts")
+        refused = json.loads(await client.call("remove_mcp_server", name="one"))
+        assert not refused["success"] and "toolgate.json" in refused["error"]
+        assert json.loads(await client.call("remove_mcp_server", name="two"))["success"]
+        await until(lambda: not children())
+        with pytest.raises(Failed, match="not found"):
+            await client.call("two__counts")
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"transport": "stdio"}, "command"),
+        ({"transport": "http"}, "url"),
+        ({"transport": "carrier pigeon", "url": "http://localhost"}, "websocket"),
+        ({"transport": "stdio", "command": "x", "name": "one"}, "one"),
+    ],
+)
+def test_what_cannot_be_added_says_why_and_leaves_all_as_it_was(
+    tmp_path: Path, table: dict[str, Any], says: str
+) -> None:
+    @real
+    async def test() -> None:
+        files = Files(tmp_path)
+        files.servers = {"one": child("counting")}
+        files.write()
+        settings = files.settings()
+        async with gateway(settings.read(), settings=settings) as served:
+            before = served.app.gateway.snapshot
+            reply = json.loads(await served.client().call("add_mcp_server", **{"name": "two", **table}))
+            assert not reply["success"] and says in reply["error"]
+            assert served.app.gateway.snapshot is before
+            assert not files.own.exists() or not json.loads(files.own.read_text())["mcpServers"]
+
+    test()
+
+
+@real
+async def test_a_server_that_does_not_start_is_kept_and_says_so(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"one": child("counting")}
+    files.write()
+    settings = files.settings()
+    async with gateway(settings.read(), settings=settings) as served:
+        reply = json.loads(
+            await served.client().call("add_mcp_server", name="lost", transport="stdio", command="no_such_command")
+        )
+        assert (reply["success"], reply["state"], reply["tools"]) == (True, "failed", [])
+        assert "Command not found: no_such_command" in reply["error"]
+        assert "lost" in served.app.gateway.snapshot.upstreams
