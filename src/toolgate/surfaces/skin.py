@@ -86,6 +86,9 @@ class Skin:
     def claims(self, call: Call, view: View) -> bool:
         return self._control(call, view) is not None or self._behind.claims(call, view)
 
+    def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        return self._behind.undecided(call, view)
+
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         return self._behind.faults(kind, view)
 
