@@ -27,7 +27,7 @@ from official import LEGACY, MODERN, Json
 from virtualtime import FakeClock, complain, settle, soon
 
 from toolgate.app import App, running
-from toolgate.config import CatalogLimits, Config, ParkingLimits, Server
+from toolgate.config import CatalogLimits, Config, ParkingLimits, PoolLimits, Server
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
 from toolgate.ports import Store
@@ -1336,7 +1336,8 @@ class House:
     @property
     def connections(self) -> list[LiveConnection]:
         upstreams = self.app.gateway.snapshot.upstreams.values()
-        return [live for each in upstreams if isinstance(each, McpUpstream) for live in each._live.values()]
+        berths = [berth for each in upstreams if isinstance(each, McpUpstream) for berth in each._berths.values()]
+        return [berth.live for berth in berths if berth.live]
 
     @property
     def in_flight(self) -> int:
@@ -1367,6 +1368,7 @@ async def gateway(
     policies: Sequence[Policy] = (),
     parking: ParkingLimits | None = None,
     catalog: CatalogLimits | None = None,
+    pool: PoolLimits | None = None,
     store: Store | None = None,
     bundles: Mapping[str, tuple[str, ...]] | None = None,
     config: Config | None = None,
@@ -1383,6 +1385,7 @@ async def gateway(
         ),
         parking=parking or ParkingLimits(),
         catalog=catalog or CatalogLimits(),
+        pool=pool or PoolLimits(),
         bundles=bundles or {},
     )
     links = {id.replace("_", "-"): server.make_link for id, server in servers.items()}

@@ -35,6 +35,7 @@ from toolgate.store.keys import sealing_keys
 from toolgate.store.memory import MemoryStore
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
+from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
 from toolgate.wire.names import slug
 
@@ -68,7 +69,7 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor)
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         self._spills = chain.make_spills(config, clock)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
         snapshot = self._build(config, None)

@@ -29,10 +29,12 @@ from toolgate.realm import Realms
 from toolgate.snapshot import Route, Snapshot
 from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
+from toolgate.upstreams.stopping import was_stopped
 from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
+VIA_MCP_CALL = "mcp_call"  # the control tool that promises a retry (seed 002)
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
@@ -282,7 +284,7 @@ class Gateway:
                 call = again
             elif not self._may_be_sent_again(call, fault):
                 raise
-            return await upstream.invoke(call)
+            return await _again(upstream, call, fault)
 
     async def _looked_up_again(self, call: Call, upstream: Upstream) -> Call:
         """A server that misses a header has changed its tool since it was listed (spec: "Client Behavior")."""
@@ -295,9 +297,30 @@ class Gateway:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
         if fault.code == "SESSION_ERROR":
             return fault.reach == "not_sent"
-        if fault.code != "SERVER_FAILED" or fault.reach != "sent_unknown":
+        if fault.code != "SERVER_FAILED" or fault.reach != "sent_unknown" or was_stopped(fault):
             return False
-        return call.method != mcp.CALL or bool(call.traits and call.traits.hints.is_harmless_twice)
+        if call.method != mcp.CALL or not call.traits:
+            return call.method != mcp.CALL
+        hints = call.traits.hints
+        if hints.destructiveHint and not hints.idempotentHint:
+            return False
+        return hints.is_harmless_twice or (
+            hints.say_nothing and call.via == VIA_MCP_CALL and self._is_vital(call.server)
+        )
+
+    def _is_vital(self, server: str) -> bool:
+        found = self.snapshot.servers.get(server)
+        return found is not None and found.criticality == "vital"
+
+
+async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
+    """A call that is sent again. If that fails without being sent, the call has got as far as it had before."""
+    try:
+        return await upstream.invoke(call)
+    except Fault as fault:
+        if fault.reach == "not_sent" and before.reach == "sent_unknown":
+            raise before from None
+        raise
 
 
 def _with_traits(call: Call, shelf: Shelf | None) -> Call:

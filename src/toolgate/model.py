@@ -237,6 +237,11 @@ class Hints(msgspec.Struct, frozen=True):
     def is_harmless_twice(self) -> bool:
         return bool(self.readOnlyHint or self.idempotentHint)
 
+    @property
+    def say_nothing(self) -> bool:
+        """Whether the tool has no annotation on what its calls do to the world it works on."""
+        return self.readOnlyHint is None and self.destructiveHint is None and self.idempotentHint is None
+
 
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;

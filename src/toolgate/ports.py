@@ -79,10 +79,13 @@ class About(msgspec.Struct, frozen=True):
 
 
 State: TypeAlias = Literal["configured", "starting", "ready", "busy", "failed", "stopped"]
+StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a server is, for people. `revision` is the protocol revision that it was found to speak."""
+    """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
+    the last 64 KiB of it, `revision` the protocol revision that it was found to speak. `stopped_by` is why it is
+    stopped: nobody called, others needed its seat in the pool, somebody said so, or it is up for each call only."""
 
     state: State = "configured"
     error: str = ""
@@ -92,7 +95,7 @@ class Status(msgspec.Struct, frozen=True):
     stderr: str = ""
     revision: str = ""
     calls: int = 0  # under way or parked
-    stopped_by: str = ""  # why it is stopped: `idle`, `pool`, `close`, `ephemeral`
+    stopped_by: StoppedBy = ""
 
 
 class Upstream(Protocol):
@@ -149,25 +152,27 @@ class Upstream(Protocol):
         """Pass that on to a server that is this client's own."""
         ...
 
-    @property
-    def calls(self) -> int:
-        """How many requests of clients are under way or parked."""
-        ...
-
-    async def stop(self) -> None:
-        """End what runs; the next use starts it again."""
-        ...
-
-    async def drain(self, seconds: float) -> None:
-        """It is configured no more: what is under way may end within `seconds`, then it is closed for good."""
-        ...
-
     async def leave(self, client: Client) -> None:
         """This client is gone: end what was held for it alone."""
         ...
 
+    @property
+    def calls(self) -> int:
+        """How many requests of clients are under way or parked on this server now."""
+        ...
+
+    async def stop(self) -> None:
+        """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
+        way fails with SERVER_FAILED, and is not sent again."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """It is configured no more: what is under way may end within `seconds`, then it is closed for good. Calls that
+        still come, by an old snapshot, are served until then."""
+        ...
+
     async def close(self) -> None:
-        """End everything that it has started."""
+        """End everything that it has started, for good."""
         ...
 
 

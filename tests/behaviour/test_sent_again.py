@@ -9,6 +9,8 @@ import pytest
 from official import LEGACY, MODERN
 from peers import LegacyServer, ModernServer, RpcError, Scene, eventually, gateway
 
+from toolgate.model import Fault
+
 BOTH = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 CLIENTS = pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
 
@@ -84,3 +86,68 @@ async def test_nothing_is_sent_again_after_a_timeout(server: Any, revision: str)
         assert error["data"]["code"] == "TIMEOUT"
         await eventually(lambda: there.cancelled)
         assert len(there.calls) == 1
+
+
+# By mcp_call, which promises a retry (seed 002).
+
+
+async def by_mcp_call(house: Any) -> Any:
+    """The result of a call through that control tool."""
+    client = house.modern()
+    await client.request("tools/list")
+    return (await client.call("mcp_call", arguments={"server": "there", "tool": "t", "args": {}})).result
+
+
+@pytest.mark.promise("002.call.retry")
+@BOTH
+@pytest.mark.parametrize(
+    "annotations", [{}, {"openWorldHint": True}, {"idempotentHint": True, "destructiveHint": True}]
+)
+async def test_mcp_call_to_a_vital_server_is_sent_again_after_a_crash(server: Any, annotations: Any) -> None:
+    there = annotated(server({"t": crashing_once()}), **annotations)
+    async with gateway(there=there) as house:
+        assert not (await by_mcp_call(house)).get("isError")
+        assert len(there.calls) == 2
+
+
+@pytest.mark.promise("b.rulings.04-destructive")
+@BOTH
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"destructiveHint": True},
+        {"destructiveHint": True, "readOnlyHint": True},
+        {"destructiveHint": True, "idempotentHint": False},
+        {"readOnlyHint": False},
+        {"destructiveHint": False},
+    ],
+)
+async def test_mcp_call_of_a_tool_that_may_do_harm_twice_is_sent_once(server: Any, annotations: Any) -> None:
+    there = annotated(server({"t": crashing_once()}), **annotations)
+    async with gateway(there=there) as house:
+        assert (await by_mcp_call(house))["isError"]
+        assert len(there.calls) == 1
+
+
+@BOTH
+async def test_mcp_call_to_an_optional_server_is_sent_once(server: Any) -> None:
+    there = server({"t": crashing_once()}, criticality="optional")
+    async with gateway(there=there) as house:
+        assert (await by_mcp_call(house))["isError"]
+        assert len(there.calls) == 1
+
+
+@BOTH
+async def test_a_call_whose_server_does_not_come_back_was_sent_all_the_same(server: Any) -> None:
+    there = annotated(server({"t": crashes}), readOnlyHint=True)
+    make_link = there.make_link
+
+    async def once(*ground: Any) -> Any:
+        if there.connections:
+            raise Fault("SERVER_FAILED", "it does not come back", reach="not_sent")
+        return await make_link(*ground)
+
+    there.make_link = once
+    async with gateway(there=there) as house:
+        error = (await house.modern().call("there__t")).error
+        assert (error["data"]["code"], error["data"]["outcome"]) == ("SERVER_FAILED", "sent_unknown")

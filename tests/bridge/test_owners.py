@@ -472,20 +472,19 @@ async def test_of_clients_with_their_own_child_that_stay_away_only_so_much_is_re
             assert not house.connections
         catalog, there = house.app.gateway.snapshot.catalog, house.app.gateway.snapshot.upstreams["old"]
         assert isinstance(there, upstream.McpUpstream)
-        kept = (there._opened_before, catalog._slots, catalog._readers)
+        kept = (there._berths, catalog._slots, catalog._readers)
         assert [len(each) for each in kept] == [3, 3, 3]  # with that of the last, which was open when it was counted
-        assert there._wanted.keys() <= there._opened_before.keys() >= there._books.keys()
 
 
 async def test_a_child_of_ones_own_that_does_not_start_is_forgotten() -> None:
+    async def fails(*_any: Any) -> Any:
+        raise Fault("SERVER_FAILED", "it does not start", reach="not_sent")
+
     old = LegacyServer({"plain": waits}, scope="principal")
+    old.make_link = fails
     async with gateway(old=old) as house:
-
-        async def fails(*_any: Any) -> Any:
-            raise Fault("SERVER_FAILED", "it does not start", reach="not_sent")
-
         there = house.app.gateway.snapshot.upstreams["old"]
         assert isinstance(there, upstream.McpUpstream)
-        there._make_link = fails
         assert "does not start" in (await house.modern().call("old__plain")).error["message"]
-        assert not (there._wanted or there._books or house.app.gateway.snapshot.catalog._readers)
+        assert there.status().error == "it does not start"
+        assert not (there._berths or house.app.gateway.snapshot.catalog._readers)

@@ -60,7 +60,9 @@ def test_any_message_of_a_server_is_borne(told: list[tuple[bytes, int | None]], 
             return Done(b"{}")
 
         clock = FakeClock()
-        connection = Connection(SERVER, clock, again, lambda event: None, lambda which, why: None, sole_owner)
+        connection = Connection(
+            SERVER, clock, again, lambda event: None, lambda which, why, is_dead: None, lambda: None, sole_owner
+        )
         connection.link, connection.dialect = Link(), DIALECTS[dialect]
         call = Call("tools/call", "t", CLIENT, notes=Notes(lambda note: None), wants_progress=True)
         calls = [asyncio.ensure_future(_called(connection, call)) for _ in range(2)]

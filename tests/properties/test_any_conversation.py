@@ -152,13 +152,14 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
     yield "lists of scopes that are forgotten", kept - known
     for upstream in app.gateway.snapshot.upstreams.values():
         assert isinstance(upstream, McpUpstream)
-        away = {scope for scope in (*upstream._wanted, *upstream._books) if scope} - _scopes(upstream)
-        yield f"{upstream.id}: scopes", [scope for scope in upstream._live if scope]
-        yield f"{upstream.id}: wanted of scopes that are forgotten", away
-        yield f"{upstream.id}: wanted", [wanted.watched for wanted in upstream._wanted.values() if wanted.watched]
+        berths = upstream._berths.values()
+        yield f"{upstream.id}: scopes", [berth for berth in berths if berth.scope and berth.live]
+        yield f"{upstream.id}: never open", [berth for berth in berths if berth.is_blank and berth.scope]
+        yield f"{upstream.id}: wanted", [berth for berth in berths if berth.watching.wanted.watched]
         yield f"{upstream.id}: of sessions", [scope for scope in _scopes(upstream) if scope.split("/")[1]]
-        yield f"{upstream.id}: at work", [*upstream._opening, *upstream._closing, *upstream._reopening]
-        for connection in upstream._live.values():
+        yield f"{upstream.id}: at work", [berth for berth in berths if berth.is_at_work or berth.watching.work]
+        yield f"{upstream.id}: on its way out", [berth for berth in berths if berth._closing]
+        for connection in [berth.live for berth in berths if berth.live]:
             yield f"{upstream.id}: requests", [each for each in connection._requests.values() if not each.is_long]
             yield f"{upstream.id}: given up", connection._given_up
             yield f"{upstream.id}: tasks", connection._work
@@ -171,7 +172,7 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
 
 def _scopes(upstream: Upstream) -> set[str]:
     assert isinstance(upstream, McpUpstream)
-    return {scope for scope in upstream._opened_before if scope}
+    return {scope for scope in upstream._berths if scope}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.desk import Arguments, Desk, Entry, Object, Registry, text
@@ -120,3 +120,32 @@ async def test_what_is_not_there_is_not_found() -> None:
 async def test_a_uri_that_a_template_made_is_read() -> None:
     outcome = await upstream().invoke(call("made://x", method="resources/read"))
     assert isinstance(outcome, Done) and json.loads(outcome.body)["contents"][0]["uri"] == "made://x"
+
+
+async def test_a_registry_counts_its_calls_and_can_be_stopped_and_used_again() -> None:
+    own = upstream()
+    running = asyncio.ensure_future(own.invoke(call("hang")))
+    await settle()
+    assert (own.status().state, own.calls, own.status().calls) == ("busy", 1, 1)
+    await own.stop()
+    with pytest.raises(Fault, match="own was stopped") as caught:
+        await running
+    assert (caught.value.code, caught.value.reach) == ("SERVER_FAILED", "sent_unknown")
+    assert (own.status().state, own.status().stopped_by, own.calls) == ("stopped", "close", 0)
+    await own.invoke(call("work"))
+    assert own.status().state == "ready"
+
+
+async def test_a_registry_is_drained_when_its_calls_are_over_or_their_time_is() -> None:
+    clock = FakeClock()
+    own = upstream(clock)
+    await own.drain(40)
+    running = asyncio.ensure_future(own.invoke(call("hang")))
+    await settle()
+    drain = asyncio.ensure_future(own.drain(40))
+    await clock.advance(39)
+    assert not drain.done()
+    await clock.advance(2)
+    assert drain.done()
+    with pytest.raises(Fault, match="own was stopped"):
+        await running

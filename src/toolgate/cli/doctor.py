@@ -17,22 +17,10 @@ from toolgate.cli import common
 from toolgate.config import Config, Server
 from toolgate.model import Client, Fault
 from toolgate.ports import Status
+from toolgate.upstreams import causes
+from toolgate.upstreams.links.stdio import LOOK
 
 app = typer.Typer()
-
-# What is often on the stderr of a server that did not start → what to do about it.
-KNOWN_CAUSES = (
-    ("No module named", "install what it needs, or run it with `uvx`, which does"),
-    ("Cannot find module", "install what it needs, or run it with `npx -y`, which does"),
-    ("cannot import name", "it was made for an older library; for Python servers try `uvx --with 'mcp<2' NAME`"),
-    ("EACCES", "it may not read or write what it wants to: check the permissions"),
-    ("EADDRINUSE", "a port that it wants is taken"),
-    ("404 Not Found", "the package's name or version does not exist: check its spelling"),
-    ("Name or service not known", "there is no such host: check the url, and the network"),
-    ("Connect call failed", "nothing listens there: start that server, or check the port in its url"),
-    ("Connection refused", "nothing listens there: start that server, or check the port in its url"),
-    ("Method not found: initialize", "it speaks JSON-RPC but not MCP: check that this starts an MCP server"),
-)
 
 
 @app.command(
@@ -93,12 +81,9 @@ def mend(server: Server, fault: Fault, status: Status) -> str:
     """What to do about a server that failed; empty where its error says it already."""
     if server.problem:
         return ""
-    said = f"{status.error}\n{status.stderr}"
-    for sign, cure in KNOWN_CAUSES:
-        if sign in said:
-            return cure
-    if fault.hint and not fault.hint.startswith("see the end"):
-        return fault.hint
+    for found in (status.hint, causes.mend(status.error or fault.message, status.stderr), fault.hint):
+        if found and not found.startswith(LOOK):
+            return found
     if server.url:
         return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is up"
     return "its last words are below" if status.stderr.strip() else f"it said nothing: run it by hand: {server.command}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from toolgate.eras import tasks
 from toolgate.exchange import Exchange, run
 from toolgate.model import Call, Client, Done, Fault, Outcome
 from toolgate.ports import About, Clock, Items, Status
+from toolgate.upstreams.stopping import stopped
 from toolgate.wire import jsonrpc, mcp
 
 
@@ -26,12 +28,16 @@ class RegistryUpstream:
         self._timeout = server.timeout
         self._registry = registry
         self._clock = clock
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_stopped = False
 
     def scope(self, client: Client) -> str:
         return ""
 
     def status(self) -> Status:
-        return Status("ready", revision=mcp.MODERN)
+        if self._is_stopped:
+            return Status("stopped", revision=mcp.MODERN, stopped_by="close")
+        return Status("busy" if self._running else "ready", revision=mcp.MODERN, calls=self.calls)
 
     async def open(self) -> None:
         """It is there already."""
@@ -52,10 +58,25 @@ class RegistryUpstream:
         except jsonrpc.UNREADABLE as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
 
+        self._is_stopped = False
+
         async def done(exchange: Exchange) -> Outcome:
-            return Done(jsonrpc.encode(await work(arguments, Desk(call, exchange))))
+            return Done(jsonrpc.encode(await self._counted(work(arguments, Desk(call, exchange)))))
 
         return await run(f"upstream:{self.id}", self._clock, self._timeout, done).next()
+
+    async def _counted(self, work: Awaitable[Object]) -> Object:
+        task = asyncio.current_task()
+        assert task
+        self._running.add(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._is_stopped:
+                raise stopped(self.id, self.name, "sent_unknown") from None
+            raise
+        finally:
+            self._running.discard(task)
 
     async def tasks(self, client: Client) -> Mapping[str, Raw]:
         return {}
@@ -69,15 +90,30 @@ class RegistryUpstream:
 
     async def roots_changed(self, client: Client) -> None: ...
 
-    calls = 0
-
-    async def stop(self) -> None: ...
-
-    async def drain(self, seconds: float) -> None: ...
-
     async def leave(self, client: Client) -> None: ...
 
-    async def close(self) -> None: ...
+    @property
+    def calls(self) -> int:
+        return len(self._running)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def drain(self, seconds: float) -> None:
+        if self._running:
+            try:
+                async with self._clock.timeout(seconds):
+                    await asyncio.wait(self._running)
+            except TimeoutError:
+                pass  # it has had its time
+        await self.stop()
+
+    async def close(self) -> None:
+        await self.stop()
 
     def _work(self, call: Call) -> Work:
         if call.reference:

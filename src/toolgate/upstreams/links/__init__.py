@@ -11,14 +11,16 @@ from toolgate.config import Server
 from toolgate.ports import Clock
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
+from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What links stand on."""
+    """What servers stand on; one for all snapshots."""
 
     clock: Clock
     supervisor: Supervisor
+    pool: Pool
 
 
 MakeLink: TypeAlias = Callable[[Server, Receiver, Ground], Awaitable[Link]]

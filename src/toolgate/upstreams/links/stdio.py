@@ -17,6 +17,7 @@ from toolgate.wire.lines import Lines
 log = logging.getLogger(__name__)
 
 LONGEST_LINE = LONGEST_MESSAGE
+LOOK = "see the end of its stderr"  # how the hint begins where nothing better is known
 
 
 class StdioLink(PipeLink):
@@ -73,7 +74,7 @@ class StdioLink(PipeLink):
         self._signs += 1
 
     def _exited(self, reason: str) -> None:
-        hint = f"see the end of its stderr: toolgate doctor --server {self._server.id}"
+        hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
         if self._child and (words := self._child.stderr.text().strip().splitlines()) and not reason.endswith("stopped"):
             reason = f"{reason}: {words[-1][:200]}"
         self._receiver.closed(Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint))

@@ -18,7 +18,19 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.eras import calls, legacy, tasks
 from toolgate.exchange import Exchange, Part, Retry, run
-from toolgate.model import Accepted, Call, Client, Done, Event, EventSink, Fault, NeedInput, Note, Outcome, Required
+from toolgate.model import (
+    Accepted,
+    Call,
+    Client,
+    Done,
+    Event,
+    EventSink,
+    Fault,
+    NeedInput,
+    Note,
+    Outcome,
+    Required,
+)
 from toolgate.ports import Clock, Items
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
@@ -28,6 +40,7 @@ from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.questions import Questions, Request
 from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
 from toolgate.upstreams.mcp.turns import Turns
+from toolgate.upstreams.stopping import stopped
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
 
@@ -43,7 +56,9 @@ class _Progress(msgspec.Struct):
 
 
 class Connection:
-    """`again` makes a call anew, for a modern server that wants its state back. `sole_owner`: it serves one client."""
+    """`again` makes a call anew, for a modern server that wants its state back. `sole_owner`: it serves one client.
+    `on_closed` is told why it is over, and whether that is the end of what is under way, too; `on_rest` each time that
+    a call is over."""
 
     def __init__(
         self,
@@ -51,7 +66,8 @@ class Connection:
         clock: Clock,
         again: Callable[[Call], Awaitable[Outcome]],
         on_event: EventSink,
-        on_closed: Callable[[Connection, Fault], None],
+        on_closed: Callable[[Connection, Fault, bool], None],
+        on_rest: Callable[[], None],
         sole_owner: bool,
         scope: str = "",
         book: Book | None = None,
@@ -71,6 +87,7 @@ class Connection:
         self._again = again
         self._on_event = on_event
         self._on_closed = on_closed
+        self._on_rest = on_rest
         self._sole_owner = sole_owner
         self._scope = scope
         self._ids = itertools.count(1)
@@ -80,6 +97,8 @@ class Connection:
         self._turns = Turns(server.name, server.concurrency, clock)
         self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
         self._work: set[asyncio.Task[None]] = set()
+        self._extended = Book()  # of tasks of the extension
+        self._wholes = 0  # calls that are run as tasks
 
     def __repr__(self) -> str:
         return f"<Connection {self._server.id} {self.dialect.revision or 'opening'} {len(self._requests)} in flight>"
@@ -88,6 +107,14 @@ class Connection:
     def in_flight(self) -> int:
         """How many calls wait for their answers."""
         return sum(request.call is not None for request in self._requests.values())
+
+    @property
+    def calls(self) -> int:
+        """How many requests of clients are under way here, parked ones and those that wait for their turn too."""
+        sent = sum(
+            request.call is not None and not isinstance(request.exchange, Part) for request in self._requests.values()
+        )
+        return sent + self._wholes + self._turns.waiting
 
     # Requests of ours.
 
@@ -124,7 +151,12 @@ class Connection:
         """The result of a tool that runs as a task only, for a client that wants none."""
 
         async def work(whole: Exchange) -> Outcome:
-            return await Waiting(self, call, whole, self._clock, self._server.timeout).outcome()
+            self._wholes += 1
+            try:
+                return await Waiting(self, call, whole, self._clock, self._server.timeout).outcome()
+            finally:
+                self._wholes -= 1
+                self._on_rest()
 
         return await run(self.asker, self._clock, None, work).next()
 
@@ -237,6 +269,8 @@ class Connection:
         await self.link.send(jsonrpc.request(id, method, body), headers, id)
 
     def _gone(self) -> Fault:
+        if self.is_closing:
+            return stopped(self._server.id, self._server.name, "not_sent")
         why = self.fault.message if self.fault else "it is not connected"
         return Fault("SESSION_ERROR", f"Server not started: {why}", server=self._server.id, reach="not_sent")
 
@@ -252,8 +286,10 @@ class Connection:
 
     def _forget(self, id: int) -> Request | None:
         request = self._requests.pop(id, None)
-        if request and request.call and request.call.kind != "tasks":
-            self._turns.give_back()
+        if request and request.call:
+            if request.call.kind != "tasks":
+                self._turns.give_back()
+            self._on_rest()
         return request
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -284,12 +320,15 @@ class Connection:
             request.exchange.fail(fault)
 
     def retired(self, fault: Fault) -> None:
+        self._over(fault, is_dead=False)
+
+    def _over(self, fault: Fault, is_dead: bool) -> None:
         if not self.fault:
             self.fault = fault
-            self._on_closed(self, fault)
+            self._on_closed(self, fault, is_dead)
 
     def closed(self, fault: Fault) -> None:
-        self.retired(fault)
+        self._over(fault, is_dead=True)
         self._questions.close()
         if self.hearing:
             self.hearing.close()
@@ -298,15 +337,13 @@ class Connection:
             request.exchange.fail(fault.at(self._server.id, ""))
 
     async def close(self) -> None:
+        """End it for good. What is under way fails at once; this returns when all that the link holds is gone."""
         self.is_closing = True
-        reason = Fault(
-            "SERVER_FAILED", f"{self._server.name} was stopped", server=self._server.id, reach="sent_unknown"
-        )
-        if self.link:
-            await self.link.close()
-        self.closed(reason)
+        self.closed(stopped(self._server.id, self._server.name, "sent_unknown"))
         for task in list(self._work):
             task.cancel()
+        if self.link:
+            await self.link.close()
 
     def _answered(self, message: Message, origin: int | None) -> None:
         id = _own_id(message, origin)
@@ -323,6 +360,8 @@ class Connection:
                     self._accepted(id or 0, request, outcome)
                 elif request.call and request.call.method == mcp.TASK_RESULT:
                     self._task_over(request.call.target)
+                elif request.call and request.call.method == mcp.TASK_GET:
+                    self._taken_on(request.call, outcome.body if isinstance(outcome, Done) else b"")
                 request.exchange.finish(outcome)
             except Fault as fault:
                 request.exchange.fail(fault)
@@ -330,13 +369,30 @@ class Connection:
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
         if not request.call or not request.call.task:
-            return  # of the extension, which reports nothing
+            self._taken_on(request.call, outcome.body)  # of the extension, which reports nothing
+            return
         task = tasks.read_made(outcome.body)
         self._made[id] = request, task.taskId
         if len(self._made) > MOST_TASKS:
             del self._made[next(iter(self._made))]
         if not isinstance(request.exchange, Part):
             self.book.add(task, request.call.client, self._clock.now())
+
+    def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
+        """What the server says of a task of the extension: while it runs, the server is needed."""
+        try:
+            task = tasks.read_task(body)
+        except Fault:
+            return  # for its client to judge
+        if task.is_over:
+            self._extended.over(task.taskId)
+        elif call and call.method == mcp.CALL:
+            self._extended.add(task, call.client, self._clock.now())
+
+    def runs_tasks(self) -> bool:
+        """Whether the server may be at work on a task."""
+        now = self._clock.now()
+        return self.book.runs(now) or self._extended.runs(now)
 
     def _task_over(self, task: str) -> None:
         self.book.over(task)
@@ -413,6 +469,7 @@ class Connection:
         task = tasks.read_task(message.params)
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
+            self._taken_on(None, message.params)
             self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=params))
             return
         if task.is_over:

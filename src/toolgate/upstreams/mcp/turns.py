@@ -19,6 +19,11 @@ class Turns:
         self._running = 0
         self._queue: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._queue)
+
     async def take(self, patience: float) -> None:
         """Raises `Fault` TIMEOUT, not sent, where no turn comes within `patience` seconds."""
         if self.limit is None or (self._running < self.limit and not self._queue):

@@ -1,0 +1,143 @@
+"""Why a server failed, as far as its error and the end of its stderr tell: a table of known causes, each with its mend.
+
+The rule this file keeps: the most particular cause stands first, and a mend says what to do, not what went wrong.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+
+_NODE = "install Node.js (https://nodejs.org), which has {0} with it"
+_UV = "install uv (https://docs.astral.sh/uv/), which has {0} with it"
+_PYTHON = "install Python (https://www.python.org), or write the whole path of {0} as the command"
+_OLD_LIBRARY = (
+    "it was made for mcp 1.x and runs with mcp 2: hold the library back, as in `uvx --with 'mcp<2' NAME`, or install a "
+    "newer version of the server"
+)
+
+# What to install for a command that is not there; `{0}` is the command.
+INSTALLERS = {
+    **dict.fromkeys(("node", "npm", "npx"), _NODE),
+    **dict.fromkeys(("uv", "uvx"), _UV),
+    **dict.fromkeys(("python", "python3", "pip", "pip3"), _PYTHON),
+    "docker": "install Docker (https://docs.docker.com/get-docker/), or Podman and write podman as the command",
+    "podman": "install Podman (https://podman.io), or Docker and write docker as the command",
+    "pipx": "install pipx (https://pipx.pypa.io), or uv and write uvx as the command",
+    **dict.fromkeys(("bun", "bunx"), "install Bun (https://bun.sh), which has {0} with it"),
+    "deno": "install Deno (https://deno.com)",
+    "go": "install Go (https://go.dev)",
+    "cargo": "install Rust (https://rustup.rs), which has cargo with it",
+    "java": "install a Java runtime, version 17 or newer",
+    "dotnet": "install .NET (https://dotnet.microsoft.com)",
+}
+
+# What stands in the error or on stderr → what to do about it. `{0}` is what the first group matched.
+CAUSES: tuple[tuple[str, str], ...] = (
+    # made for another library
+    (r"AttributeError: '(?:Server|FastMCP|ClientSession|ServerSession)' object has no attribute", _OLD_LIBRARY),
+    (r"AttributeError: module 'mcp(?:\.[\w.]+)?' has no attribute", _OLD_LIBRARY),
+    (r"ImportError: cannot import name '[^']+' from '(?:mcp|mcp\.[\w.]+)'", _OLD_LIBRARY),
+    (r"ModuleNotFoundError: No module named '(?:mcp\.server\.fastmcp|mcp\.[\w.]+)'", _OLD_LIBRARY),
+    (r"TypeError: (?:Server|FastMCP)\.\w+\(\) got an unexpected keyword argument", _OLD_LIBRARY),
+    (r"cannot import name", "it was made for another version of a library: pin that, or install a newer server"),
+    # a variable that is not set
+    (r"KeyError: '([A-Z][A-Z0-9_]{2,})'", "set {0} in its env in the configuration"),
+    (
+        r"(?i:(?:environment|env)[ -]?var(?:iable)?s?:? [`'\"]?)([A-Z][A-Z0-9_]{2,})[`'\"]?"
+        r"(?i: (?:is |are |was |must be |has to be )?(?:not (?:set|defined|found)|unset|missing|required|set\b))",
+        "set {0} in its env in the configuration",
+    ),
+    (
+        r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)[`'\"]? (?i:(?:environment|env)[ -]?var(?:iable)? )?"
+        r"(?i:(?:is |was |must be |has to be )(?:not (?:set|defined|found)|unset|missing|required|provided|set\b))",
+        "set {0} in its env in the configuration",
+    ),
+    (
+        r"(?i:(?:missing|required|please set|must set|need to set|provide)(?: the| an?| your| required)*"
+        r"(?: (?:environment|env)[ -]?var(?:iable)?s?| api key| token)?:? [`'\"]?)([A-Z][A-Z0-9]*_[A-Z0-9_]+)",
+        "set {0} in its env in the configuration",
+    ),
+    # packages and programs
+    (r"(?:npm (?:ERR!|error) (?:code E)?404|No matching version found)", "check the package's name and version"),
+    (
+        r"(?:not found in the package registry|No matching distribution found|No solution found when resolving)",
+        "check the package's name and version, and that it can be had for this version of Python",
+    ),
+    (r"npm (?:ERR!|error) could not determine executable", "the package has no program of its own: name it after `-p`"),
+    (
+        r"(?:Unsupported engine|EBADENGINE|requires Node(?:\.js)? |engine \"node\" is incompatible)",
+        "install a newer Node.js",
+    ),
+    (r"(?:SyntaxError: Unexpected token '?[?.]|ERR_REQUIRE_ESM|ERR_UNKNOWN_BUILTIN_MODULE)", "install a newer Node.js"),
+    (
+        r"(?:requires a different Python|Requires-Python|requires-python|requires Python)",
+        "run it with a version of Python that it takes, as in `uvx --python 3.12 NAME`",
+    ),
+    (r"(?:Cannot connect to the Docker daemon|docker daemon is not running)", "start Docker"),
+    (r"(?:Unable to find image|pull access denied)", "check the image's name, and `docker pull` it"),
+    (
+        r"(?:ModuleNotFoundError: )?No module named '?([\w.]+)",
+        "install what it needs ({0}), or run it with `uvx`, which does",
+    ),
+    (
+        r"(?:Cannot find (?:module|package)|ERR_MODULE_NOT_FOUND)",
+        "install what it needs, or run it with `npx -y`, which does",
+    ),
+    (
+        r"(?:sh|bash|env)(?:: line \d+|: \d+)?: '?([\w./+-]+)'?: (?:command not found|not found|No such file)",
+        "install {0}, which it starts itself",
+    ),
+    (r"spawn (\S+) ENOENT", "install {0}, which it starts itself"),
+    # the machine
+    (
+        r"(?:EADDRINUSE|[Aa]ddress already in use|port is already allocated)",
+        "a port that it wants is taken: end who has it, or give it another",
+    ),
+    (
+        r"(?:EACCES|EPERM|[Pp]ermission denied|PermissionError)",
+        "let it read and write what it wants to: check the permissions",
+    ),
+    (r"(?:ENOSPC|[Nn]o space left on device)", "make room on the disk"),
+    (r"(?:EMFILE|Too many open files)", "raise the limit of open files (ulimit -n)"),
+    (r"(?:JavaScript heap out of memory|MemoryError|\bOOMKilled\b)", "give it more memory"),
+    (
+        r"(?:CERTIFICATE_VERIFY_FAILED|SELF_SIGNED_CERT|self[- ]signed certificate|UNABLE_TO_GET_ISSUER_CERT)",
+        "name the file of the certificates to trust in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS",
+    ),
+    (
+        r"(?:ENOTFOUND|EAI_AGAIN|getaddrinfo|Name or service not known|Temporary failure in name resolution"
+        r"|nodename nor servname|Could not resolve host|dns error)",
+        "there is no such host, or no network: check its address, the network, and a proxy",
+    ),
+    (r"(?:ENETUNREACH|Network is unreachable|No route to host)", "there is no network: check it, and a proxy"),
+    (
+        r"(?:ECONNREFUSED|Connect(?:ion)? (?:call failed|refused))",
+        "nothing listens there: start that server, or check the port in its url",
+    ),
+    # what is there is no MCP server
+    (r"Method not found: initialize", "it speaks JSON-RPC but not MCP: check that this starts an MCP server"),
+    (r"(?m)^[Uu]sage: |unrecognized arguments|the following arguments are required", "check its args"),
+)
+
+_COMPILED = tuple((re.compile(sign), cure) for sign, cure in CAUSES)
+_COMMAND = re.compile(r"Command not found: (.+)")
+
+
+def mend(error: str, stderr: str = "") -> str:
+    """What to do about a server that failed so; empty where the cause is none of those that are known."""
+    missing = _COMMAND.match(error)
+    if missing:
+        command = os.path.basename(missing.group(1))
+        return INSTALLERS.get(command, "").format(command)
+    said = f"{error}\n{stderr}"
+    for sign, cure in _COMPILED:
+        if found := sign.search(said):
+            return cure.format(*found.groups())
+    return ""
+
+
+def as_a_shell_says(error: str) -> str:
+    """What stands on stderr where a shell is asked for a command that there is not; else nothing."""
+    missing = _COMMAND.match(error)
+    return f"/bin/sh: {missing.group(1)}: command not found\n" if missing else ""

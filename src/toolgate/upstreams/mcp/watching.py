@@ -1,0 +1,122 @@
+"""What the clients of one scope watch at a server: counted, asked for once, and asked for anew when it was lost.
+
+What is wanted is kept here and outlives connections; how a server is asked is `hearing`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from toolgate.model import Client, Fault
+from toolgate.ports import Clock
+from toolgate.upstreams.mcp.connection import Connection
+from toolgate.upstreams.mcp.hearing import Hearing, Wanted, Watched
+
+log = logging.getLogger(__name__)
+
+
+class Line(Protocol):
+    """What watching needs of a scope's berth."""
+
+    @property
+    def live(self) -> Connection | None: ...
+
+    async def use(self, client: Client, work: Callable[[Connection], Awaitable[None]]) -> None:
+        """Do something with the connection, which is opened for it where it must be. Raises `Fault`."""
+        ...
+
+    def rest(self) -> None:
+        """Maybe nobody needs the connection any more."""
+        ...
+
+
+class Watching:
+    """What one scope watches. `name` is the server's, for people."""
+
+    def __init__(self, name: str, line: Line, clock: Clock) -> None:
+        self.wanted = Wanted()
+        self.work: set[asyncio.Task[None]] = set()
+        self._name = name
+        self._line = line
+        self._clock = clock
+
+    async def begin(self, what: Watched, client: Client) -> None:
+        """Have the server tell of this. Raises `Fault`."""
+        wanted = self.wanted
+
+        async def watch(connection: Connection) -> None:
+            began = self._clock.now()
+            async with wanted.turn:
+                if not wanted.watched[what] and connection.hearing:
+                    if wanted.fell_silent > began:  # those who wait in line do not each find that out for themselves
+                        message = f"{self._name} does not answer who wants to hear of changes"
+                        raise Fault("TIMEOUT", message, reach="not_sent")
+                    await self._ask(connection.hearing, what)
+                wanted.watched[what] += 1
+                wanted.client = client
+
+        await self._line.use(client, watch)
+
+    async def _ask(self, hearing: Hearing, what: Watched) -> None:
+        try:
+            await hearing.watch(what)
+        except Fault as fault:
+            if fault.code == "TIMEOUT":
+                self.wanted.fell_silent = self._clock.now()
+            raise
+        except asyncio.CancelledError:
+            self._spawn(self._tell_to_stop(what))  # the server may have heard that much
+            raise
+
+    def end(self, what: Watched) -> None:
+        """One client wants that no more."""
+        self.wanted.watched[what] -= 1
+        if self.wanted.watched[what] <= 0:
+            del self.wanted.watched[what]
+            self._spawn(self._tell_to_stop(what))
+
+    async def _tell_to_stop(self, what: Watched) -> None:
+        async with self.wanted.turn:
+            live = self._line.live
+            if what in self.wanted.watched or not live or not live.hearing:
+                return
+            try:
+                await live.hearing.unwatch(what)
+            except Fault as fault:
+                log.info("%s was not told that nobody watches %s: %s", self._name, what[1], fault.message)
+        self._line.rest()
+
+    def lost(self) -> None:
+        """Whoever watches what this server has may never call it: it is started again for them."""
+        if self.wanted.watched:
+            self._spawn(self._open_again(), f"hear {self._name} again")
+
+    async def _open_again(self) -> None:
+        wanted = self.wanted
+        while True:
+            await self._clock.sleep(wanted.pauses.after_loss(self._clock.now()))
+            if self._line.live or not wanted.watched or not wanted.client:
+                return
+            try:
+                await self._line.use(wanted.client, _nothing)
+                return
+            except Fault as fault:
+                log.info("%s is not there again: %s", self._name, fault.message)
+
+    async def close(self) -> None:
+        """Nobody is told of anything any more."""
+        for task in (work := list(self.work)):
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self.work.add(task)
+        task.add_done_callback(self.work.discard)
+
+
+async def _nothing(_connection: Connection) -> None:
+    """That it is open is all that is wanted."""

@@ -1,0 +1,15 @@
+"""How a call ends whose server is stopped: on purpose, which is no crash, so nothing is sent again for it."""
+
+from __future__ import annotations
+
+from toolgate.model import Fault, Reach
+
+MARK = "stopped"  # in the `extra` of such a fault
+
+
+def stopped(server: str, name: str, reach: Reach) -> Fault:
+    return Fault("SERVER_FAILED", f"{name} was stopped", server=server, reach=reach, extra={MARK: True})
+
+
+def was_stopped(fault: Fault) -> bool:
+    return MARK in fault.extra
