@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from inmemory import GREETER, PID, Json, Refusal, Scripted, gateway, said, tools
 from stage import LINES, PIXEL, Asker, cast, playing
+from virtualtime import settle
 
+from toolgate import config
 from toolgate.config import Config, Server
 from toolgate.model import Fault
 
@@ -407,3 +410,52 @@ async def test_the_pattern_of_cleaning_up(era: str) -> None:
             await asker.told("close_child_session", server_id=server)
         told = await asker.told("get_child_status")
         assert [each["status"] for each in told["children"]] == ["stopped", "stopped"]
+
+
+# What a failed start is due to, and children of a children config.
+
+
+@pytest.mark.promise("000.status.causes")
+@pytest.mark.parametrize(
+    ("why", "mend"),
+    [("Command not found: npx", "Node"), ("Command not found: uvx", "uv"), ("Permission denied: ./run", "permissions")],
+)
+async def test_a_known_cause_of_a_failed_start_tells_its_mend(why: str, mend: str, era: str) -> None:
+    async with gateway(scripts={"broken": Fault("SERVER_FAILED", why, reach="not_sent")}) as app:
+        asker = Asker(app, era, "/mcp/children")
+        failed = await asker.failed("execute_child_tool", **execution("broken", "t"))
+        assert failed["code"] == "SERVER_FAILED"
+        told = await asker.told("get_child_status", server_id="broken")
+        assert (told["status"], told["error"]) == ("failed", why)
+        assert mend in told["hint"]
+
+
+CHILDREN = """
+[mcp_servers.serena]
+command = "uvx"
+args = ["serena"]
+"""
+
+
+@pytest.mark.promise("b.000.children-start")
+async def test_children_of_a_children_config_start_at_once_stay_and_take_one_call_at_a_time(
+    era: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "children_config.toml"
+    file.write_text(CHILDREN)
+    found = config.load(file, {})
+    assert found.surface == "children"
+    script = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(*found.servers, scripts={"serena": script}) as app:
+        await settle()
+        assert "initialize" in [asked["method"] for asked in script.requests]
+        await app.clock.sleep(7200)
+        asker = Asker(app, era, "/mcp/children")
+        assert (await asker.told("get_child_status", server_id="serena"))["status"] == "running"
+        calls = [asyncio.ensure_future(asker.told("execute_child_tool", **execution(tool="t"))) for _ in range(3)]
+        for count in (1, 2, 3):
+            await app.clock.sleep(1)
+            assert [asked["method"] for asked in script.requests].count("tools/call") == count
+            script.answer_last(said("done"))
+        assert [each["result"] for each in await asyncio.gather(*calls)] == ["done"] * 3
+        assert [asked["method"] for asked in script.requests].count("initialize") == 1

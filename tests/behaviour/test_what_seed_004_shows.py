@@ -12,6 +12,7 @@ from stage import PIXEL, Asker, cast, playing, tool
 
 from toolgate.config import Config, Server, Sessions
 from toolgate.model import Fault
+from toolgate.registries import REGISTRIES
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])
 DOWN = Fault("SERVER_FAILED", "Command not found: npx", reach="not_sent", hint="install Node")
@@ -314,3 +315,31 @@ async def test_what_is_not_there_is_not_removed(era: str) -> None:
         told = await Asker(app, era).failed("remove_mcp_server", name="sqlit")
         assert (told["error_type"], told["available_servers"]) == ("KeyError", ["sqlite"])
         assert "did you mean sqlite?" in told["error"] + told.get("hint", "")
+
+
+async def test_a_page_in_a_browser_may_call_tools_but_neither_add_servers_nor_remove_them(era: str) -> None:
+    async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"more": cast()["context7"]}) as app:
+        asker = Asker(app, era)
+        asker.visitor.headers["origin"] = "http://127.0.0.1:8765"
+        assert (await asker.told("call_tool", **calling("sqlite", "list_tables")))["success"] is True
+        for name, given in (
+            ("add_mcp_server", {"name": "more", "transport": "stdio", "command": "more"}),
+            ("remove_mcp_server", {"name": "sqlite"}),
+        ):
+            told = await asker.failed(name, **given)
+            assert (told["success"], told["error_type"]) == (False, "PermissionError")
+        assert [each["name"] for each in (await asker.told("list_mcp_servers"))["servers"]] == ["sqlite"]
+
+
+@pytest.mark.promise("004.proxy.internal")
+async def test_a_server_of_the_gateways_own_prefix_is_answered_inside_it(
+    era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(REGISTRIES, "gobby-demo", REGISTRIES["greeter"])  # type: ignore[index]
+    async with gateway(Server(id="gobby-demo", name="gobby-demo", type="registry")) as app:
+        asker = Asker(app, era, "/mcp/daemon")
+        listed = await asker.told("list_tools", server="gobby-demo")
+        assert "greet" in [each["name"] for each in listed["tools"]]
+        told = await asker.told("call_tool", **calling("gobby-demo", "greet", name="Ada"))
+        assert told["success"] is True
+        assert "Ada" in json.dumps(told["result"])
