@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop conformance behaviour grid bench retrieval constraints clean
+.PHONY: demo test check format install interop conformance behaviour tools grid bench retrieval constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -42,6 +42,10 @@ conformance: $(INSTALLED)
 
 behaviour: $(INSTALLED)
 	.venv/bin/python tests/behaviour/table.py
+
+# docs/tools.md, from the code.
+tools: $(INSTALLED)
+	.venv/bin/python docs/make_tools.py
 
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import official
 from virtualtime import FakeClock
 
@@ -115,13 +116,14 @@ Headers = Mapping[str, str | None]
 
 @asynccontextmanager
 async def gateway(*servers: Server, config: Config | None = None, **more: Any) -> AsyncGenerator[App]:
-    """A running gateway: in front of the greeter where nothing else is said, and of scripted servers by `scripts=`."""
-    scripts: Mapping[str, Script] = more.pop("scripts", {})
-    links = {name: _link(script) for name, script in scripts.items()}
-    told = tuple(Server(id=name, name=name, type="stdio", command="memory") for name in scripts)
+    """A running gateway: in front of the greeter where nothing else is said, and of scripted servers by `scripts=`;
+    `links_of=` are what servers are that come later."""
+    scripts: dict[str, Script] = more.pop("scripts", {})
+    links = {name: _link(script) for name, script in (scripts | more.pop("links_of", {})).items()}
+    named = {server.id for server in servers}
+    told = tuple(Server(id=name, name=name, type="stdio", command="memory") for name in scripts if name not in named)
     everything = (*servers, *told) or (GREETER,)
-    whole = config or Config()
-    whole = Config(everything, whole.http, whole.sessions, whole.parking, whole.catalog)
+    whole = msgspec.structs.replace(config or Config(), servers=everything)
     async with running(whole, links=links, environ={}, **{"clock": FakeClock(), **more}) as app:
         yield app
 
@@ -130,9 +132,23 @@ def _link(script: Script) -> MakeLink:
     async def make(server: Server, receiver: Receiver, ground: Ground) -> MemoryLink:
         if isinstance(script, Fault):
             raise script.at("", "")
-        return MemoryLink(server.name, script, receiver)
+        return _ChildLink(server.name, script, receiver, {"pid": PID, "started": ground.clock.wall()})
 
     return make
+
+
+PID = 4711  # of every server in memory
+
+
+class _ChildLink(MemoryLink):
+    """It looks like that of a process."""
+
+    def __init__(self, name: str, script: Scripted, receiver: Receiver, about: Json) -> None:
+        super().__init__(name, script, receiver)
+        self._about: Json = about
+
+    def describe(self) -> dict[str, object]:
+        return self._about
 
 
 class Response:

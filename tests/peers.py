@@ -1371,12 +1371,14 @@ async def gateway(
     pool: PoolLimits | None = None,
     store: Store | None = None,
     bundles: Mapping[str, tuple[str, ...]] | None = None,
+    config: Config | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left, but what was put
     into a store that is given."""
     clock = FakeClock()
-    config = Config(
+    config = msgspec.structs.replace(
+        config or Config(),
         servers=tuple(
             Server(id=id.replace("_", "-"), name=id, type="stdio", command=id, **server.settings)
             for id, server in servers.items()

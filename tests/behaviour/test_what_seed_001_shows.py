@@ -1,14 +1,20 @@
-"""Seed 001, whole: what stands in lists and results, and how long sessions last."""
+"""Seed 001: what stands in lists and results, how long sessions last, and the search that stands for too many tools."""
 
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
+import jsonschema
 import pytest
 from inmemory import Scripted, Visitor, gateway, said, tools
+from peers import LegacyServer, Scene
+from peers import gateway as house_of
+from stage import Asker
+from virtualtime import settle
 
-from toolgate.config import Config, Sessions
+from toolgate.config import Config, Sessions, VirtualSearch
 
 SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 
@@ -119,3 +125,155 @@ async def test_a_server_is_started_by_the_first_list_that_needs_it() -> None:
 @pytest.mark.promise("b.001.loopback")
 async def test_without_a_word_the_gateway_listens_on_loopback() -> None:
     assert Config().http.host == "127.0.0.1"
+
+
+# The search tool that stands for too many.
+
+SEARCHED = ["search_tools"]
+MANY = {f"tool_{number}": f"Works on things of the kind {number}" for number in range(50)} | {
+    "send_mail": "Send a mail to somebody",
+    "read_mail": "Read the mail of an inbox",
+}
+
+
+def many() -> Scripted:
+    listed = [{"name": name, "description": said, "inputSchema": SCHEMA} for name, said in MANY.items()]
+    return Scripted(
+        tools_list={"tools": listed},
+        resources_list={
+            "resources": [{"uri": "mail://inbox", "name": "inbox", "description": "The mail of the inbox"}]
+        },
+        prompts_list={"prompts": [{"name": "answer_mail", "description": "Answer a mail"}]},
+        tools_call=said("done"),
+    )
+
+
+def searching(**more: Any) -> Config:
+    return Config(virtual_search=VirtualSearch(enabled=True, **more))
+
+
+@pytest.mark.promise("001.tools-list.search")
+@pytest.mark.parametrize(
+    ("config", "is_shown"),
+    [
+        (Config(), False),
+        (searching(), True),
+        (searching(threshold=51), True),
+        (searching(threshold=52), False),
+        (searching(threshold=1000, threshold_tokens=100), True),
+        (searching(threshold=1000, threshold_tokens=100_000), False),
+    ],
+)
+async def test_above_a_threshold_the_search_tool_stands_alone(config: Config, is_shown: bool, era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=config) as app:
+        listed = await Asker(app, era).listed()
+        assert listed == (SEARCHED if is_shown else [f"office__{name}" for name in MANY])
+        assert await Asker(app, era).listed("resources") == ["office+mail://inbox"]
+
+
+@pytest.mark.promise("001.tools-list.search", "b.surfaces.hidden")
+async def test_what_the_search_tool_stands_for_can_be_called_all_the_same(era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching()) as app:
+        asker = Asker(app, era)
+        assert (await asker.call("office__tool_7", {"query": "x"}))["content"] == said("done")["content"]
+        assert await asker.listed() == SEARCHED
+
+
+@pytest.mark.promise("b.001.search")
+async def test_the_search_finds_and_its_result_is_one_of_the_protocol(era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching()) as app:
+        asker = Asker(app, era)
+        (search,) = (await asker.result("tools/list"))["tools"]
+        result = await asker.call("search_tools", {"query": "send a mail"})
+        assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+        jsonschema.validate(result["structuredContent"], search["outputSchema"])
+        first = result["structuredContent"]["matches"][0]
+        assert (first["type"], first["name"]) == ("tool", "office__send_mail")
+        assert first["description"] == MANY["send_mail"]
+        assert isinstance(first["relevance"], float)
+        assert first["inputSchema"] == SCHEMA
+
+
+@pytest.mark.promise("b.001.search")
+@pytest.mark.parametrize(
+    ("type", "names"),
+    [
+        ("tools", {"office__send_mail", "office__read_mail"}),
+        ("resources", {"office+mail://inbox"}),
+        ("prompts", {"office__answer_mail"}),
+        ("all", {"office__send_mail", "office__read_mail", "office+mail://inbox", "office__answer_mail"}),
+    ],
+)
+async def test_the_search_finds_what_kind_is_wanted(type: str, names: set[str], era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching()) as app:
+        found = (await Asker(app, era).told("search_tools", query="mail", type=type))["matches"]
+        assert {match["name"] for match in found} == names
+
+
+@pytest.mark.promise("b.001.search")
+async def test_a_regular_expression_is_searched_by_and_a_broken_one_refused(era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching()) as app:
+        asker = Asker(app, era)
+        found = (await asker.told("search_tools", query="^(send|read)_mail$", mode="regex"))["matches"]
+        assert {match["name"] for match in found} == {"office__send_mail", "office__read_mail"}
+        error = await asker.error("tools/call", name="search_tools", arguments={"query": "(", "mode": "regex"})
+        assert (error["code"], error["data"]["code"]) == (-32602, "INVALID_ARGS")
+
+
+@pytest.mark.promise("b.001.search")
+@pytest.mark.parametrize(
+    "wrong", [{}, {"query": "x", "limit": 0}, {"query": "x", "limit": 51}, {"query": "x", "type": "t"}, {"query": 7}]
+)
+async def test_a_search_out_of_shape_is_a_json_rpc_error(wrong: dict[str, Any], era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching()) as app:
+        error = await Asker(app, era).error("tools/call", name="search_tools", arguments=wrong)
+        assert (error["code"], error["message"][:17]) == (-32602, "Invalid arguments")
+
+
+@pytest.mark.promise("b.001.search")
+async def test_a_semantic_search_without_its_engine_says_what_is_missing(era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching()) as app:
+        arguments = {"query": "mail", "mode": "semantic"}
+        error = await Asker(app, era).error("tools/call", name="search_tools", arguments=arguments)
+        assert "semantic" in error["message"]
+
+
+@pytest.mark.promise("b.001.search", "001.tools-list.search")
+async def test_what_a_session_has_found_is_listed_in_it_from_then_on_and_it_is_told() -> None:
+    async with house_of(config=searching(), office=office()) as house:
+        client, other = await house.legacy(), await house.legacy()
+        ear, other_ear = await client.listen(), await other.listen()
+        found = (await client.call("search_tools", arguments={"query": "send a mail", "limit": 1})).result
+        assert found["structuredContent"]["activated"] == ["office__send_mail"]
+        await settle()
+        assert (ear.changed, other_ear.changed) == (["tools"], [])
+        assert [tool["name"] for tool in (await client.request("tools/list")).result["tools"]] == [
+            *SEARCHED,
+            "office__send_mail",
+        ]
+        assert [tool["name"] for tool in (await other.request("tools/list")).result["tools"]] == SEARCHED
+        again = (await client.call("search_tools", arguments={"query": "send a mail", "limit": 1})).result
+        assert again["structuredContent"]["activated"] == ["office__send_mail"]
+        await settle()
+        assert ear.changed == ["tools"]
+        assert (await client.call("office__send_mail")).text == "done"
+
+
+@pytest.mark.promise("b.001.search")
+async def test_a_client_without_a_session_gets_schemas_and_a_list_that_stays() -> None:
+    async with house_of(config=searching(), office=office()) as house:
+        client = house.modern()
+        found = (await client.call("search_tools", arguments={"query": "send a mail", "limit": 1})).result
+        assert found["structuredContent"]["activated"] == []
+        assert found["structuredContent"]["matches"][0]["inputSchema"] == {"type": "object"}
+        assert [tool["name"] for tool in (await client.request("tools/list")).result["tools"]] == SEARCHED
+
+
+def office() -> LegacyServer:
+    async def done(scene: Scene) -> str:
+        return "done"
+
+    server = LegacyServer(dict.fromkeys(MANY, done))
+    for each in server.lists["tools/list"][1]:
+        each["description"] = MANY[each["name"]]
+    return server

@@ -458,3 +458,32 @@ def test_the_demo_takes_another_port_where_its_own_is_taken(here: Path) -> None:
             out, _ = tour.communicate(timeout=BOUND)
     assert tour.returncode == 0
     assert f"127.0.0.1:{port}/" not in out
+
+
+@pytest.mark.promise("b.surfaces.default", "b.000.aliases")
+@pytest.mark.parametrize(
+    "flags",
+    [["--surface", "children"], ["--config", "children_config.toml"], ["--children-config", "children_config.toml"]],
+)
+def test_stdio_shows_the_surface_that_is_wanted(here: Path, flags: list[str]) -> None:
+    configure(here, clock=CLOCK)
+    (here / "children_config.toml").write_text(
+        f"[mcp_servers.clock]\ncommand = {json.dumps(CLOCK['command'])}\nargs = {json.dumps(CLOCK['args'])}\n"
+    )
+    asked = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with process("stdio", *flags, stdin=subprocess.PIPE) as server:
+        assert server.stdin and server.stdout
+        for number, (method, params) in enumerate([("initialize", asked), ("tools/list", {})]):
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            server.stdin.write(json.dumps(message) + "\n")
+            server.stdin.flush()
+            answer = json.loads(server.stdout.readline())
+        server.stdin.close()
+        assert server.wait(60) == 0
+    assert "list_registered_children" in [tool["name"] for tool in answer["result"]["tools"]]
+
+
+def test_a_surface_that_there_is_not_is_refused_with_those_there_are(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("serve", "--surface", "inside")
+    assert ended.code == 2 and "children" in ended.err

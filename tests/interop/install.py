@@ -23,8 +23,8 @@ def main() -> int:
         if problem := complete(part, install):
             print(f"interop: {problem}", file=sys.stderr)
             return 1
-    for part in installed.PROGRAMS:
-        if problem := complete(part, npm):
+    for part, pins in installed.PROGRAMS.items():
+        if problem := complete(part, npm if pins.suffix == ".json" else environment):
             print(f"interop: {part.name} is left out: {problem}", file=sys.stderr)
             installed.failure(part).write_text(problem)
     return 0
@@ -58,7 +58,7 @@ def environment(part: Path) -> str | None:
     if made:
         return made
     pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
-    pins = str(installed.PARTS[part])
+    pins = str((installed.PARTS | installed.PROGRAMS)[part])
     return run([*pip, "--disable-pip-version-check", "-r", pins], part, "pip")
 
 

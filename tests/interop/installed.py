@@ -20,8 +20,13 @@ PY1 = CACHE / "py1"
 SERVERS = CACHE / "servers"
 PARTS = {NPM: HERE / "package.json", PY1: HERE / "py1.txt", SERVERS: HERE / "servers.txt"}
 
-PROGRAMS = {CACHE / "programs" / pins.stem: pins for pins in sorted((HERE / "programs").glob("*.json"))}
-"""Whole programs, each in a folder of its own. What cannot be installed is left out, and its tests say why."""
+PROGRAMS = {
+    CACHE / "programs" / pins.stem: pins
+    for pins in sorted((HERE / "programs").glob("*.*"))
+    if pins.suffix in (".json", ".txt")
+}
+"""Whole programs, each in a folder of its own: packages of npm, or of PyPI in an environment. What cannot be installed
+is left out, and its tests say why."""
 
 
 def wanted(part: Path) -> str:

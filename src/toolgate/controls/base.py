@@ -59,6 +59,7 @@ class Control(msgspec.Struct, frozen=True):
     aliases: Mapping[str, str] = {}
     also: tuple[str, ...] = ()
     changes: bool = False  # whether it does more than tell, or call
+    check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
 
     @property
@@ -90,10 +91,27 @@ _TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
 
 def read(control: Control, call: Call) -> Given:
     """The arguments of a call of a control tool. Raises `Fault` INVALID_ARGS with all that is wrong with them."""
+    given, wrong = _decoded(control, call)
+    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
+    wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
+    if wrong:
+        raise invalid(control, wrong)
+    if control.check:
+        control.check(given)
+    return given
+
+
+def readable(control: Control, call: Call) -> Given:
+    """Those of the arguments that are what they should be, for a message about the others."""
+    return _decoded(control, call)[0]
+
+
+def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
+    """The arguments that can be read, and what is wrong with the others."""
     try:
         written = jsonrpc.members(call.arguments or b"{}")
     except jsonrpc.UNREADABLE:
-        raise invalid(control, ["the arguments must be an object"]) from None
+        return {}, ["the arguments must be an object"]
     given: dict[str, Any] = {}
     wrong: list[str] = []
     for spelling, raw in written.items():
@@ -106,15 +124,20 @@ def read(control: Control, call: Call) -> Given:
                 given[name] = decode(raw)
             except (ValueError, *jsonrpc.UNREADABLE):
                 wrong.append(f"`{spelling}` must be {what}")
-    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
-    wrong += [
-        f"`{name}` must be {' or '.join(map(str, choices))}"
-        for name, value in given.items()
-        if (choices := control.parameters[name].get("enum")) and value not in choices
-    ]
-    if wrong:
-        raise invalid(control, wrong)
-    return given
+    return given, wrong
+
+
+def _beyond(control: Control, name: str, value: Any) -> str:
+    """What a value had to be, by the limits that its parameter has; empty where it is that."""
+    parameter = control.parameters[name]
+    choices = parameter.get("enum")
+    if choices and value not in choices:
+        return " or ".join(map(str, choices))
+    if "minimum" in parameter and value < parameter["minimum"]:
+        return f"at least {parameter['minimum']}"
+    if "maximum" in parameter and value > parameter["maximum"]:
+        return f"at most {parameter['maximum']}"
+    return ""
 
 
 def invalid(control: Control, wrong: Sequence[str]) -> Fault:

@@ -140,6 +140,7 @@ CONTROLS = (
         ("server_id", "tool_name", "arguments"),
         forward=Forward("server_id", "tool_name", "arguments"),
         aliases=_CHILD_NAME | {"tool_args": "arguments"},
+        check=cutting.read_ends,
     ),
     Control(
         "get_schema",

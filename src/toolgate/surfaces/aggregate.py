@@ -39,6 +39,9 @@ class Aggregate:
     def claims(self, call: Call, view: View) -> bool:
         return _split(call, view) is not None
 
+    def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        return ()
+
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         return ()
 

@@ -28,6 +28,10 @@ class Surface(Protocol):
         """Whether the target is a name that this surface made, whoever else might have one like it."""
         ...
 
+    def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        """The (server, kind) whose shelves are still to be had before `claims` can tell."""
+        ...
+
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         """What keeps a list from showing all that servers have: (server, why)."""
         ...

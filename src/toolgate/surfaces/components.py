@@ -41,6 +41,12 @@ class Components(Aggregate):
         is_bare = call.method == mcp.CALL and any(call.target in shelf.items for shelf in self._shelves(view))
         return is_bare or super().claims(call, view)
 
+    def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        if call.method != mcp.CALL or self.claims(call, view):
+            return ()
+        own = ((server, "tools") for server in view.servers if server in self._servers)
+        return [each for each in own if view.shelf(*each) is None and not view.fault(*each)]
+
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         """Components first: where one of them has the name, no other server is asked for it."""
         if super().claims(call, view) or call.method != mcp.CALL:

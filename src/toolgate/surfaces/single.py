@@ -28,6 +28,9 @@ class Single:
     def claims(self, call: Call, view: View) -> bool:
         return True
 
+    def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        return ()
+
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         return ()
 

@@ -56,13 +56,8 @@ class Skin:
         control = self._control(call, view)
         if not control:
             return () if _is_own_resource(call) else self._behind.needs(call, view)
-        if not control.forward:
-            return ()
-        try:
-            aimed = _aimed(control, call, view)
-        except Fault:
-            return ()  # `enter` will say it
-        return [(aimed.server, "tools")] if aimed.kind == "tools" else ()
+        undecided = [] if call.target in self._listed else list(self._behind.undecided(call, view))
+        return [*undecided, *_needs_of(control, call, view)]
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return () if self._instructions else self._behind.shown(kind, servers)
@@ -90,6 +85,9 @@ class Skin:
 
     def claims(self, call: Call, view: View) -> bool:
         return self._control(call, view) is not None or self._behind.claims(call, view)
+
+    def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
+        return self._behind.undecided(call, view)
 
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         return self._behind.faults(kind, view)
@@ -139,7 +137,7 @@ class Skin:
         control = self._of(call, view)
         if not control or fault.code in _OF_THE_PROTOCOL or fault.rpc in _RPC_OF_THE_PROTOCOL:
             raise fault
-        failed = control.family.fail(control, _readable(control, call.asked or call), fault)
+        failed = control.family.fail(control, base.readable(control, call.asked or call), fault)
         if failed is None:
             raise fault
         return Done(jsonrpc.encode(failed))
@@ -162,6 +160,16 @@ def tokens(raws: Iterable[Raw]) -> int:
     return sum(len(memoryview(raw)) for raw in raws) // 4
 
 
+def _needs_of(control: Control, call: Call, view: View) -> Iterable[tuple[str, str]]:
+    if not control.forward:
+        return ()
+    try:
+        aimed = _aimed(control, call, view)
+    except Fault:
+        return ()  # `enter` will say it
+    return [(aimed.server, "tools")] if aimed.kind == "tools" else ()
+
+
 def _is_own_resource(call: Call) -> bool:
     return call.method == "resources/read" and call.target.startswith(names.OWN_SCHEME)
 
@@ -181,10 +189,3 @@ def _aimed(control: Control, call: Call, view: View) -> Call:
         headers=None,
         asked=msgspec.structs.replace(call, target=control.name),
     )
-
-
-def _readable(control: Control, call: Call) -> base.Given:
-    try:
-        return base.read(control, call)
-    except Fault:
-        return {}

@@ -40,6 +40,10 @@ async def open_connection(connection: Connection, server: Server, client: Client
         message = f"{server.name} did not answer within {server.start_timeout:g} s of its start"
         hint = "if it is slow to start, raise its start_timeout"
         raise Fault("SERVER_FAILED", message, server=server.id, reach="not_sent", hint=hint) from None
+    except Fault as fault:
+        if fault.code != "UPSTREAM_ERROR":
+            raise
+        raise Fault("SERVER_FAILED", fault.message, server=server.id, reach="not_sent", hint=fault.hint) from None
 
 
 async def _open(connection: Connection, server: Server, client: Client, clock: Clock) -> None:
