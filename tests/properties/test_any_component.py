@@ -16,10 +16,10 @@ from virtualtime import FakeClock, play
 
 from toolgate.config import Server
 from toolgate.model import Call, Client, Done, Fault
+from toolgate.upstreams import pool
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.http1 import Pool, Wire
-from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
 
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
@@ -121,7 +121,7 @@ def test_any_answer_of_a_component_is_borne(told: list[list[bytes]], hangs_up: b
     async def conversation() -> None:
         clock = FakeClock()
         server = Server(id="echo", name="echo", type="component", url="http://localhost/", timeout=5)
-        echo = ComponentUpstream(server, Ground(clock, Supervisor(clock, {}), Pool(clock)), lambda event: None)
+        echo = ComponentUpstream(server, Ground(clock, Supervisor(clock, {}), pool.Pool(clock)), lambda event: None)
         await asked(echo)
         await asyncio.gather(called(echo), called(echo))
         await echo.close()
@@ -136,7 +136,7 @@ def test_a_good_result_is_the_bytes_that_came(listed: list[bytes], result: bytes
     async def conversation() -> None:
         clock = FakeClock()
         server = Server(id="echo", name="echo", type="component", url="http://localhost/")
-        echo = ComponentUpstream(server, Ground(clock, Supervisor(clock, {}), Pool(clock)), lambda event: None)
+        echo = ComponentUpstream(server, Ground(clock, Supervisor(clock, {}), pool.Pool(clock)), lambda event: None)
         assert (await echo.invoke(Call("tools/call", "echo", Client()))) == Done(result)
         await echo.close()
 
