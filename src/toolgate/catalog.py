@@ -44,6 +44,7 @@ DEBOUNCE = 0.05  # seconds in which a server may change a list several times bef
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
+UP = frozenset({"ready", "busy"})
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
@@ -183,13 +184,13 @@ class Catalog:
         return CatalogView(servers, shelf, faults, pending, activated)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
-        """Those whose last attempt has failed: beside others nobody waits for them again. After a while they are asked
-        again all the same, and clients hear of it if they are there then."""
+        """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
+        asked again all the same, and clients hear of it if they are there then."""
         failed: dict[Wanted, Fault] = {}
         for item in stale:
             place = self._place(item, client)
             slot = self._slots.get(place)
-            if slot and slot.fault:
+            if slot and slot.fault and self._upstreams[item[0]].status().state not in UP:
                 failed[item] = slot.fault
                 if self._clock.now() - slot.failed >= AGAIN:
                     self._fetch(place, client)

@@ -45,7 +45,7 @@ def read_own(path: Path) -> Tree:
     """What was added; nothing where there is no file. Raises `ConfigError`."""
     try:
         tree = parse(path.read_bytes()[: 4 * LONGEST].decode(), "json")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except Malformed as error:
         raise _refused(path, error.message) from None
