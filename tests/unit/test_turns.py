@@ -8,7 +8,7 @@ import pytest
 from virtualtime import FakeClock, settle
 
 from toolgate.model import Fault
-from toolgate.upstreams.mcp.turns import Turns
+from toolgate.upstreams.turns import Turns
 
 
 def waiting(turns: Turns, patience: float = 60) -> asyncio.Task[None]:

@@ -21,7 +21,7 @@ from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.component.metadata import Tools
 from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.links import Ground
-from toolgate.upstreams.mcp.turns import Turns
+from toolgate.upstreams.turns import Turns
 from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)

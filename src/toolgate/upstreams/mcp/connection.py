@@ -39,8 +39,8 @@ from toolgate.upstreams.mcp.hearing import Hearing, Wanted
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.questions import Questions, Request
 from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
-from toolgate.upstreams.mcp.turns import Turns
 from toolgate.upstreams.stopping import stopped
+from toolgate.upstreams.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
 

@@ -18,7 +18,7 @@ from toolgate.eras import legacy, tasks
 from toolgate.exchange import Exchange
 from toolgate.model import Answer, Ask, Call
 from toolgate.upstreams.mcp.attribution import askers, heir_of, owner_of, waiting_for
-from toolgate.upstreams.mcp.turns import Turns
+from toolgate.upstreams.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Message
 

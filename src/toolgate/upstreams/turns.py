@@ -1,4 +1,4 @@
-"""How many calls may be in flight on a connection at once. Calls wait in the order that they came."""
+"""How many calls may be in flight at once, on a connection or at a component. They wait in the order that they came."""
 
 from __future__ import annotations
 
