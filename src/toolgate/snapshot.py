@@ -19,7 +19,6 @@ from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
-from toolgate.search.tokens import estimate
 from toolgate.spills import Spills
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
@@ -128,8 +127,8 @@ def build_routes(
     config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], spills: Spills
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    policies = first + chain.build(config, spills, estimate=estimate)
-    transparent = first + chain.build(config, spills, is_transparent=True, estimate=estimate)
+    policies = first + chain.build(config, spills)
+    transparent = first + chain.build(config, spills, is_transparent=True)
     skins = surfaces.skins(config)
     routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
     routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)

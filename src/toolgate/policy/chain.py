@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy.base import Policy
-from toolgate.policy.truncate import Limit, Truncate, about_tokens
+from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock
 from toolgate.spills import AT_ONCE, Spills
 
 
-def build(
-    config: Config,
-    spills: Spills,
-    *,
-    is_transparent: bool = False,
-    estimate: Callable[[str], int] = about_tokens,
-) -> tuple[Policy, ...]:
+def build(config: Config, spills: Spills, *, is_transparent: bool = False) -> tuple[Policy, ...]:
     """What stands first is asked first before a call, and last after it.
 
-    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `estimate` gives a text's tokens.
+    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`).
     """
     policies = (
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
         # Whatever looks at a whole result stands behind this: it sees it first.
-        _truncate(config, spills, estimate),
+        _truncate(config, spills),
     )
     return tuple(policy for policy in policies if policy)
 
@@ -49,13 +41,13 @@ def _validate(config: Config) -> Validate | None:
     return Validate(frozenset(server.id for server in config.servers if not server.validate_arguments))
 
 
-def _truncate(config: Config, spills: Spills, estimate: Callable[[str], int]) -> Truncate | None:
+def _truncate(config: Config, spills: Spills) -> Truncate | None:
     """None where nothing is limited."""
     limit = _limit(config.limits, None)
     own = {each.id: _limit(config.limits, each) for each in config.servers if each.result_limit is not None}
     if all(each.bytes is None and each.tokens is None for each in (limit, *own.values())):
         return None
-    return Truncate(limit, own, spills, estimate)
+    return Truncate(limit, own, spills)
 
 
 def _limit(limits: Limits, server: Server | None) -> Limit:

@@ -8,7 +8,7 @@ Only tools' results are limited: a resource or a prompt is what its reader asked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from toolgate import cutting
 from toolgate.cutting import Cut, Ends
 from toolgate.model import Call, Done, Outcome
 from toolgate.policy import forms
+from toolgate.search.tokens import estimate
 from toolgate.spills import LINES, Spills
 from toolgate.wire import jsonrpc, mcp
 
@@ -26,10 +27,6 @@ META_KEY = "toolgate/truncated"
 _LIMITED = frozenset({mcp.CALL, mcp.TASK_RESULT})
 _MOST_NOTICES = 8  # further parts are kept together
 _SMALL = 1024  # bytes: a notice in place of a smaller part would save nothing
-
-
-def about_tokens(text: str) -> int:
-    return (len(text) + 3) // 4
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -45,21 +42,14 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Truncate:
-    """`limits` are those of servers that have one of their own; `estimate` gives a text's tokens."""
+    """`limits` are those of servers that have one of their own."""
 
     name = "truncate"
 
-    def __init__(
-        self,
-        limit: Limit,
-        limits: Mapping[str, Limit],
-        spills: Spills,
-        estimate: Callable[[str], int] = about_tokens,
-    ) -> None:
+    def __init__(self, limit: Limit, limits: Mapping[str, Limit], spills: Spills) -> None:
         self._limit = limit
         self._limits = limits
         self._spills = spills
-        self._estimate = estimate
 
     def before(self, call: Call, was_passed: bool) -> Call:
         return call
@@ -71,7 +61,7 @@ class Truncate:
         if limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         try:
-            return Done(_Shortening(call, limit, self._spills, self._estimate).of(outcome.body))
+            return Done(_Shortening(call, limit, self._spills).of(outcome.body))
         except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return outcome  # out of shape: nothing that we could cut
 
@@ -79,13 +69,12 @@ class Truncate:
 class _Shortening:
     """One result that may be too large: the room that is left, and what became of its parts."""
 
-    def __init__(self, call: Call, limit: Limit, spills: Spills, estimate: Callable[[str], int]) -> None:
+    def __init__(self, call: Call, limit: Limit, spills: Spills) -> None:
         self._call = call
         self._room = limit.bytes
         self._tokens = limit.tokens
         self._ends = limit.ends
         self._spills = spills
-        self._estimate = estimate
         self._parts: list[dict[str, Any]] = []
         self._too_much: list[Raw] = []
         self._json: list[tuple[str, str]] = []  # that was kept, and where
@@ -125,7 +114,7 @@ class _Shortening:
 
     def _takes(self, size: int, text: str | None) -> bool:
         """Whether there is room for it; if so, it is used up."""
-        tokens = self._estimate(text) if text and self._tokens is not None else 0
+        tokens = estimate(text) if text and self._tokens is not None else 0
         if (self._room is not None and size > self._room) or (self._tokens is not None and tokens > self._tokens):
             return False
         self._room = None if self._room is None else self._room - size
@@ -150,9 +139,9 @@ class _Shortening:
         size = len(text.encode())
         budget = size if self._room is None else min(size, self._room)
         if self._tokens is not None:
-            budget = min(budget, size * self._tokens // max(self._estimate(text), 1))
+            budget = min(budget, size * self._tokens // max(estimate(text), 1))
         cut = cutting.to_fit(text, budget, self._ends.head, self._ends.tail)
-        while budget and self._tokens is not None and self._estimate(cut.text) > self._tokens:
+        while budget and self._tokens is not None and estimate(cut.text) > self._tokens:
             budget = budget * 3 // 4
             cut = cutting.to_fit(text, budget, self._ends.head, self._ends.tail)
         self._takes(min(len(cut.text.encode()), budget), cut.text)

@@ -46,7 +46,7 @@ class Skin:
         self._search = search
         self._shows_resources = shows_resources
 
-    def own(self) -> About | None:
+    def about(self) -> About | None:
         if not self._instructions:
             return None
         capabilities = {"tools": {"listChanged": True}, "resources": {"listChanged": True, "subscribe": True}}
@@ -75,7 +75,7 @@ class Skin:
         search = self._search
         if not search or not search.enabled:
             return False
-        return len(tools) > search.threshold or tokens(tools) > search.threshold_tokens
+        return len(tools) > search.threshold or _tokens(tools) > search.threshold_tokens
 
     def _searchable(self, tools: Sequence[Raw], view: View) -> Iterable[Raw]:
         """The search tool instead of all, and what it has found for this client."""
@@ -155,8 +155,9 @@ class _Named(msgspec.Struct):
     name: str
 
 
-def tokens(raws: Iterable[Raw]) -> int:
-    """About how many tokens of a model these are."""
+def _tokens(raws: Iterable[Raw]) -> int:
+    """About how many tokens of a model these are. By their length alone: a list is long, and asked for often
+    (`search.tokens` would read all of it)."""
     return sum(len(memoryview(raw)) for raw in raws) // 4
 
 
