@@ -157,8 +157,8 @@ class Gateway:
 
     async def about(self, route: Route, client: Client) -> About:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
-        if own := route.surface.own():
-            return own
+        if about := route.surface.about():
+            return about
         servers, catalog = list(route.upstreams.values()), self.snapshot.catalog
         asked = [asyncio.ensure_future(catalog.about(server.id, client)) for server in servers]
         if asked:

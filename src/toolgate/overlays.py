@@ -6,7 +6,6 @@ anew; what is fixed or hidden is so whatever a caller sends and whatever the sch
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -14,14 +13,13 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from toolgate.config import Overlay, Parameter
+from toolgate.config.shapes import EVERY
 from toolgate.model import Call, Fault
 from toolgate.ports import Change, Shelf
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, names
 from toolgate.wire.jsonrpc import Members
 
 Overlays: TypeAlias = Mapping[str, Overlay]  # of one server, by its own names of its tools
-
-REST = "*"  # the overlay of all tools that no other is for
 
 _TRUE = Raw(b"true")  # a schema, too
 
@@ -39,11 +37,11 @@ def show(items: Mapping[str, Raw], overlays: Overlays) -> Shown:
     """The tools of a server as an operator wants them shown. Of two that come to one name, the first has it."""
     shown: dict[str, Raw] = {}
     changes: dict[str, Change] = {}
-    warnings = [f"{name}: there is no such tool" for name in overlays if name != REST and name not in items]
-    if REST in overlays and overlays[REST].name:
-        warnings.append(f"{REST}: several tools cannot have one name, so they keep theirs")
+    warnings = [f"{name}: there is no such tool" for name in overlays if name != EVERY and name not in items]
+    if EVERY in overlays and overlays[EVERY].name:
+        warnings.append(f"{EVERY}: several tools cannot have one name, so they keep theirs")
     for own, raw in items.items():
-        overlay = overlays.get(own) or overlays.get(REST)
+        overlay = overlays.get(own) or overlays.get(EVERY)
         if overlay and overlay.hidden:
             continue
         tool = _Tool(own, raw, overlay or Overlay(), is_named=own in overlays)
@@ -79,8 +77,8 @@ def find(shelf: Shelf, call: Call) -> Change:
     name = call.target
     if name in shelf.items:
         return shelf.changes.get(name) or Change(name)
-    close = difflib.get_close_matches(name, list(shelf.items), n=3)
-    hint = f"did you mean {' or '.join(close)}?" if close else "ask tools/list for what there is"
+    close = names.did_you_mean(names.near(name, shelf.items))
+    hint = close or "ask tools/list for what there is"
     message = f"Tool not found: {name}" + (f" ({hint})" if close else "")
     raise Fault("TOOL_NOT_FOUND", message, server=call.server, tool=name, hint=hint, reach="not_sent")
 

@@ -30,7 +30,6 @@ _known_secret = re.compile(
 )
 _random = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=-]{24,}")
 _url = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@\s]*@)?([^?#\s]*)(\?[^#\s]*)?(#\S*)?")
-_reference = re.compile(r"(?:[A-Za-z ]*)\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
 
 def config(found: Any, masked: bool = True) -> Table:

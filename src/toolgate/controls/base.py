@@ -7,7 +7,6 @@ family's business, whatever surface it is called on.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -175,9 +174,9 @@ def find_server(named: str, servers: Mapping[str, str]) -> str:
     id = names.slug(named)
     if id in servers:
         return id
-    close = [servers[each] for each in difflib.get_close_matches(id, list(servers), n=3)]
+    close = names.did_you_mean([servers[each] for each in names.near(id, servers)])
     shown = list(servers.values())
-    hint = _or(close) or ("there are no servers" if not shown else f"there are {', '.join(shown[:MOST_NAMED])}")
+    hint = close or ("there are no servers" if not shown else f"there are {', '.join(shown[:MOST_NAMED])}")
     raise Fault(
         "SERVER_NOT_FOUND",
         f"Server not found: {named}" + (f" ({hint})" if close else ""),
@@ -195,8 +194,8 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
     if target in shelf.items:
         return
     noun = mcp.KINDS[kind].noun
-    close = difflib.get_close_matches(target, list(shelf.items), n=3)
-    hint = _or(close) or f"ask for the list of what {server} offers"
+    close = names.did_you_mean(names.near(target, shelf.items))
+    hint = close or f"ask for the list of what {server} offers"
     raise Fault(
         mcp.KINDS[kind].missing,
         f"{noun} not found: {target} on {server}" + (f" ({hint})" if close else ""),
@@ -221,12 +220,8 @@ def not_listed_yet(server: str) -> Fault:
 MOST_NAMED = 100  # of what there is, in an error
 
 
-def _or(close: Sequence[str]) -> str:
-    return f"did you mean {' or '.join(close)}?" if close else ""
-
-
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = _or(difflib.get_close_matches(name, list(known), n=1))
+    close = names.did_you_mean(names.near(name, known, 1))
     return f" ({close})" if close else ""
 
 

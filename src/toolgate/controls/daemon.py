@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
+from toolgate.config.edits import table_of
 from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_004
@@ -156,10 +157,9 @@ async def get_tool_schema(given: Given, realm: Realm) -> Object:
 
 
 async def add_mcp_server(given: Given, realm: Realm) -> Object:
-    table = {key: value for key, value in given.items() if key not in ("name", "transport")}
-    kind = {"websocket": "ws"}.get(given["transport"], given["transport"])
-    decoded = {key: jsonrpc.value(value) if isinstance(value, Raw) else value for key, value in table.items()}
-    id = await realm.add(given["name"], {"type": kind, **decoded})
+    keys = {key: value for key, value in given.items() if key not in ("name", "transport")}
+    decoded = {key: jsonrpc.value(value) if isinstance(value, Raw) else value for key, value in keys.items()}
+    id = await realm.add(given["name"], table_of(given["transport"], **decoded))
     said = {"success": True, "name": given["name"], "transport": given["transport"]}
     if id not in realm.servers:
         return {**said, "state": "disabled", "tools": []}

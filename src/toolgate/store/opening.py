@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from toolgate.config.edits import make_folder
+
 if TYPE_CHECKING:
     import sqlite3  # imported where it is used: most commands open no store, and it takes a while
 
@@ -53,7 +55,7 @@ def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Conn
     import sqlite3
 
     try:
-        _make_folder(file.parent)
+        make_folder(file.parent)
         with _alone(file):
             return _writer(file, (KEPT, *migrations)), _reader(file)
     except (OSError, sqlite3.Error) as error:
@@ -76,12 +78,6 @@ def _reader(file: Path) -> sqlite3.Connection:
     reader = _connected(file)
     reader.execute("PRAGMA query_only = ON")
     return reader
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 @contextlib.contextmanager

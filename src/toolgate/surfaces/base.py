@@ -20,7 +20,7 @@ class Surface(Protocol):
         """Of which of these servers such a list shows anything, so that theirs must be known."""
         ...
 
-    def own(self) -> About | None:
+    def about(self) -> About | None:
         """What the surface says of itself, where its servers have no say in that."""
         ...
 

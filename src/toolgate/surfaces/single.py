@@ -22,7 +22,7 @@ class Single:
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
         return servers
 
-    def own(self) -> About | None:
+    def about(self) -> About | None:
         return None
 
     def claims(self, call: Call, view: View) -> bool:

@@ -1,4 +1,5 @@
-"""Names on aggregating surfaces: `server__tool`, `server+uri`, and back (behaviour.md section 1).
+"""Names on aggregating surfaces: `server__tool`, `server+uri`, and back (behaviour.md section 1);
+and which name somebody may have meant.
 
 The rule this file keeps: every name that `join_*` makes is split back to the same pair, and a server id
 never contains `__` or `+`, so that a split needs no table but the ids themselves.
@@ -6,13 +7,16 @@ never contains `__` or `+`, so that a split needs no table but the ids themselve
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
+MOST_COMPARED = 2000  # names, with one that is none of them
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
 _needs_letter = re.compile("s*[0-9]")
@@ -28,6 +32,15 @@ def spellings(name: str) -> tuple[str, str, str]:
     """What a server may be looked up by: its id, its configured name, the name in snake_case."""
     id = slug(name)
     return id, name, id.replace("-", "_")
+
+
+def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Which of these somebody may have meant. Each takes time (5,000 take 0.2 s), so no more than some are compared."""
+    return difflib.get_close_matches(name, list(islice(known, MOST_COMPARED)), n=most)
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def join_name(server: str, name: str) -> str:
