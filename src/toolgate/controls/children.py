@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from toolgate import cutting
@@ -16,7 +15,7 @@ from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_000
 from toolgate.model import Call, Fault
 from toolgate.ports import Realm, Shelf, Status
-from toolgate.wire import jsonrpc
+from toolgate.wire import items, jsonrpc
 
 
 def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
@@ -52,25 +51,18 @@ async def get_schema(given: Given, realm: Realm) -> Object:
     }
 
 
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
-    inputSchema: Raw = Raw(b"{}")
-
-
-class _Resource(msgspec.Struct):
-    uri: str
-    name: str = ""
-    description: str = ""
-
-
 def _described(raw: Raw) -> Object:
-    tool = msgspec.json.decode(raw, type=_Tool)
-    return {"name": tool.name, "description": tool.description, "parameters": tool.inputSchema}
+    tool = items.read(raw)
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.inputSchema or jsonrpc.EMPTY_OBJECT,
+    }
 
 
 def _located(raw: Raw) -> Object:
-    return msgspec.to_builtins(msgspec.json.decode(raw, type=_Resource))
+    found = items.read(raw)
+    return {"uri": found.uri, "name": found.name, "description": found.description}
 
 
 async def list_registered_children(given: Given, realm: Realm) -> Object:

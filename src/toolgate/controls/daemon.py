@@ -16,7 +16,7 @@ from toolgate.controls.states import IN_004
 from toolgate.model import Call, Fault
 from toolgate.ports import Realm, Shelf, Status
 from toolgate.search.briefs import brief
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import items, jsonrpc, mcp
 
 # Fault code → `error_type` (behaviour.md, "004 daemon tools").
 ERROR_TYPES: Mapping[str, str] = {
@@ -137,13 +137,8 @@ async def list_tools(given: Given, realm: Realm) -> Object:
     return {"success": True, "servers": listed}
 
 
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
-
-
 def _briefs(shelf: Shelf) -> list[Object]:
-    tools = (msgspec.json.decode(raw, type=_Tool) for raw in shelf.items.values())
+    tools = map(items.read, shelf.items.values())
     return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
 
 

@@ -20,7 +20,7 @@ from toolgate.eras import tasks
 from toolgate.model import Call, Done, Fault, Outcome
 from toolgate.ports import About, View
 from toolgate.surfaces.base import Surface
-from toolgate.wire import jsonrpc, mcp, names
+from toolgate.wire import items, jsonrpc, mcp, names
 
 # What is told to clients as the protocol has it, whatever tool was called.
 _OF_THE_PROTOCOL = frozenset(
@@ -81,7 +81,7 @@ class Skin:
         """The search tool instead of all, and what it has found for this client."""
         yield from (control.listed() for control in controls.SETS["search"] if control.name not in self._listed)
         if view.activated:
-            yield from (raw for raw in tools if msgspec.json.decode(raw, type=_Named).name in view.activated)
+            yield from (raw for raw in tools if items.read(raw).name in view.activated)
 
     def claims(self, call: Call, view: View) -> bool:
         return self._control(call, view) is not None or self._behind.claims(call, view)
@@ -149,10 +149,6 @@ class Skin:
         if call.server:
             return controls.find(call.target) if call.server == names.OWN and call.method == mcp.CALL else None
         return self._control(call, view)
-
-
-class _Named(msgspec.Struct):
-    name: str
 
 
 def _tokens(raws: Iterable[Raw]) -> int:
