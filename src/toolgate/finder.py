@@ -1,30 +1,36 @@
-"""Searching what clients may see: the catalog's shelves, indexed as they are when somebody searches."""
+"""Searching what clients may see: the catalog's shelves, indexed as they are when somebody searches.
+
+The rule this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
+tools take a second to index, and nobody who searches for nothing is to wait for that.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import msgspec
+from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.config import Server
 from toolgate.model import Fault
 from toolgate.ports import Shelf
 from toolgate.search import Document, Hit, Index, Unsearchable
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import items, mcp
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 
 Known = Callable[[str, str], Shelf | None]
+Shelves = tuple[Shelf | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
 
 
 class Finder:
     """An index for each server and scope, made again where a shelf of it is another one."""
 
     def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "toolgate search")
         self._index = Index()
-        self._indexed: dict[str, tuple[Shelf | None, ...]] = {}
+        self._indexed: dict[str, Shelves] = {}
 
-    def find(
+    async def find(
         self,
         query: str,
         servers: Mapping[str, tuple[Server, str]],
@@ -33,16 +39,27 @@ class Finder:
         limit: int,
         mode: str,
     ) -> Sequence[Hit]:
-        """The best hits of these servers (each with the scope of its lists). Raises `Fault` INVALID_ARGS."""
-        keys = [self._put(server, scope, known) for server, scope in servers.values()]
+        """The best hits of these servers (each with the scope of its lists), by what is known of them now. Raises
+        `Fault` INVALID_ARGS."""
+        wanted = {
+            f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
+            for server, scope in servers.values()
+        }
+
+        def found() -> Sequence[Hit]:
+            for key, (server, shelves) in wanted.items():
+                self._put(key, server, shelves)
+            return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), mode=mode)
+
         try:
-            return self._index.search(query, limit, kinds=kinds, servers=keys, mode=mode)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, found)
         except Unsearchable as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
 
-    def _put(self, server: Server, scope: str, known: Known) -> str:
-        key = f"{server.id}/{scope}"
-        shelves = tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND)
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _put(self, key: str, server: Server, shelves: Shelves) -> None:
         before = self._indexed.pop(key, ())
         self._indexed[key] = shelves
         if len(before) != len(shelves) or any(old is not new for old, new in zip(before, shelves, strict=True)):
@@ -51,22 +68,12 @@ class Finder:
             oldest = next(iter(self._indexed))
             del self._indexed[oldest]
             self._index.drop(oldest)
-        return key
 
 
-class _Item(msgspec.Struct):
-    title: str = ""
-    description: str = ""
-    inputSchema: msgspec.Raw = msgspec.Raw(b"")
-
-
-def _documents(server: Server, shelves: Iterable[Shelf | None]) -> Iterable[Document]:
+def _documents(server: Server, shelves: Shelves) -> Iterable[Document]:
     for kind, shelf in zip(mcp.LIST_OF_KIND, shelves, strict=True):
         for name, raw in shelf.items.items() if shelf else ():
-            try:
-                item = msgspec.json.decode(raw, type=_Item)
-            except jsonrpc.UNREADABLE:
-                item = _Item()
+            item = items.read(raw)
             yield Document(
                 server.id,
                 name,

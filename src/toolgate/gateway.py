@@ -61,10 +61,7 @@ class Gateway:
 
     def route(self, path: str) -> Route:
         """What is served at a path now. Raises `Fault` where that was removed."""
-        found = self.snapshot.routes.get(path)
-        if not found:
-            raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
-        return found
+        return self.snapshot.route(path)
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
@@ -80,6 +77,7 @@ class Gateway:
                 again.add_done_callback(self._rewatching.discard)
 
     async def close(self) -> None:
+        self._realms.close()
         for task in self._rewatching:
             task.cancel()
         await asyncio.gather(*self._rewatching, return_exceptions=True)
@@ -200,7 +198,7 @@ class Gateway:
         if call.server == names.OWN:
             raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
-            await _upstream(call.server, route).watch(call.target, client, call.kind)
+            await route.upstream(call.server).watch(call.target, client, call.kind)
         except Fault as fault:
             raise fault.at(call.server, call.target) from None
         self._watches[id(call)] = call
@@ -273,7 +271,7 @@ class Gateway:
             return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
         if call.task and not (call.traits and call.traits.task_support):
             raise tasks.not_as_task(call.shown)
-        upstream = _upstream(call.server, route)
+        upstream = route.upstream(call.server)
         try:
             return await upstream.invoke(call)
         except Fault as fault:
@@ -380,13 +378,6 @@ def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
         return 0
     askers = [f"policy:{policy.name}" for policy in policies]
     return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
-
-
-def _upstream(server: str, route: Route) -> Upstream:
-    upstream = route.upstreams.get(server)
-    if not upstream:  # a task's server, or a resumed call's, that was removed meanwhile
-        raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
-    return upstream
 
 
 def _then(outcome: Outcome, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:

@@ -295,7 +295,7 @@ class Realm(Protocol):
         """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
         ...
 
-    def search(
+    async def search(
         self,
         query: str,
         *,

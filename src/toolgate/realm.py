@@ -52,6 +52,9 @@ class Realms:
     def forget(self, client: Client) -> None:
         self._activated.pop(client.session, None)
 
+    def close(self) -> None:
+        self.finder.close()
+
 
 class RouteRealm:
     """A `Realm` of one client on one route."""
@@ -68,7 +71,7 @@ class RouteRealm:
 
     @property
     def _route(self) -> Route:
-        return self._snapshot.routes[self._path]
+        return self._snapshot.route(self._path)
 
     @property
     def servers(self) -> Mapping[str, Server]:
@@ -79,7 +82,7 @@ class RouteRealm:
         return self._route.servers
 
     def status(self, server: str, /) -> Status:
-        return self._route.upstreams[server].status()
+        return self._route.upstream(server).status()
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
         return self._snapshot.catalog.known(server, kind, self.client)
@@ -88,7 +91,7 @@ class RouteRealm:
         snapshot = self._snapshot
         return await snapshot.catalog.view(self._route.servers, wanted, self.client, snapshot.list_timeout)
 
-    def search(
+    async def search(
         self,
         query: str,
         *,
@@ -97,9 +100,10 @@ class RouteRealm:
         limit: int = 10,
         mode: str = "bm25",
     ) -> Sequence[Hit]:
-        upstreams, configs = self._route.upstreams, self.servers
-        scopes = {id: (configs[id], upstreams[id].scope(self.client)) for id in servers}
-        return self._realms.finder.find(query, scopes, self.known, kinds, limit, mode)
+        route, configs = self._route, self.servers
+        scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
+        hits = await self._realms.finder.find(query, scopes, self.known, kinds, limit, mode)
+        return [hit for hit in hits if hit.document.server in self.servers]  # some may be gone meanwhile
 
     def kept(self, uri: str, /) -> Mapping[str, Any]:
         return self._realms.spills.read(self.client.principal, uri)
@@ -112,7 +116,7 @@ class RouteRealm:
             self._realms.activate(self.client, tools)
 
     async def stop(self, server: str, /) -> None:
-        await self._route.upstreams[server].stop()
+        await self._route.upstream(server).stop()
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()

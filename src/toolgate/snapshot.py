@@ -14,7 +14,7 @@ import msgspec
 from toolgate import surfaces
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
-from toolgate.model import EventSink
+from toolgate.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Upstream
@@ -47,6 +47,13 @@ class Route(msgspec.Struct, frozen=True):
         """Their configured names by id, in the order of the configuration."""
         return {id: upstream.name for id, upstream in self.upstreams.items()}
 
+    def upstream(self, server: str) -> Upstream:
+        """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""
+        found = self.upstreams.get(server)
+        if not found:
+            raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
+        return found
+
 
 class Snapshot(msgspec.Struct, frozen=True):
     config: Config
@@ -55,6 +62,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     routes: Mapping[str, Route]
     list_timeout: float
     servers: Mapping[str, Server]  # those that are enabled, by id
+
+    def route(self, path: str) -> Route:
+        """What is served at a path. Raises `Fault` where that was removed."""
+        found = self.routes.get(path)
+        if not found:
+            raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
+        return found
 
     def take_over(self) -> None:
         """Have the catalog know these servers, and no others, from now on."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
@@ -14,7 +13,7 @@ from toolgate.controls.states import IN_002
 from toolgate.model import Call, Fault
 from toolgate.ports import Realm, Shelf, Status
 from toolgate.search import Hit, signatures
-from toolgate.wire import jsonrpc
+from toolgate.wire import items, jsonrpc
 
 
 def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
@@ -39,7 +38,7 @@ async def mcp_discover(given: Given, realm: Realm) -> Any:
     servers = [one] if one else list(realm.servers)
     view = await realm.lists([(id, "tools") for id in servers])
     if "query" in given:
-        hits = realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
+        hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
         return [_found(hit, realm, given.get("format")) for hit in hits]
     if not one:
         return [_summary(realm.servers[id], realm.status(id), view.shelf(id, "tools")) for id in servers]
@@ -69,25 +68,19 @@ def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
         "confidence": round(hit.confidence, 2),
     }
     shelf = realm.known(found.server, "tools")
-    return {**said, **_declared(shelf.items[found.name] if shelf else None, format)}
-
-
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
+    return {**said, **_declared(shelf.items.get(found.name) if shelf else None, format)}
 
 
 def _told(raw: Raw, format: str | None) -> Object:
-    tool = msgspec.json.decode(raw, type=_Tool)
+    tool = items.read(raw)
     return {"tool": tool.name, "description": tool.description, **_declared(raw, format)}
 
 
 def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
     if raw is None or not format:
         return {}
-    listed = jsonrpc.members(raw)
-    schemas = (bytes(listed.get(key, b"")) for key in ("inputSchema", "outputSchema"))
-    tool = msgspec.json.decode(raw, type=_Tool)
+    tool = items.read(raw)
+    schemas = bytes(tool.inputSchema), bytes(tool.outputSchema)
     return {"declaration": _DECLARE[format](signatures.Tool(tool.name, tool.description, *schemas))}
 
 

@@ -41,7 +41,7 @@ async def search_tools(given: Given, realm: Realm) -> Object:
     kinds = KINDS[given.get("type", "tools")]
     await realm.lists([(id, kind) for id in realm.servers for kind in kinds])
     limit, mode = given.get("limit", 10), given.get("mode", "bm25")
-    hits = realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
+    hits = await realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
     matches = [_match(hit, realm) for hit in hits]
     tools = [match["name"] for match in matches if match["type"] == "tool"]
     realm.activate(tools)

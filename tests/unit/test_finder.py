@@ -1,0 +1,84 @@
+"""The finder: what is indexed, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+
+import pytest
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.finder import Finder
+from toolgate.model import Fault
+from toolgate.ports import Shelf
+from toolgate.search import Document, Index
+
+SERVERS = {"notes": (Server(id="notes", name="notes", type="stdio"), "")}
+
+
+def shelf(*names: str) -> Shelf:
+    return Shelf({name: Raw(b'{"name":"%b","description":null}' % name.encode()) for name in names})
+
+
+class Shelves:
+    """What is known of the one server's tools."""
+
+    def __init__(self, tools: Shelf) -> None:
+        self.tools = tools
+
+    def known(self, server: str, kind: str) -> Shelf | None:
+        return self.tools if kind == "tools" else None
+
+
+async def names(finder: Finder, query: str, shelves: Shelves) -> list[str]:
+    hits = await finder.find(query, SERVERS, shelves.known, ("tools",), 10, "bm25")
+    return [hit.document.name for hit in hits]
+
+
+async def test_a_list_is_indexed_when_it_is_another_one_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[str] = []
+
+    def counted(index: Index, server: str, documents: Iterable[Document]) -> None:
+        put.append(server)
+        whole(index, server, documents)
+
+    whole = Index.put
+    monkeypatch.setattr(Index, "put", counted)
+    finder, shelves = Finder(), Shelves(shelf("write_note", "delete_note"))
+    assert await names(finder, "write", shelves) == ["write_note"]
+    assert await names(finder, "delete", shelves) == ["delete_note"]
+    assert put == ["notes/"]
+    shelves.tools = shelf("read_note")
+    assert await names(finder, "write", shelves) == []
+    assert put == ["notes/", "notes/"]
+    finder.close()
+
+
+async def test_what_cannot_be_searched_for_is_the_callers_fault() -> None:
+    finder = Finder()
+    with pytest.raises(Fault, match="Invalid arguments: Not a regular expression"):
+        await finder.find("(", SERVERS, Shelves(shelf("a")).known, ("tools",), 10, "regex")
+    finder.close()
+
+
+def test_the_event_loop_goes_on_while_an_index_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_going_on = threading.Event()
+    whole = Index.put
+
+    def put(index: Index, server: str, documents: Iterable[Document]) -> None:
+        assert is_going_on.wait(30)  # set by the event loop, while this waits
+        whole(index, server, documents)
+
+    async def searched() -> list[str]:
+        finder = Finder()
+        search = asyncio.ensure_future(names(finder, "write", Shelves(shelf("write_note"))))
+        await asyncio.sleep(0)
+        is_going_on.set()
+        found = await search
+        finder.close()
+        return found
+
+    monkeypatch.setattr(Index, "put", put)
+    assert asyncio.run(searched()) == ["write_note"]
