@@ -115,6 +115,7 @@ class Catalog:
         self._before: dict[tuple[str, str], dict[str, list[tuple[str, Raw]] | None]] = {}
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
         self._looking: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         # How often in a row servers have said in vain that lists changed, and when last, by server and scope.
         self._vain: dict[tuple[str, str], tuple[int, float]] = {}
 
@@ -300,6 +301,7 @@ class Catalog:
             kept.pop((server, scope), None)
 
     async def close(self) -> None:
+        self._is_closed = True
         fetching = [slot.fetch for slot in self._slots.values() if slot.fetch]
         under_way: list[asyncio.Task[Any]] = [*self._looking, *fetching]
         for task in under_way:
@@ -321,6 +323,8 @@ class Catalog:
         return [(server, scope, kind) for kind in mcp.LIST_OF_KIND if (server, scope, kind) in self._slots]
 
     def _look(self, looking: Coroutine[Any, Any, None], server: str) -> None:
+        if self._is_closed:  # the timer of a list that changed at the end
+            return looking.close()
         look = asyncio.get_running_loop().create_task(looking, name=f"look again {server}")
         self._looking.add(look)
         look.add_done_callback(self._looking.discard)

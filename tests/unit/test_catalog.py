@@ -527,3 +527,14 @@ async def test_of_a_connection_of_ones_own_that_never_came_up_nothing_is_kept() 
     for number in range(10):
         await catalog.view(["docs"], WANTED, Client(Principal(str(number))))
     assert not catalog._slots and not catalog._readers
+
+
+async def test_after_its_end_no_list_is_looked_at_again() -> None:
+    shop = Shop("docs", "read")
+    catalog = catalog_of(shop)
+    await seen(catalog)
+    catalog.changed("docs", "", ["tools"])
+    catalog.opened("docs", "")
+    await catalog.close()
+    await FakeClock().advance(1)
+    assert shop.asked == 1
