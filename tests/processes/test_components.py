@@ -23,6 +23,7 @@ from toolgate.upstreams.component import line
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.pool import Pool
+from toolgate.upstreams.stopping import was_stopped
 from toolgate.upstreams.supervisor import Supervisor
 
 
@@ -466,6 +467,7 @@ async def test_one_that_is_stopped_fails_what_is_under_way_and_works_again() -> 
         await echo.stop()
         found = await fault(work)
         assert (found.message, found.reach) == ("Tool execution failed: echo was stopped", "sent_unknown")
+        assert was_stopped(found)  # so that it is not sent again
         assert echo.status().state == "stopped"
         again = asyncio.ensure_future(echo.invoke(call()))
         await holding.until(2)

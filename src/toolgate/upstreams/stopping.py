@@ -8,7 +8,13 @@ MARK = "stopped"  # in the `extra` of such a fault
 
 
 def stopped(server: str, name: str, reach: Reach) -> Fault:
-    return Fault("SERVER_FAILED", f"{name} was stopped", server=server, reach=reach, extra={MARK: True})
+    return marked(Fault("SERVER_FAILED", f"{name} was stopped", server=server, reach=reach))
+
+
+def marked(fault: Fault) -> Fault:
+    """The same as one of a server that was stopped."""
+    fault.extra = {**fault.extra, MARK: True}
+    return fault
 
 
 def was_stopped(fault: Fault) -> bool:

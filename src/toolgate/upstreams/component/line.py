@@ -28,11 +28,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Lost(Exception):
-    """No answer came; `str()` says why."""
+    """No answer came; `str()` says why. `is_meant`: the component was stopped on purpose."""
 
-    def __init__(self, reason: str, reach: Reach) -> None:
+    def __init__(self, reason: str, reach: Reach, is_meant: bool = False) -> None:
         super().__init__(reason)
         self.reach: Reach = reach
+        self.is_meant = is_meant
 
 
 class _Reply:
@@ -102,11 +103,11 @@ class Line:
         """Run a tool, by the `head_of` its path. Raises `Lost`."""
         return await self._ask(self._pool.take(), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE)
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, is_meant: bool = False) -> None:
         """End it with all that is under way."""
         self._end = reason
         for reply in list(self._waiting):
-            reply.fail(Lost(reason, "sent_unknown"))
+            reply.fail(Lost(reason, "sent_unknown", is_meant))
         self._pool.close()
 
     async def _ask(self, taken: Awaitable[Wire], head: bytes, body: bytes, most: int) -> Answer:

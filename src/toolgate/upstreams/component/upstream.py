@@ -21,6 +21,7 @@ from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.component.metadata import Tools
 from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.links import Ground
+from toolgate.upstreams.stopping import marked, stopped
 from toolgate.upstreams.turns import Turns
 from toolgate.wire import mcp
 
@@ -126,7 +127,7 @@ class ComponentUpstream:
         if self._asking:
             self._asking.cancel()
             await asyncio.wait([self._asking])
-        await self._let_go(f"{self.name} was stopped")
+        await self._let_go(f"{self.name} was stopped", is_meant=True)
         self._state, self._fault = "stopped", None
 
     async def drain(self, seconds: float) -> None:
@@ -151,7 +152,8 @@ class ComponentUpstream:
             finally:
                 self._turns.give_back()
         except Lost as lost:
-            raise self._failed(str(lost), lost.reach) from None
+            failed = self._failed(str(lost), lost.reach)
+            raise marked(failed) if lost.is_meant else failed from None
         except TimeoutError:
             raise self._failed(f"no answer within {self._server.timeout:g} s", "sent_unknown", "TIMEOUT") from None
         except Fault as fault:
@@ -167,7 +169,7 @@ class ComponentUpstream:
         try:
             return await self._posted(line, tool, arguments)
         except Lost as lost:
-            if not program or lost.reach == "executed":
+            if not program or lost.is_meant or lost.reach == "executed":
                 raise
             has_ended = await program.has_ended(self._clock)
             if lost.reach != "not_sent":
@@ -221,7 +223,7 @@ class ComponentUpstream:
         asking = self._asking
         await asyncio.wait([asking])
         if asking.cancelled():
-            raise Fault("SERVER_FAILED", f"{self.name} was stopped", server=self.id, reach="not_sent")
+            raise stopped(self.id, self.name, "not_sent")
         return asking.result()
 
     def _was_asked(self, done: asyncio.Task[Tools]) -> None:
@@ -311,19 +313,19 @@ class ComponentUpstream:
             self._forget(program.fault.message)
             self._set_failed(program.fault)
 
-    def _forget(self, why: str) -> Program | None:
+    def _forget(self, why: str, is_meant: bool = False) -> Program | None:
         program, self._program = self._program, None
         line, self._line = self._line, None
         if program:
             self._last = program.describe()
         if line:
-            line.close(why)
+            line.close(why, is_meant)
         if self._server.command:
             self._heads = {}  # they name the port of the one that has ended
         return program
 
-    async def _let_go(self, why: str) -> None:
-        program = self._forget(why)
+    async def _let_go(self, why: str, is_meant: bool = False) -> None:
+        program = self._forget(why, is_meant)
         if program:
             await program.end()
             self._last = program.describe()
