@@ -295,6 +295,11 @@ class Realm(Protocol):
         """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
         ...
 
+    @property
+    def search_mode(self) -> str:
+        """How `search_tools` searches where its caller does not say."""
+        ...
+
     async def search(
         self,
         query: str,

@@ -91,6 +91,10 @@ class RouteRealm:
         snapshot = self._snapshot
         return await snapshot.catalog.view(self._route.servers, wanted, self.client, snapshot.list_timeout)
 
+    @property
+    def search_mode(self) -> str:
+        return self._snapshot.config.virtual_search.mode
+
     async def search(
         self,
         query: str,

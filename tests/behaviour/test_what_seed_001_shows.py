@@ -231,6 +231,13 @@ async def test_a_search_out_of_shape_is_a_json_rpc_error(wrong: dict[str, Any], 
 
 
 @pytest.mark.promise("b.001.search")
+async def test_who_says_no_mode_searches_as_it_is_configured(era: str) -> None:
+    async with gateway(scripts={"office": many()}, config=searching(mode="regex")) as app:
+        found = (await Asker(app, era).told("search_tools", query="^(send|read)_mail$"))["matches"]
+        assert {match["name"] for match in found} == {"office__send_mail", "office__read_mail"}
+
+
+@pytest.mark.promise("b.001.search")
 async def test_a_semantic_search_without_its_engine_says_what_is_missing(era: str) -> None:
     async with gateway(scripts={"office": many()}, config=searching()) as app:
         arguments = {"query": "mail", "mode": "semantic"}

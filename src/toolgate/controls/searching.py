@@ -40,7 +40,7 @@ FAMILY = Family(_wrap, _fail, _say)
 async def search_tools(given: Given, realm: Realm) -> Object:
     kinds = KINDS[given.get("type", "tools")]
     await realm.lists([(id, kind) for id in realm.servers for kind in kinds])
-    limit, mode = given.get("limit", 10), given.get("mode", "bm25")
+    limit, mode = given.get("limit", 10), given.get("mode", realm.search_mode)
     hits = await realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
     matches = [_match(hit, realm) for hit in hits]
     tools = [match["name"] for match in matches if match["type"] == "tool"]
