@@ -79,12 +79,12 @@ class App:
         )
         self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
-        pages = Pages(Seal("cursor", keys), config.catalog.page_size)
+        self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState", keys), pages, clock, node=secrets.token_hex(8)
+            self.gateway, self.parking, Seal("requestState", keys), self._pages, clock, node=secrets.token_hex(8)
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, pages, config, clock)
+        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self.http = HttpDoor(self._inside, self.sessions, identify)
 
@@ -155,6 +155,8 @@ class App:
         self.gateway.adopt(snapshot)
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._catalog.limits = config.catalog
+        self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
         _warn_of_what_waits(before.config, config)
         for id, upstream in before.upstreams.items():
@@ -214,8 +216,8 @@ class App:
 
 
 def _warn_of_what_waits(before: Config, now: Config) -> None:
-    """The doors stand as they were opened."""
-    for part in ("http", "sessions", "parking"):
+    """The doors and the store stand as they were opened."""
+    for part in ("http", "sessions", "parking", "state"):
         if getattr(before, part) != getattr(now, part):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
 

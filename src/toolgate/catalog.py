@@ -103,7 +103,7 @@ class Catalog:
         self._upstreams = upstreams
         self._prints = prints
         self._clock = clock
-        self._limits = limits
+        self.limits = limits
         self._tell = tell
         self._records = Records(store, clock)
         self._loaded: set[str] = set()  # servers whose records have been read
@@ -251,7 +251,7 @@ class Catalog:
         if not slot or not slot.shelf or slot.is_outdated:
             return False
         shelf = slot.shelf
-        until = shelf.fetched + self._limits.ttl if shelf.until is None else shelf.until
+        until = shelf.fetched + self.limits.ttl if shelf.until is None else shelf.until
         is_in_time = self._clock.now() < until
         if is_in_time and slot.is_checked:
             return True
@@ -430,7 +430,7 @@ class Catalog:
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
         if error and slot.shelf:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
-            if self._clock.now() - slot.failing >= self._limits.grace:
+            if self._clock.now() - slot.failing >= self.limits.grace:
                 self._lose(place, slot)
 
     def _lose(self, place: Place, slot: Slot) -> None:

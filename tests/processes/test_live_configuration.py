@@ -120,6 +120,19 @@ async def test_an_edited_file_is_served_without_being_asked(tmp_path: Path) -> N
 
 
 @real
+async def test_how_long_a_page_is_may_change_too(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"one": child("counting")}
+    files.write()
+    settings = files.settings()
+    async with gateway(settings.read(), settings=settings) as served:
+        assert len(await served.client().tools()) > 1
+        files.write(json.dumps({"mcpServers": files.servers, "catalog": {"page_size": 1}}))
+        await served.app.reload()
+        assert len(await served.client().tools()) == 1
+
+
+@real
 async def test_a_broken_edit_changes_nothing_and_is_told(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.servers = {"one": child("counting")}

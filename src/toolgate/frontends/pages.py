@@ -30,16 +30,16 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Pages:
-    """`size` items make a page."""
+    """`size` items make a page. It may change at any time: a cursor says where the next one begins."""
 
     def __init__(self, seal: Seal, size: int) -> None:
         self._seal = seal
-        self._size = size
+        self.size = size
 
     def cut(self, listing: Listing, params: Members, route: Route, client: Client) -> Listing:
         """The page that a request asks for. Raises `Fault` for a cursor that is not one of ours."""
         start = self._start(listing, params, route, client)
-        end = start + self._size
+        end = start + self.size
         if start == 0 and end >= len(listing.items):
             return listing
         cursor = None
