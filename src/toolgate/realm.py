@@ -107,7 +107,8 @@ class RouteRealm:
         route, configs = self._route, self.servers
         scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
         hits = await self._realms.finder.find(query, scopes, self.known, kinds, limit, mode)
-        return [hit for hit in hits if hit.document.server in self.servers]  # some may be gone meanwhile
+        left = self.servers  # some may be gone meanwhile
+        return [hit for hit in hits if hit.document.server in left]
 
     def kept(self, uri: str, /) -> Mapping[str, Any]:
         return self._realms.spills.read(self.client.principal, uri)

@@ -103,12 +103,12 @@ def instant(seconds: float | None) -> str | None:
 
 async def close_child_session(given: Given, realm: Realm) -> Object:
     id = base.find_server(given["server_id"], realm.names)
-    status = realm.status(id)
+    name, status = realm.names[id], realm.status(id)
     up = IN_000[status.state] == "running" and status.started is not None
     seconds = int(max(0.0, realm.house.wall() - (status.started or 0.0))) if up else 0
     await realm.stop(id)
     return {
-        "server_id": realm.servers[id].name,
+        "server_id": name,
         "status": "closed",
         "message": "Session closed successfully" if up else "There was no open session; the next call starts one",
         "uptime": f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}",

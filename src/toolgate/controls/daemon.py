@@ -128,11 +128,11 @@ async def list_tools(given: Given, realm: Realm) -> Object:
         shelf = view.shelf(one, "tools")
         if shelf is None:
             raise view.fault(one, "tools") or base.not_listed_yet(one)
-        return {"success": True, "server": realm.servers[one].name, "tools": _briefs(shelf)}
+        return {"success": True, "server": view.servers[one], "tools": _briefs(shelf)}
     listed: list[Object] = []
     for id in servers:
         shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
-        said: dict[str, Any] = {"name": realm.servers[id].name, "tools": _briefs(shelf) if shelf else []}
+        said: dict[str, Any] = {"name": view.servers[id], "tools": _briefs(shelf) if shelf else []}
         listed.append(said | ({"error": fault.message} if fault else {} if shelf else {"pending": True}))
     return {"success": True, "servers": listed}
 
@@ -148,7 +148,7 @@ async def get_tool_schema(given: Given, realm: Realm) -> Object:
     base.check_offered(id, "tools", given["tool_name"], view)
     shelf = view.shelf(id, "tools")
     assert shelf
-    return {"success": True, "server": realm.servers[id].name, "tool": shelf.items[given["tool_name"]]}
+    return {"success": True, "server": view.servers[id], "tool": shelf.items[given["tool_name"]]}
 
 
 async def add_mcp_server(given: Given, realm: Realm) -> Object:

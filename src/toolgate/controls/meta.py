@@ -35,17 +35,18 @@ FAMILY = Family(_wrap, _fail, base.text)
 
 async def mcp_discover(given: Given, realm: Realm) -> Any:
     one = base.find_server(given["server"], realm.names) if "server" in given else None
-    servers = [one] if one else list(realm.servers)
+    known = realm.servers
+    servers = [one] if one else list(known)
     view = await realm.lists([(id, "tools") for id in servers])
     if "query" in given:
         hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
         return [_found(hit, realm, given.get("format")) for hit in hits]
     if not one:
-        return [_summary(realm.servers[id], realm.status(id), view.shelf(id, "tools")) for id in servers]
+        return [_summary(known[id], realm.status(id), view.shelf(id, "tools")) for id in servers if id in realm.servers]
     shelf = view.shelf(one, "tools")
     tools = [_told(raw, given.get("format")) for raw in shelf.items.values()] if shelf else []
     fault = view.fault(one, "tools")
-    said = {**_summary(realm.servers[one], realm.status(one), shelf), "tools": tools}
+    said = {**_summary(known[one], realm.status(one), shelf), "tools": tools}
     return said | ({"error": fault.message} if fault and not shelf else {})
 
 
