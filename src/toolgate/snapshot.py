@@ -124,7 +124,7 @@ def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
 def _as_it_runs(server: Server) -> Server:
     """A server without what concerns only how it is shown, and what is let through to it."""
     return msgspec.structs.replace(
-        server, name=server.name, description="", tools={}, validate_arguments=True, result_limit=None
+        server, description="", tools={}, validate_arguments=True, result_limit=None, result_tokens=None
     )
 
 
