@@ -41,11 +41,11 @@ class Route(msgspec.Struct, frozen=True):
     upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
     is_strict: bool = False
+    servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
 
-    @property
-    def servers(self) -> Mapping[str, str]:
-        """Their configured names by id, in the order of the configuration."""
-        return {id: upstream.name for id, upstream in self.upstreams.items()}
+    def __post_init__(self) -> None:
+        servers = {id: upstream.name for id, upstream in self.upstreams.items()}
+        msgspec.structs.force_setattr(self, "servers", servers)
 
     def upstream(self, server: str) -> Upstream:
         """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""
