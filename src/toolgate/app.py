@@ -210,7 +210,13 @@ class App:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._work.add(task)
-        task.add_done_callback(self._work.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """The rescue of what nobody waits for."""
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("work of the gateway itself has failed", exc_info=error)
 
     async def _stop_work(self) -> None:
         for task in self._work:
