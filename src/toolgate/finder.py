@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -55,8 +56,8 @@ class Finder:
 
 
 class _Item(msgspec.Struct):
-    title: str = ""
-    description: str = ""
+    title: Any = ""  # a text, or what servers write where they have none
+    description: Any = ""
     inputSchema: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -71,9 +72,13 @@ def _documents(server: Server, shelves: Iterable[Shelf | None]) -> Iterable[Docu
                 server.id,
                 name,
                 kind,
-                item.title,
-                item.description,
+                _text(item.title),
+                _text(item.description),
                 bytes(item.inputSchema),
                 server.name,
                 server.description,
             )
+
+
+def _text(found: Any) -> str:
+    return found if isinstance(found, str) else ""

@@ -379,3 +379,30 @@ async def test_a_control_tool_does_not_run_as_a_task_where_tasks_are_offered(con
         given = params(control, "plain") if control in TOOLS else {"name": control, "arguments": {}}
         reply = await client.call(**given, task={"ttl": 1000})
         assert reply.error["code"] == -32601
+
+
+# Lists that are out of shape.
+
+
+@pytest.mark.parametrize("odd", [None, 5, ["a"]])
+@pytest.mark.parametrize("member", ["description", "title", "inputSchema"])
+async def test_a_tool_that_is_listed_out_of_shape_spoils_no_control_tool(member: str, odd: Any) -> None:
+    server = LegacyServer({"odd": plain, "fine": plain}, resources={"file:///a": plain})
+    server.offer("tools", {"name": "odd", member: odd}, {"name": "fine", "inputSchema": {"type": "object"}})
+    server.offer("resources", {"uri": "file:///a", "name": "a", member: odd})
+    async with gateway(there=server) as house:
+        client = await house.client(LATEST)
+        for control, arguments in ASKING:
+            reply = await client.call(control, arguments=arguments)
+            assert "odd" in reply.text and "fine" in reply.text, f"{control}: {reply.text}"
+
+
+ASKING: list[tuple[str, dict[str, Any]]] = [
+    ("get_schema", {"server_id": "there"}),
+    ("list_tools", {"server": "there"}),
+    ("list_tools", {}),
+    ("mcp_discover", {"server": "there"}),
+    ("mcp_discover", {"server": "there", "format": "typescript"}),
+    ("mcp_discover", {"query": "odd fine", "format": "python"}),
+    ("search_tools", {"query": "odd fine"}),
+]

@@ -233,6 +233,26 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 # What several families say alike.
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """What a server lists, as far as it is in shape: servers write null, or worse, where a text should be."""
+
+    name: str
+    description: str
+    members: jsonrpc.Members
+
+
+def listed(raw: Raw) -> Listed:
+    members = jsonrpc.members(raw)
+    return Listed(_text(members.get("name")), _text(members.get("description")), members)
+
+
+def _text(raw: Raw | None) -> str:
+    try:
+        return "" if raw is None else msgspec.json.decode(raw, type=str)
+    except jsonrpc.UNREADABLE:
+        return ""
+
+
 def what_helps(fault: Fault) -> dict[str, Any]:
     """What of a fault lets its reader mend it at once."""
     shown = {key: value for key, value in fault.extra.items() if key.startswith("available_") or key in _HELPFUL}

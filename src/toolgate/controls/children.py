@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from toolgate import cutting
@@ -52,25 +51,15 @@ async def get_schema(given: Given, realm: Realm) -> Object:
     }
 
 
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
-    inputSchema: Raw = Raw(b"{}")
-
-
-class _Resource(msgspec.Struct):
-    uri: str
-    name: str = ""
-    description: str = ""
-
-
 def _described(raw: Raw) -> Object:
-    tool = msgspec.json.decode(raw, type=_Tool)
-    return {"name": tool.name, "description": tool.description, "parameters": tool.inputSchema}
+    tool = base.listed(raw)
+    parameters = tool.members.get("inputSchema", jsonrpc.EMPTY_OBJECT)
+    return {"name": tool.name, "description": tool.description, "parameters": parameters}
 
 
 def _located(raw: Raw) -> Object:
-    return msgspec.to_builtins(msgspec.json.decode(raw, type=_Resource))
+    resource = base.listed(raw)
+    return {"uri": resource.members["uri"], "name": resource.name, "description": resource.description}
 
 
 async def list_registered_children(given: Given, realm: Realm) -> Object:

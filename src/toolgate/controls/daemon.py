@@ -136,13 +136,8 @@ async def list_tools(given: Given, realm: Realm) -> Object:
     return {"success": True, "servers": listed}
 
 
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
-
-
 def _briefs(shelf: Shelf) -> list[Object]:
-    tools = (msgspec.json.decode(raw, type=_Tool) for raw in shelf.items.values())
+    tools = map(base.listed, shelf.items.values())
     return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
@@ -72,22 +71,16 @@ def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
     return {**said, **_declared(shelf.items[found.name] if shelf else None, format)}
 
 
-class _Tool(msgspec.Struct):
-    name: str
-    description: str = ""
-
-
 def _told(raw: Raw, format: str | None) -> Object:
-    tool = msgspec.json.decode(raw, type=_Tool)
+    tool = base.listed(raw)
     return {"tool": tool.name, "description": tool.description, **_declared(raw, format)}
 
 
 def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
     if raw is None or not format:
         return {}
-    listed = jsonrpc.members(raw)
-    schemas = (bytes(listed.get(key, b"")) for key in ("inputSchema", "outputSchema"))
-    tool = msgspec.json.decode(raw, type=_Tool)
+    tool = base.listed(raw)
+    schemas = (bytes(tool.members.get(key, b"")) for key in ("inputSchema", "outputSchema"))
     return {"declaration": _DECLARE[format](signatures.Tool(tool.name, tool.description, *schemas))}
 
 
