@@ -3,10 +3,12 @@ eras; only its result has the shape of the control tool's seed."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from peers import (
     DECLINED,
@@ -27,6 +29,7 @@ from peers import (
 )
 from virtualtime import settle
 
+from toolgate.config import Config
 from toolgate.model import Call, Fault, Outcome
 
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
@@ -406,3 +409,48 @@ ASKING: list[tuple[str, dict[str, Any]]] = [
     ("mcp_discover", {"query": "odd fine", "format": "python"}),
     ("search_tools", {"query": "odd fine"}),
 ]
+
+
+# Waiting while the configuration is edited.
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/bundles/some"])
+@pytest.mark.parametrize(
+    ("control", "arguments"),
+    [
+        ("list_tools", {}),
+        ("list_tools", {"server": "slow"}),
+        ("get_schema", {"server_id": "slow"}),
+        ("mcp_discover", {}),
+        ("mcp_discover", {"server": "slow"}),
+        ("mcp_discover", {"query": "t"}),
+        ("search_tools", {"query": "t"}),
+    ],
+)
+async def test_a_control_tool_that_waits_for_a_server_that_is_removed_meanwhile_answers(
+    path: str, control: str, arguments: dict[str, Any]
+) -> None:
+    slow, opens = LegacyServer({"t": plain}), asyncio.Event()
+    connects = slow.make_link
+
+    async def connects_late(*given: Any) -> Any:
+        await opens.wait()
+        return await connects(*given)
+
+    slow.make_link = connects_late  # type: ignore[method-assign]
+
+    def without_it(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=config.servers[1:], bundles={})
+
+    other = LegacyServer({"o": plain})
+    async with gateway(slow=slow, other=other, bundles=SOME, edited=without_it) as house:
+        client = await house.client(LATEST, path=path)
+        call = client.start("tools/call", name=control, arguments=arguments)
+        await settle()
+        await house.app.reload()
+        reply = await call.reply()
+        opens.set()
+        assert "result" in reply.message, reply.message
+
+
+SOME = {"some": ("slow__*", "other__*")}
