@@ -184,9 +184,7 @@ async def test_a_server_that_cannot_be_reached_is_left_alone_after_five_tries() 
         assert "Cannot reach" in status.error and "tried again in" in status.hint
 
 
-@pytest.mark.parametrize(
-    ("kind", "scheme"), [("http", "http"), ("sse", "http"), ("websocket", "ws"), ("component", "http")]
-)
+@pytest.mark.parametrize(("kind", "scheme"), [("http", "http"), ("sse", "http"), ("ws", "ws"), ("component", "http")])
 @real
 async def test_what_is_secret_in_a_url_is_not_told_where_it_cannot_be_reached(kind: str, scheme: str) -> None:
     url = f"{scheme}://ann:hush-pw@127.0.0.1:1/mcp?api_key=hush-key"
