@@ -6,7 +6,6 @@ anew; what is fixed or hidden is so whatever a caller sends and whatever the sch
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -16,7 +15,7 @@ from msgspec import UNSET, Raw
 from toolgate.config import Overlay, Parameter
 from toolgate.model import Call, Fault
 from toolgate.ports import Change, Shelf
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, names
 from toolgate.wire.jsonrpc import Members
 
 Overlays: TypeAlias = Mapping[str, Overlay]  # of one server, by its own names of its tools
@@ -79,7 +78,7 @@ def find(shelf: Shelf, call: Call) -> Change:
     name = call.target
     if name in shelf.items:
         return shelf.changes.get(name) or Change(name)
-    close = difflib.get_close_matches(name, list(shelf.items), n=3)
+    close = names.near(name, shelf.items)
     hint = f"did you mean {' or '.join(close)}?" if close else "ask tools/list for what there is"
     message = f"Tool not found: {name}" + (f" ({hint})" if close else "")
     raise Fault("TOOL_NOT_FOUND", message, server=call.server, tool=name, hint=hint, reach="not_sent")

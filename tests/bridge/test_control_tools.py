@@ -411,6 +411,14 @@ ASKING: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+async def test_of_parameters_that_there_are_not_only_some_are_named() -> None:
+    async with gateway(there=LegacyServer({"t": plain})) as house:
+        client = await house.client(LATEST)
+        reply = await client.call("call_tool", arguments={f"tool_nam{number}": 1 for number in range(20_000)})
+        assert "did you mean tool_name?" in reply.text and "19,990 more" in reply.text
+        assert len(reply.text) < 5_000
+
+
 # Waiting while the configuration is edited.
 
 

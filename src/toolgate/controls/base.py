@@ -7,7 +7,6 @@ family's business, whatever surface it is called on.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -113,18 +112,28 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
     except jsonrpc.UNREADABLE:
         return {}, ["the arguments must be an object"]
     given: dict[str, Any] = {}
-    wrong: list[str] = []
+    wrong = _unknown([each for each in written if control.aliases.get(each, each) not in control.parameters], control)
     for spelling, raw in written.items():
         name = control.aliases.get(spelling, spelling)
-        if name not in control.parameters:
-            wrong.append(f"unknown parameter `{spelling}`{_did_you_mean(spelling, control.parameters)}")
-        elif bytes(raw) != b"null":  # how many clients write what they leave out
+        if name in control.parameters and bytes(raw) != b"null":  # how many clients write what they leave out
             what, decode = _TYPES[control.parameters[name]["type"]]
             try:
                 given[name] = decode(raw)
             except (ValueError, *jsonrpc.UNREADABLE):
                 wrong.append(f"`{spelling}` must be {what}")
     return given, wrong
+
+
+def _unknown(spellings: Sequence[str], control: Control) -> list[str]:
+    """Anybody may send any number of them."""
+    named = spellings[:MOST_UNKNOWN]
+    said = [f"unknown parameter `{each[:LONGEST_UNKNOWN]}`{_did_you_mean(each, control.parameters)}" for each in named]
+    more = len(spellings) - len(named)
+    return said + ([f"{more:,} more unknown parameters"] if more else [])
+
+
+MOST_UNKNOWN = 10  # that are named
+LONGEST_UNKNOWN = 100  # characters of a name
 
 
 def _beyond(control: Control, name: str, value: Any) -> str:
@@ -175,7 +184,7 @@ def find_server(named: str, servers: Mapping[str, str]) -> str:
     id = names.slug(named)
     if id in servers:
         return id
-    close = [servers[each] for each in difflib.get_close_matches(id, list(servers), n=3)]
+    close = [servers[each] for each in names.near(id, servers)]
     shown = list(servers.values())
     hint = _or(close) or ("there are no servers" if not shown else f"there are {', '.join(shown[:MOST_NAMED])}")
     raise Fault(
@@ -195,7 +204,7 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
     if target in shelf.items:
         return
     noun = mcp.KINDS[kind].noun
-    close = difflib.get_close_matches(target, list(shelf.items), n=3)
+    close = names.near(target, shelf.items)
     hint = _or(close) or f"ask for the list of what {server} offers"
     raise Fault(
         mcp.KINDS[kind].missing,
@@ -226,7 +235,7 @@ def _or(close: Sequence[str]) -> str:
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = _or(difflib.get_close_matches(name, list(known), n=1))
+    close = _or(names.near(name, known, 1))
     return f" ({close})" if close else ""
 
 

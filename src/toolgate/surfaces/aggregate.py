@@ -6,7 +6,6 @@ one permitted server can be meant.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Raw
@@ -164,7 +163,7 @@ def _shown(server: str, kind: str, raw: Raw) -> Raw:
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
     kind = mcp.KINDS[call.kind]
-    close = difflib.get_close_matches(call.target, list(exposed), n=3)
+    close = names.near(call.target, exposed)
     hint = f"did you mean {' or '.join(close)}?" if close else f"ask {kind.noun.lower()}s/list for what there is"
     message = f"{kind.noun} not found: {call.target}" + (f" ({hint})" if close else "")
     failed = [server for server in view.servers if view.fault(server, call.kind)]

@@ -6,7 +6,10 @@ never contains `__` or `+`, so that a split needs no table but the ids themselve
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import heapq
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -74,6 +77,20 @@ def meant(pattern: str, servers: Iterable[str]) -> list[str]:
         split = split_name(pattern, servers)
         return [split[0]] if split else []
     return [server for server in servers if (server + SEPARATOR).startswith(pattern[:-1])]
+
+
+def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """What may have been meant by a name that is not known, the likeliest first. Comparing takes long, so only those
+    that share most with it are compared; very long ones are not."""
+    name = name[:LONGEST_COMPARED]
+    short = [each for each in known if len(each) <= LONGEST_COMPARED]
+    pairs = set(itertools.pairwise(name))
+    likely = heapq.nlargest(MOST_COMPARED, short, lambda each: len(pairs.intersection(itertools.pairwise(each))))
+    return difflib.get_close_matches(name, likely, n=most)
+
+
+LONGEST_COMPARED = 200  # characters
+MOST_COMPARED = 100
 
 
 def split_name(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:
