@@ -31,6 +31,7 @@ from toolgate.config import CatalogLimits, Config, ParkingLimits, PoolLimits, Se
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
 from toolgate.ports import Store
+from toolgate.settings import Settings
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
@@ -1372,10 +1373,11 @@ async def gateway(
     store: Store | None = None,
     bundles: Mapping[str, tuple[str, ...]] | None = None,
     config: Config | None = None,
+    edited: Callable[[Config], Config] | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left, but what was put
-    into a store that is given."""
+    into a store that is given. `edited`: what is made of the configuration when it is read again."""
     clock = FakeClock()
     config = msgspec.structs.replace(
         config or Config(),
@@ -1393,6 +1395,8 @@ async def gateway(
     logging.getLogger("toolgate").addHandler(alarm)
     try:
         injected: Json = {"clock": clock, "environ": {}, "identify": _by_header, "store": store}
+        if edited:
+            injected["settings"] = Settings(lambda: edited(config), {})
         async with running(config, policies=policies, links=links, **injected) as app:
             house = House(app, clock, servers)
             try:

@@ -78,9 +78,13 @@ def _documents(server: Server, shelves: Shelves) -> Iterable[Document]:
                 server.id,
                 name,
                 kind,
-                item.title,
-                item.description,
+                _text(item.title),
+                _text(item.description),
                 bytes(item.inputSchema),
                 server.name,
                 server.description,
             )
+
+
+def _text(found: Any) -> str:
+    return found if isinstance(found, str) else ""

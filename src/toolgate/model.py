@@ -107,6 +107,10 @@ class Principal(msgspec.Struct, frozen=True):
     address: str = ""
     is_admin: bool = False  # may add servers, and remove them
 
+    def may_act_as(self, other: Principal) -> bool:
+        """Whether this is the same one, wherever they are, with rights that are no less."""
+        return self.id == other.id and (self.is_admin or not other.is_admin)
+
     @property
     def cap_key(self) -> str:
         """What is capped for each is counted by this."""

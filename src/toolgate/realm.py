@@ -1,7 +1,7 @@
 """What control tools work by: the part of the gateway that one client may see and steer on its route.
 
-The rule this file keeps: a realm shows the servers of its route and no other, and asks anew what they are, since a
-configuration may change under it.
+The rule this file keeps: a realm shows the servers of its route and no other; as they were when it was made, or when it
+has changed them, so that a tool that waits finds what it began with whoever edits the configuration meanwhile.
 """
 
 from __future__ import annotations
@@ -63,23 +63,22 @@ class RouteRealm:
         self.client = client
         self.house = realms.house
         self._realms = realms
-        self._path = route.path
+        self._route = route
+        self._look()
 
-    @property
-    def _snapshot(self) -> Snapshot:
-        return self._realms.current()
-
-    @property
-    def _route(self) -> Route:
-        return self._snapshot.route(self._path)
+    def _look(self) -> None:
+        """Go by the configuration as it is now. A route that is gone from it keeps what is left of its servers."""
+        self._snapshot: Snapshot = self._realms.current()
+        self._route = self._snapshot.routes.get(self._route.path, self._route)
 
     @property
     def servers(self) -> Mapping[str, Server]:
-        return {id: self._snapshot.servers[id] for id in self._route.upstreams}
+        known = self._snapshot.servers
+        return {id: known[id] for id in self._route.upstreams if id in known}
 
     @property
     def names(self) -> Mapping[str, str]:
-        return self._route.servers
+        return {id: server.name for id, server in self.servers.items()}
 
     def status(self, server: str, /) -> Status:
         return self._route.upstream(server).status()
@@ -125,11 +124,14 @@ class RouteRealm:
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
-        return await self._realms.editor.add(name, table)
+        id = await self._realms.editor.add(name, table)
+        self._look()
+        return id
 
     async def remove(self, name: str, /) -> None:
         self._check_admin()
         await self._realms.editor.remove(name)
+        self._look()
 
     def _check_admin(self) -> None:
         if not self.client.principal.is_admin:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.ports import About, Clock, Shelf, Store
-from toolgate.wire import mcp
+from toolgate.wire import jsonrpc, mcp
 
 KEPT = 30 * 24 * 3600.0  # seconds for which a record that nobody renews is kept
 RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written again
@@ -75,7 +75,10 @@ class Records:
     def _shelf(self, raw: bytes) -> Shelf | None:
         try:
             found = msgspec.msgpack.decode(raw, type=_List)
-        except (msgspec.DecodeError, ValueError):
+            is_sound = all(jsonrpc.members(item) for item in found.items.values())
+        except (ValueError, *jsonrpc.UNREADABLE):
+            return None
+        if not is_sound:
             return None
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from toolgate import config as configs
-from toolgate.config import Config, ConfigError, edits
+from toolgate.config import Config, ConfigError, Problem, edits
 from toolgate.config.edits import Tree
 from toolgate.model import Fault
 from toolgate.wire import jsonrpc
@@ -38,6 +38,7 @@ class Settings:
         self._path = path
         self._own = own
         self._in_memory: Tree = {}
+        self._was_file = path is not None and path.is_file()
 
     @property
     def has_files(self) -> bool:
@@ -45,7 +46,13 @@ class Settings:
 
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
-        return configs.with_own(self._written(), self._added(), self._environ)
+        return configs.with_own(self._as_written(), self._added(), self._environ)
+
+    def _as_written(self) -> Config:
+        """A file that is a pipe now is not opened: reading it might never end, and all edits would wait."""
+        if self._path and self._was_file and self._path.exists() and not self._path.is_file():
+            raise ConfigError((Problem(str(self._path), "", "is not a file any more"),))
+        return self._written()
 
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
@@ -64,7 +71,7 @@ class Settings:
 
         def checked(own: Tree) -> Tree:
             nonlocal found
-            written = self._written()
+            written = self._as_written()
             changed = change(own, written)
             found = configs.with_own(written, changed, self._environ)
             return changed

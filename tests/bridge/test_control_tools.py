@@ -3,10 +3,12 @@ eras; only its result has the shape of the control tool's seed."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from peers import (
     DECLINED,
@@ -27,6 +29,7 @@ from peers import (
 )
 from virtualtime import settle
 
+from toolgate.config import Config
 from toolgate.model import Call, Fault, Outcome
 
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
@@ -379,3 +382,83 @@ async def test_a_control_tool_does_not_run_as_a_task_where_tasks_are_offered(con
         given = params(control, "plain") if control in TOOLS else {"name": control, "arguments": {}}
         reply = await client.call(**given, task={"ttl": 1000})
         assert reply.error["code"] == -32601
+
+
+# Lists that are out of shape.
+
+
+@pytest.mark.parametrize("odd", [None, 5, ["a"]])
+@pytest.mark.parametrize("member", ["description", "title", "inputSchema"])
+async def test_a_tool_that_is_listed_out_of_shape_spoils_no_control_tool(member: str, odd: Any) -> None:
+    server = LegacyServer({"odd": plain, "fine": plain}, resources={"file:///a": plain})
+    server.offer("tools", {"name": "odd", member: odd}, {"name": "fine", "inputSchema": {"type": "object"}})
+    server.offer("resources", {"uri": "file:///a", "name": "a", member: odd})
+    async with gateway(there=server) as house:
+        client = await house.client(LATEST)
+        for control, arguments in ASKING:
+            reply = await client.call(control, arguments=arguments)
+            assert "odd" in reply.text and "fine" in reply.text, f"{control}: {reply.text}"
+
+
+ASKING: list[tuple[str, dict[str, Any]]] = [
+    ("get_schema", {"server_id": "there"}),
+    ("list_tools", {"server": "there"}),
+    ("list_tools", {}),
+    ("mcp_discover", {"server": "there"}),
+    ("mcp_discover", {"server": "there", "format": "typescript"}),
+    ("mcp_discover", {"query": "odd fine", "format": "python"}),
+    ("search_tools", {"query": "odd fine"}),
+]
+
+
+async def test_of_parameters_that_there_are_not_only_some_are_named() -> None:
+    async with gateway(there=LegacyServer({"t": plain})) as house:
+        client = await house.client(LATEST)
+        reply = await client.call("call_tool", arguments={f"tool_nam{number}": 1 for number in range(20_000)})
+        assert "did you mean tool_name?" in reply.text and "19,990 more" in reply.text
+        assert len(reply.text) < 5_000
+
+
+# Waiting while the configuration is edited.
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/bundles/some"])
+@pytest.mark.parametrize(
+    ("control", "arguments"),
+    [
+        ("list_tools", {}),
+        ("list_tools", {"server": "slow"}),
+        ("get_schema", {"server_id": "slow"}),
+        ("mcp_discover", {}),
+        ("mcp_discover", {"server": "slow"}),
+        ("mcp_discover", {"query": "t"}),
+        ("search_tools", {"query": "t"}),
+    ],
+)
+async def test_a_control_tool_that_waits_for_a_server_that_is_removed_meanwhile_answers(
+    path: str, control: str, arguments: dict[str, Any]
+) -> None:
+    slow, opens = LegacyServer({"t": plain}), asyncio.Event()
+    connects = slow.make_link
+
+    async def connects_late(*given: Any) -> Any:
+        await opens.wait()
+        return await connects(*given)
+
+    slow.make_link = connects_late  # type: ignore[method-assign]
+
+    def without_it(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=config.servers[1:], bundles={})
+
+    other = LegacyServer({"o": plain})
+    async with gateway(slow=slow, other=other, bundles=SOME, edited=without_it) as house:
+        client = await house.client(LATEST, path=path)
+        call = client.start("tools/call", name=control, arguments=arguments)
+        await settle()
+        await house.app.reload()
+        reply = await call.reply()
+        opens.set()
+        assert "result" in reply.message, reply.message
+
+
+SOME = {"some": ("slow__*", "other__*")}

@@ -13,6 +13,7 @@ from toolgate.frontends.guards import Headers
 from toolgate.model import Principal
 
 HALF_AN_HOUR = 30 * 60
+PAGE = "http://localhost:5173"
 
 
 def identify(headers: Headers, address: str) -> Principal:
@@ -368,3 +369,14 @@ async def test_who_opens_session_after_session_loses_its_own_and_nobody_elses() 
             await Visitor(app, authorization="eve").initialize()
         assert len(app.sessions) == 10
         assert (await ann.ask("ping")).result == {}
+
+
+@pytest.mark.parametrize(("begins", "goes_on", "status"), [("", PAGE, 404), (PAGE, "", 200), (PAGE, PAGE, 200)])
+async def test_a_page_in_a_browser_does_not_get_the_rights_of_a_session_that_no_page_has_begun(
+    begins: str, goes_on: str, status: int
+) -> None:
+    async with gateway() as app:
+        first = Visitor(app, **({"origin": begins} if begins else {}))
+        id = (await first.ask("ping")).headers["mcp-session-id"]
+        second = Visitor(app, mcp_session_id=id, **({"origin": goes_on} if goes_on else {}))
+        assert (await second.post(second.request("ping"))).status == status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ground import Failed, Json, Served, child, gateway, guards, offspring, real
 
 from toolgate import config as configs
 from toolgate.config import ConfigError
+from toolgate.model import Fault
 from toolgate.settings import Settings
 
 EDITS = 200
@@ -215,3 +217,17 @@ async def test_a_server_that_does_not_start_is_kept_and_says_so(tmp_path: Path) 
         assert (reply["success"], reply["state"], reply["tools"]) == (True, "failed", [])
         assert "Command not found: no_such_command" in reply["error"]
         assert "lost" in served.app.gateway.snapshot.upstreams
+
+
+def test_a_file_that_has_become_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"one": child("counting")}
+    files.write()
+    settings = files.settings()
+    settings.read()
+    files.path.unlink()
+    os.mkfifo(files.path)
+    with pytest.raises(ConfigError, match="not a file any more"):
+        settings.read()
+    with pytest.raises(Fault, match="not a file any more"):
+        settings.add("two", child("counting"))

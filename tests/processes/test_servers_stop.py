@@ -184,6 +184,17 @@ async def test_a_server_that_cannot_be_reached_is_left_alone_after_five_tries() 
         assert "Cannot reach" in status.error and "tried again in" in status.hint
 
 
+@pytest.mark.parametrize(("kind", "scheme"), [("http", "http"), ("sse", "http"), ("ws", "ws"), ("component", "http")])
+@real
+async def test_what_is_secret_in_a_url_is_not_told_where_it_cannot_be_reached(kind: str, scheme: str) -> None:
+    url = f"{scheme}://ann:hush-pw@127.0.0.1:1/mcp?api_key=hush-key"
+    async with gateway(settings(one={"type": kind, "url": url})) as served:
+        error = await failure(served.client().call("one__anything"))
+        status = served.status("one")
+        told = f"{error.message} {error.data} {status}"
+        assert "127.0.0.1:1" in told and "hush" not in told
+
+
 @real
 async def test_a_command_that_there_is_not_is_told_as_a_shell_would() -> None:
     async with gateway(settings(one={"command": "npx-that-there-is-not"})) as served:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
@@ -253,6 +254,17 @@ async def test_what_was_listed_under_another_configuration_is_not_known(prints: 
     catalog = await restarted(shop, FakeClock(), prints=prints)
     assert catalog.known("docs", "tools", Client()) is None
     await seen(catalog)
+    assert shop.asked == 1
+
+
+@pytest.mark.parametrize("kept", [b"", b"garbage", b"[1]", b'{"name":', b"{}"])
+async def test_a_record_that_holds_what_is_no_item_is_not_known(kept: bytes) -> None:
+    shop, clock, store = Shop("docs", "read"), FakeClock(), MemoryStore(FakeClock())
+    record = msgspec.msgpack.encode([clock.wall(), None, False, {"read": b'{"name":"read"}', "odd": kept}])
+    store.put("catalog/docs/as configured", "tools", record)
+    shop.state = "configured"
+    catalog = catalog_of(shop, clock=clock, store=store, prints=PRINTS)
+    assert names(await seen(catalog)) == ["read"]
     assert shop.asked == 1
 
 

@@ -127,3 +127,24 @@ def test_a_pattern_means_tools_by_their_namespaced_names(pattern: str, meant: li
         if names.matches(pattern, server, name)
     ]
     assert found == matched
+
+
+# What may have been meant.
+
+
+def test_what_may_have_been_meant_is_found_among_any_number_of_names() -> None:
+    known = [
+        f"{verb}_{thing}_{number}" for verb in ("get", "list") for thing in ("issue", "file") for number in range(2500)
+    ]
+    assert names.near("create_isue", [*known, "create_issue"])[0] == "create_issue"
+    assert names.near("nothing like it", known) == []
+
+
+def test_names_without_end_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    monkeypatch.setattr(
+        names.difflib, "get_close_matches", lambda name, known, n: compared.extend([name, *known]) or []
+    )
+    names.near("ab" * 50_000, ["ba" * 50_000, *(f"tool_{number}" for number in range(10_000))])
+    assert len(compared) <= 1 + names.MOST_COMPARED
+    assert max(map(len, compared)) <= names.LONGEST_COMPARED

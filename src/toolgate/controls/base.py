@@ -112,18 +112,28 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
     except jsonrpc.UNREADABLE:
         return {}, ["the arguments must be an object"]
     given: dict[str, Any] = {}
-    wrong: list[str] = []
+    wrong = _unknown([each for each in written if control.aliases.get(each, each) not in control.parameters], control)
     for spelling, raw in written.items():
         name = control.aliases.get(spelling, spelling)
-        if name not in control.parameters:
-            wrong.append(f"unknown parameter `{spelling}`{_did_you_mean(spelling, control.parameters)}")
-        elif bytes(raw) != b"null":  # how many clients write what they leave out
+        if name in control.parameters and bytes(raw) != b"null":  # how many clients write what they leave out
             what, decode = _TYPES[control.parameters[name]["type"]]
             try:
                 given[name] = decode(raw)
             except (ValueError, *jsonrpc.UNREADABLE):
                 wrong.append(f"`{spelling}` must be {what}")
     return given, wrong
+
+
+def _unknown(spellings: Sequence[str], control: Control) -> list[str]:
+    """Anybody may send any number of them."""
+    named = spellings[:MOST_UNKNOWN]
+    said = [f"unknown parameter `{each[:LONGEST_UNKNOWN]}`{_did_you_mean(each, control.parameters)}" for each in named]
+    more = len(spellings) - len(named)
+    return said + ([f"{more:,} more unknown parameters"] if more else [])
+
+
+MOST_UNKNOWN = 10  # that are named
+LONGEST_UNKNOWN = 100  # characters of a name
 
 
 def _beyond(control: Control, name: str, value: Any) -> str:

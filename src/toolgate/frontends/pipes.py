@@ -76,7 +76,7 @@ class Pipes:
         if not id:
             raise Refused(400, f"This is the transport of 2024-11-05: GET opens its stream, which names the {SESSION}")
         pipe = self._open.get(id)
-        if not pipe or pipe.principal.id != request.principal.id or pipe.path != request.route.path:
+        if not pipe or not request.principal.may_act_as(pipe.principal) or pipe.path != request.route.path:
             raise Refused(404, "Session not found: open the stream anew")
         return pipe.conversation
 

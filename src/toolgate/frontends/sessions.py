@@ -43,9 +43,10 @@ class Sessions:
             self.end(session)
 
     def get(self, id: str, principal: Principal) -> Session | None:
-        """The session, if it is this principal's; to anyone else it does not exist."""
+        """The session, if it is this principal's; to anyone else it does not exist, nor to a request with less rights,
+        as a browser's has."""
         session = self._implicit.get(id) or self._kept.get(id)
-        if not session or session.client.principal.id != principal.id:
+        if not session or not principal.may_act_as(session.client.principal):
             return None
         self._forget(session)
         self._kept[id] = session

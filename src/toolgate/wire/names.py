@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import heapq
+import itertools
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
-MOST_COMPARED = 2000  # names, with one that is none of them
 LONGEST = 64  # a limit of common model APIs on a tool's name
 _not_slug = re.compile(r"[^a-z0-9]+")
 _needs_letter = re.compile("s*[0-9]")
@@ -32,11 +32,6 @@ def spellings(name: str) -> tuple[str, str, str]:
     """What a server may be looked up by: its id, its configured name, the name in snake_case."""
     id = slug(name)
     return id, name, id.replace("-", "_")
-
-
-def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Which of these somebody may have meant. Each takes time (5,000 take 0.2 s), so no more than some are compared."""
-    return difflib.get_close_matches(name, list(islice(known, MOST_COMPARED)), n=most)
 
 
 def did_you_mean(near: Sequence[str]) -> str:
@@ -87,6 +82,20 @@ def meant(pattern: str, servers: Iterable[str]) -> list[str]:
         split = split_name(pattern, servers)
         return [split[0]] if split else []
     return [server for server in servers if (server + SEPARATOR).startswith(pattern[:-1])]
+
+
+def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """What may have been meant by a name that is not known, the likeliest first. Comparing takes long, so only those
+    that share most with it are compared; very long ones are not."""
+    name = name[:LONGEST_COMPARED]
+    short = [each for each in known if len(each) <= LONGEST_COMPARED]
+    pairs = set(itertools.pairwise(name))
+    likely = heapq.nlargest(MOST_COMPARED, short, lambda each: len(pairs.intersection(itertools.pairwise(each))))
+    return difflib.get_close_matches(name, likely, n=most)
+
+
+LONGEST_COMPARED = 200  # characters
+MOST_COMPARED = 100
 
 
 def split_name(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:

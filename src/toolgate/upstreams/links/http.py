@@ -16,7 +16,15 @@ from toolgate.model import Fault, Reach
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
-from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, moved_hint, reach_of, shown
+from toolgate.upstreams.links.refusals import (
+    credentials_hint,
+    fault,
+    is_rpc_error,
+    moved_hint,
+    not_reached,
+    reach_of,
+    shown,
+)
 from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import Cursor, Following, is_stream
 from toolgate.wire import sse
@@ -59,8 +67,7 @@ class HttpLink:
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
-            message = f"Cannot reach {self._server.url}: {error or 'no answer'}"
-            raise fault(self._server, message, "not_sent") from None
+            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         if origin is not None:
             self._streams[origin] = wire
         wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, _Reply(self, origin))

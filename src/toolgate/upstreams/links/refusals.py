@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urljoin
 
-from toolgate.config import Server
+from toolgate.config import Server, showing
 from toolgate.model import Fault, Reach
 from toolgate.wire import jsonrpc
 
@@ -12,6 +12,11 @@ from toolgate.wire import jsonrpc
 def fault(server: Server, message: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
     """A fault of this server's link."""
     return Fault(code, message, server=server.id, reach=reach, hint=hint)
+
+
+def not_reached(server: Server, error: object) -> str:
+    """What is told of it; a URL may hold secrets."""
+    return f"Cannot reach {showing.url(server.url)}: {error or 'no answer'}"
 
 
 def reach_of(status: int) -> Reach:
@@ -29,7 +34,7 @@ def moved_hint(status: int, url: str, location: str) -> str:
     if status >= 400 or not location:
         return ""
     try:
-        return f"it has moved: write {urljoin(url, location)} into its configuration"
+        return f"it has moved: write {urljoin(showing.url(url), location)} into its configuration"
     except ValueError:  # a place that is none
         return f"it has moved, it says, to {location[:200]!r}"
 

@@ -11,11 +11,11 @@ import logging
 import re
 from urllib.parse import urljoin
 
-from toolgate.config import Server
+from toolgate.config import Server, showing
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
-from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, reach_of, shown
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, reach_of, shown
 from toolgate.upstreams.links.streams import is_stream
 from toolgate.wire import sse
 
@@ -41,7 +41,6 @@ class SseLink(PipeLink):
 
     async def connect(self, patience: float) -> None:
         """Open the stream, and hear where messages go, within so many seconds. Raises `Fault`."""
-        url = self._server.url
         try:
             async with self._clock.timeout(patience):
                 wire = await self._pool.connect()
@@ -50,12 +49,11 @@ class SseLink(PipeLink):
                 endpoint = await self._endpoint
         except TimeoutError:
             self._end()
-            raise fault(
-                self._server, f"{url} did not say within {patience:g} s where messages go", "not_sent"
-            ) from None
+            what = f"{showing.url(self._server.url)} did not say within {patience:g} s where messages go"
+            raise fault(self._server, what, "not_sent") from None
         except OSError as error:
             self._end()
-            raise fault(self._server, f"Cannot reach {url}: {error}", "not_sent") from None
+            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         except BaseException:
             self._end()
             raise
@@ -71,8 +69,7 @@ class SseLink(PipeLink):
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
-            what = f"Cannot reach {self._server.url}: {error or 'no answer'}"
-            raise fault(self._server, what, "not_sent") from None
+            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         if origin is not None:
             self._sending[origin] = wire
         lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
@@ -104,7 +101,7 @@ class SseLink(PipeLink):
 
     def _find(self, written: str) -> None:
         """A stream that names another origin would have our headers sent there."""
-        url = self._server.url
+        url, told = self._server.url, showing.url(self._server.url)
         try:
             endpoint = Target(urljoin(url, written))
         except ValueError:
@@ -112,7 +109,7 @@ class SseLink(PipeLink):
         if endpoint and endpoint.origin == self._pool.target.origin and _visible.fullmatch(endpoint.path):
             self._endpoint.set_result(endpoint)
         else:
-            self.refused(f"wants its messages sent to {written[:200]!r}, which is not of the origin of {url}")
+            self.refused(f"wants its messages sent to {written[:200]!r}, which is not of the origin of {told}")
 
     def refused(self, what: str, hint: str = "") -> None:
         """There is no stream."""

@@ -11,9 +11,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from toolgate import __version__
-from toolgate.config import Server
+from toolgate.config import Server, showing
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
-from toolgate.upstreams.links.refusals import credentials_hint, fault
+from toolgate.upstreams.links.refusals import credentials_hint, fault, not_reached
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -48,7 +48,7 @@ class WsLink(PipeLink):
                 """Not followed: the configured headers are for the configured URL."""
                 return exc
 
-        url = self._server.url
+        url, address = self._server.url, showing.url(self._server.url)
         try:
             self._socket = await Connect(
                 url,
@@ -67,12 +67,13 @@ class WsLink(PipeLink):
         except InvalidStatus as error:
             status = error.response.status_code
             raise fault(
-                self._server, f"{url} answered HTTP {status}", "not_sent", hint=credentials_hint(status)
+                self._server, f"{address} answered HTTP {status}", "not_sent", hint=credentials_hint(status)
             ) from None
         except (InvalidHandshake, InvalidMessage, InvalidURI) as error:
-            raise fault(self._server, f"{url} is no WebSocket: {error}", "not_sent") from None
+            why = str(error).replace(url, address)
+            raise fault(self._server, f"{address} is no WebSocket: {why}", "not_sent") from None
         except (OSError, TimeoutError) as error:
-            raise fault(self._server, f"Cannot reach {url}: {error or 'no answer'}", "not_sent") from None
+            raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
 
     async def _read(self, socket: ClientConnection) -> None:
