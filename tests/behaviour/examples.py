@@ -3,7 +3,8 @@
     python tests/behaviour/examples.py      write examples.json anew, from the texts
 
 The texts are no part of the repository: `TOOLGATE_SEEDS` says where they are, else they lie in `shared/seeds` beside
-the checkout. `examples.json` holds every example of them with its place, and `test_examples_of_the_seeds.py` runs each as it stands.
+the checkout. `examples.json` holds every example of them with its place, and `test_examples_of_the_seeds.py` runs each
+as it stands.
 """
 
 from __future__ import annotations
