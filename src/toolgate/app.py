@@ -23,13 +23,13 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
-from toolgate.model import Event
+from toolgate.model import Event, Fault
 from toolgate.parking import Parking
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock, House, Store, SystemClock, Upstream
 from toolgate.seal import Seal
-from toolgate.settings import Settings
+from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
 from toolgate.store.keys import sealing_keys
 from toolgate.store.memory import MemoryStore
@@ -76,7 +76,14 @@ class App:
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
-            clock.wall, clock.wall(), __version__, os.getpid(), lambda: self.port, lambda: self.problem, config.source
+            clock.wall,
+            clock.wall(),
+            __version__,
+            os.getpid(),
+            lambda: self.port,
+            lambda: self.problem,
+            config.source,
+            project_at(config.source),
         )
         self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
@@ -85,7 +92,7 @@ class App:
             self.gateway, self.parking, Seal("requestState", keys), pages, clock, node=secrets.token_hex(8)
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, pages, config, clock)
+        self._inside = Inside(self.gateway, self.modern, pages, config, clock, self)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self.http = HttpDoor(self._inside, self.sessions, identify)
 
@@ -168,6 +175,13 @@ class App:
         eager = [id for id, server in snapshot.servers.items() if server.start == "eager"]
         opened = (snapshot.upstreams[id] for id in eager)
         await asyncio.gather(*(upstream.open() for upstream in opened if before.get(upstream.id) is not upstream))
+
+    async def read_again(self) -> None:
+        try:
+            await self.reload()
+        except ConfigError as error:
+            message = f"The configuration is not understood; the old one is served on: {error}"
+            raise Fault("INVALID_ARGS", message, reach="not_sent") from None
 
     def reload_soon(self) -> None:
         """The same, for who cannot wait: what is wrong stands in the log."""

@@ -19,6 +19,7 @@ from msgspec import Raw
 from toolgate import asks, greeting, overlays, traits
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
+from toolgate.controls.base import find_server
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
@@ -65,6 +66,10 @@ class Gateway:
         if not found:
             raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
         return found
+
+    def server_id(self, name: str) -> str:
+        """The id of a server by any spelling of its name. Raises `Fault`."""
+        return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
@@ -394,7 +399,10 @@ def _then(outcome: Outcome, then: Callable[[Outcome], Outcome], rescue: Callable
     it may turn out to be."""
     if isinstance(outcome, NeedInput):
         return NeedInput(outcome.asks, Then(outcome.resume, lambda later: _then(later, then, rescue), rescue))
-    return then(outcome)
+    try:
+        return then(outcome)
+    except Fault as fault:
+        return rescue(fault)
 
 
 def _refuse_if_unanswerable(call: Call, required: Required) -> None:

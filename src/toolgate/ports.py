@@ -265,6 +265,10 @@ class Editor(Protocol):
         """Raises `Fault`."""
         ...
 
+    async def read_again(self) -> None:
+        """Serve the configuration as it stands in its files now. Raises `Fault`."""
+        ...
+
 
 class Realm(Protocol):
     """What one client may see of the gateway on its route, and do there: what control tools work by."""

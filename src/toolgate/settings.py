@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from toolgate import config as configs
 from toolgate.config import Config, ConfigError, edits
 from toolgate.config.edits import Tree
 from toolgate.model import Fault
+from toolgate.wire import jsonrpc
 
 Seen = tuple[tuple[int, int, int] | None, ...]
 
@@ -88,3 +91,17 @@ def _stamp(path: Path | None) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return (found.st_mtime_ns, found.st_size, found.st_ino) if found else None
+
+
+class _Project(msgspec.Struct):
+    id: str
+
+
+def project_at(source: str) -> str | None:
+    """The id of the project that a configuration file lies in (`.gobby/project.json` beside it); None where it lies in
+    none."""
+    path = Path(os.path.dirname(os.path.abspath(source)), ".gobby", "project.json")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Project).id
+    except (OSError, *jsonrpc.UNREADABLE):
+        return None

@@ -42,11 +42,11 @@ class Route(msgspec.Struct, frozen=True):
     upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
     is_strict: bool = False
+    servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
 
-    @property
-    def servers(self) -> Mapping[str, str]:
-        """Their configured names by id, in the order of the configuration."""
-        return {id: upstream.name for id, upstream in self.upstreams.items()}
+    def __post_init__(self) -> None:
+        servers = {id: upstream.name for id, upstream in self.upstreams.items()}
+        msgspec.structs.force_setattr(self, "servers", servers)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
 def _as_it_runs(server: Server) -> Server:
     """A server without what concerns only how it is shown, and what is let through to it."""
     return msgspec.structs.replace(
-        server, name=server.name, description="", tools={}, validate_arguments=True, result_limit=None
+        server, description="", tools={}, validate_arguments=True, result_limit=None, result_tokens=None
     )
 
 

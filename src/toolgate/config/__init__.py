@@ -79,6 +79,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     validate_arguments: bool = True
     result_limit: int | None = None  # bytes; None: as `limits.result_limit` says
+    result_tokens: int | None = None  # the same in estimated tokens
     tools: Mapping[str, Overlay] = {}  # by the server's own names; "*" is for those not named
     scope: Literal["shared", "principal", "session"] = "shared"
     concurrency: int | None = None

@@ -170,6 +170,7 @@ SERVER: Mapping[str, Row] = {
     "description": Key(values.text),
     "validate_arguments": Key(shapes.word_or_flag),
     "result_limit": Key(values.size),
+    "result_tokens": Key(values.whole(1)),
     "tools": Key(shapes.overlays),
     "compat": Key(shapes.requirement, only=("stdio",)),
     "auth": Later(says=_in_headers, grave=True),

@@ -75,7 +75,7 @@ def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
 
 _PLAIN = (
     "enabled", "timeout", "start_timeout", "start", "criticality", "description", "validate_arguments",
-    "result_limit", "scope", "concurrency",
+    "result_limit", "result_tokens", "scope", "concurrency",
 )  # fmt: skip
 
 

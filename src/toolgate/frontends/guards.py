@@ -90,6 +90,15 @@ class Guards:
         request.twice, request.is_sse = twice, is_sse
         return request
 
+    def admit_admin(self, scope: Scope, receive: Receive) -> Request:
+        """A request that steers the gateway itself. Raises `Refused`."""
+        headers, _ = era_headers.read(scope["headers"])
+        self._check(headers)
+        principal = self._identify(headers, (scope.get("client") or ("",))[0])
+        if not principal.is_admin:
+            raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
+        return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
+
     def _check(self, headers: Headers) -> None:
         """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
         host = headers.get("host", "").lower()

@@ -12,7 +12,8 @@ from typing import Any
 
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, carrying, face, streams
+from toolgate.frontends import admin, batches, carrying, face, streams
+from toolgate.frontends.admin import Admin
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
@@ -40,6 +41,7 @@ class HttpDoor:
         self._config = inside.config
         self._clock = inside.clock
         self._guards = Guards(inside.gateway, inside.config, identify)
+        self._admin = Admin(inside.gateway, inside.editor, self._guards)
         self._pipes = Pipes(inside)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
@@ -53,6 +55,9 @@ class HttpDoor:
             raise NotImplementedError(f"the HTTP door has no {scope['type']}")
         response = Response(send)
         try:
+            if scope["path"].startswith(admin.PREFIX):
+                await self._admin.answer(scope, receive, response)
+                return
             request = self._guards.admit(scope, receive)
             methods = self._sse_methods if request.is_sse else self._methods
             method = methods.get(scope["method"])

@@ -10,7 +10,7 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
 from toolgate.gateway import Gateway
 from toolgate.model import Principal
-from toolgate.ports import Clock
+from toolgate.ports import Clock, Editor
 from toolgate.wire import mcp
 
 
@@ -22,6 +22,7 @@ class Inside(msgspec.Struct, frozen=True):
     pages: Pages
     config: Config
     clock: Clock
+    editor: Editor
 
     def new_session(self, path: str, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
         """A session of a legacy client; `revision` is what it speaks unless it initializes."""

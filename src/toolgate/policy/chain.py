@@ -52,7 +52,11 @@ def _validate(config: Config) -> Validate | None:
 def _truncate(config: Config, spills: Spills, estimate: Callable[[str], int]) -> Truncate | None:
     """None where nothing is limited."""
     limit = _limit(config.limits, None)
-    own = {each.id: _limit(config.limits, each) for each in config.servers if each.result_limit is not None}
+    own = {
+        each.id: _limit(config.limits, each)
+        for each in config.servers
+        if (each.result_limit, each.result_tokens) != (None, None)
+    }
     if all(each.bytes is None and each.tokens is None for each in (limit, *own.values())):
         return None
     return Truncate(limit, own, spills, estimate)
@@ -60,4 +64,5 @@ def _truncate(config: Config, spills: Spills, estimate: Callable[[str], int]) ->
 
 def _limit(limits: Limits, server: Server | None) -> Limit:
     bytes = limits.result_limit if server is None or server.result_limit is None else server.result_limit
-    return Limit(bytes, limits.result_tokens, Ends(limits.head, limits.tail))
+    tokens = limits.result_tokens if server is None or server.result_tokens is None else server.result_tokens
+    return Limit(bytes, tokens, Ends(limits.head, limits.tail))

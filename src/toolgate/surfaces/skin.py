@@ -114,7 +114,8 @@ class Skin:
             return None
         if call.target in self._listed:
             return self._listed[call.target]
-        return None if self._behind.claims(call, view) else controls.find(call.target)
+        control = controls.find(call.target)
+        return control if control and not self._behind.claims(call, view) else None
 
     def expose(self, server: str, uri: str) -> str:
         return self._behind.expose(server, uri)

@@ -87,6 +87,11 @@ class Berth:
         self._last: Mapping[str, object] = {}  # what was known of the newest connection when it ended
         self._revision = ""
 
+    @property
+    def _stays(self) -> bool:
+        """Kept alive, and outside the pool. Those of single clients are not: there may be any number of them."""
+        return self._server.lifecycle == "keep-alive" and self._server.scope == "shared"
+
     def __repr__(self) -> str:
         return f"<Berth {self._server.id} {self.scope} {self.condition.state} {self.live}>"
 
@@ -227,7 +232,7 @@ class Berth:
     async def _take_seat(self) -> None:
         before = self.condition
         self._becomes("starting")
-        if self._server.lifecycle == "keep-alive":
+        if self._stays:
             return
         try:
             await self._pool.enter(self, self._server.name, self._server.start_timeout)
@@ -263,7 +268,7 @@ class Berth:
         if not (self.was_open and before.stopped_by in _COMES_BACK_THE_SAME):  # it may offer something else than before
             self._terms.on_event(Event(self._server.id, "opened", self.scope))
         self.was_open = True
-        if self._server.lifecycle != "keep-alive":
+        if not self._stays:
             self._timer = self._clock.call_later(self._patience, self._look)
         self._terms.on_open(self)
 

@@ -1,0 +1,89 @@
+"""The admin door: servers shown, added and removed in a running gateway, and the configuration read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inmemory import GREETER, Visitor, gateway
+
+from toolgate.app import running
+from toolgate.config import Config, Server
+from toolgate.model import Principal
+
+SECRET = "sk-very-secret"
+STDIO = Server(id="files", name="Files", type="stdio", command="no_such_program", env={"KEY": SECRET})
+
+
+async def asked(visitor: Visitor, method: str, path: str, body: Any = b"", **headers: str) -> tuple[int, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    response = await visitor.begin(method, data, path=path, headers=headers).response()
+    return response.status, json.loads(response.body)
+
+
+async def test_servers_are_shown_with_their_state_and_without_secrets() -> None:
+    async with gateway(GREETER, STDIO) as app:
+        status, said = await asked(Visitor(app), "GET", "/admin/servers")
+        assert (status, [each["id"] for each in said["servers"]]) == (200, ["greeter", "files"])
+        status, one = await asked(Visitor(app), "GET", "/admin/servers/Files")
+        assert (one["state"], one["config"]["command"]) == ("configured", "no_such_program")
+        assert SECRET not in json.dumps([said, one])
+
+
+async def test_a_server_is_added_called_and_removed() -> None:
+    async with gateway(GREETER) as app:
+        visitor = Visitor(app)
+        new = {"name": "New one", "type": "stdio", "command": "no_such_program"}
+        assert await asked(visitor, "POST", "/admin/servers", new) == (201, {"id": "new-one", "name": "New one"})
+        assert "new-one" in app.gateway.snapshot.upstreams
+        status, again = await asked(visitor, "POST", "/admin/servers", new)
+        assert status == 400 and "New one" in again["error"]
+        assert await asked(visitor, "DELETE", "/admin/servers/new-one") == (200, {"removed": "new-one"})
+        assert "new-one" not in app.gateway.snapshot.upstreams
+        status, said = await asked(visitor, "DELETE", "/admin/servers/greeter")
+        assert status == 400 and "greeter" in said["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "says"),
+    [
+        ("POST", "/admin/servers", b"[]", 400, "JSON object"),
+        ("POST", "/admin/servers", {"command": "x"}, 400, "name"),
+        ("POST", "/admin/servers", {"name": "x", "comand": "x"}, 400, "comand"),
+        ("GET", "/admin/servers/nobody", b"", 404, "Server not found: nobody"),
+        ("GET", "/admin/nothing", b"", 404, "/admin/servers"),
+        ("PUT", "/admin/servers", b"", 405, "GET, POST"),
+    ],
+)
+async def test_what_is_asked_wrongly_says_what_to_do(method: str, path: str, body: Any, status: int, says: str) -> None:
+    async with gateway(GREETER) as app:
+        before = app.gateway.snapshot
+        found, said = await asked(Visitor(app), method, path, body)
+        assert found == status and says in json.dumps(said)
+        assert app.gateway.snapshot is before
+
+
+async def test_the_configuration_is_read_again_on_request() -> None:
+    async with gateway(GREETER) as app:
+        assert await asked(Visitor(app), "POST", "/admin/reload") == (200, {"servers": ["greeter"]})
+
+
+async def test_no_page_of_a_browser_and_nobody_else_steers_the_gateway() -> None:
+    async with gateway(GREETER) as app:
+        for method, path in (("GET", "/admin/servers"), ("POST", "/admin/servers"), ("POST", "/admin/reload")):
+            status, _ = await asked(Visitor(app), method, path, origin="http://127.0.0.1:8765")
+            assert status == 403
+    async with gateway(GREETER, identify=lambda _headers, address: Principal("somebody", address)) as app:
+        assert (await asked(Visitor(app), "GET", "/admin/servers"))[0] == 403
+
+
+async def test_servers_name_the_project_that_their_configuration_lies_in(tmp_path: Path) -> None:
+    (tmp_path / ".gobby").mkdir()
+    (tmp_path / ".gobby" / "project.json").write_text('{"id": "p-1", "name": "one"}')
+    config = Config(servers=(GREETER,), source=str(tmp_path / "toolgate.json"))
+    async with running(config, environ={}) as app:
+        reply = await Visitor(app).ask("tools/call", name="list_mcp_servers")
+        told = json.loads(reply.result["content"][0]["text"])
+        assert [each["project_id"] for each in told["servers"]] == ["p-1"]
