@@ -33,10 +33,11 @@ def build(folder: Path, name: str) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """This checkout's package, and nothing read from or written to the user's own folders."""
+    """This checkout's package, compiled once as an installed one is, and nothing of the user's own folders."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     places = {f"XDG_{k}_HOME": str(folder / k.lower()) for k in ("CONFIG", "STATE", "DATA")}
-    return {**os.environ, **places, "PYTHONPATH": path}
+    # an empty PYTHONDONTWRITEBYTECODE is none: with it every start would compile every module anew
+    return {**os.environ, **places, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": ""}
 
 
 def stop(process: subprocess.Popen[Any], patience: float = 8.0) -> None:

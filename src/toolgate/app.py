@@ -63,6 +63,7 @@ class App:
         self.clock = clock
         self.problem = ""  # why the configuration as it stands now is not served
         self._settings = settings
+        self._opened = config
         self._policies = policies
         self._links = links
         self._turn = asyncio.Lock()
@@ -165,7 +166,7 @@ class App:
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
-        _warn_of_what_waits(before.config, config)
+        _warn_of_what_waits(self._opened, before.config, config)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
                 self._spawn(upstream.drain(DRAIN))
@@ -195,6 +196,11 @@ class App:
             log.error(
                 "the configuration was changed, and is not to be understood; the old one is served on:\n%s", error
             )
+        else:
+            log.info("the configuration was changed, and is served: %s", ", ".join(self._served()) or "no servers")
+
+    def _served(self) -> list[str]:
+        return [upstream.name for upstream in self.gateway.snapshot.upstreams.values()]
 
     async def _follow_files(self) -> None:
         """Serve what stands in the files whenever that is another, and has been the same for a moment."""
@@ -235,10 +241,10 @@ class App:
             self.events.tell(event)
 
 
-def _warn_of_what_waits(before: Config, now: Config) -> None:
+def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
     """The doors and the store stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
-        if getattr(before, part) != getattr(now, part):
+        if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
 
 

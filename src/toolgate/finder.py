@@ -84,7 +84,3 @@ def _documents(server: Server, shelves: Shelves) -> Iterable[Document]:
                 server.name,
                 server.description,
             )
-
-
-def _text(found: Any) -> str:
-    return found if isinstance(found, str) else ""

@@ -64,7 +64,7 @@ class Settings:
 
     def remove(self, name: str) -> Config:
         """The configuration without a server that was added. Raises `Fault` where it cannot be."""
-        return self._change(lambda own, written: edits.removed(own, name, written), f"{name} was not removed")
+        return self._change(lambda own, written: edits.removed(own, name, written), "Not removed")
 
     def _change(self, change: Callable[[Tree, Config], Tree], otherwise: str) -> Config:
         found = Config()

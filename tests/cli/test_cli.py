@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from toolgate.cli import COMMANDS, app
-from toolgate.cli.doctor import mend
+from toolgate.cli.doctor import mend, what_it_has
 from toolgate.config import Server
 from toolgate.demo import SERVERS
 from toolgate.model import Fault
@@ -100,6 +100,7 @@ def test_the_help_lists_every_command_with_its_line(here: Path) -> None:
 def test_every_command_has_a_help_of_its_own(here: Path, command: str) -> None:
     ended = toolgate(command, "--help")
     assert ended.code == 0 and "Usage:" in ended.out
+    assert "completion" not in ended.out  # that of a single command would complete nothing
 
 
 def test_without_a_command_the_help_is_shown(here: Path) -> None:
@@ -192,6 +193,19 @@ def test_list_shows_a_name_as_a_client_may_call_it(here: Path) -> None:
     configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER]})
     name = next(word for word in toolgate("list").out.split() if word.startswith("odd__"))
     assert name == json.loads(toolgate("list", "--json").out)["tools"][0]["name"]
+
+
+def test_list_shows_the_servers_tools_whatever_surface_clients_have(here: Path) -> None:
+    (here / "kids.json").write_text(json.dumps({"surface": "children", "mcpServers": {"clock": CLOCK}}))
+    assert "clock__now" in toolgate("list", "-c", "kids.json").out
+    listed = json.loads(toolgate("list", "-c", "kids.json", "--json").out)
+    assert "get_schema" in [tool["name"] for tool in listed["tools"]]
+
+
+def test_list_gives_each_tool_a_line_of_its_own_where_no_terminal_is(here: Path) -> None:
+    configure(here, notes=NOTES, bad=NOT_THERE)
+    lines = toolgate("list").out.splitlines()
+    assert all(line.startswith(("notes ready", "  notes__", "bad failed Command")) for line in lines), lines
 
 
 # call.
@@ -293,6 +307,12 @@ def test_doctor_finds_nothing_where_all_is_well(here: Path) -> None:
     ended = toolgate("doctor")
     assert ended.code == 0, ended.out
     assert ended.out.count("✓") == 2 and "off: disabled" in ended.out
+
+
+def test_doctor_says_what_a_server_has_in_so_many_words(here: Path) -> None:
+    configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER]})
+    assert "odd: 2 tools, revision 2025-11-25\n" in toolgate("doctor").out
+    assert what_it_has(1, "") == "1 tool"
 
 
 def test_doctor_names_each_fault_with_its_mend(here: Path) -> None:

@@ -121,6 +121,28 @@ async def test_an_edited_file_is_served_without_being_asked(tmp_path: Path) -> N
         await served.client().call("two__counts")
 
 
+def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    @real
+    async def test() -> None:
+        files = Files(tmp_path)
+        files.servers = {"one": child("counting")}
+        files.write()
+        settings = files.settings()
+        async with gateway(settings.read(), settings=settings) as served:
+            text = json.dumps({"http": {"port": 9999}, "mcpServers": {**files.servers, "two": child("counting")}})
+            for written in (text, text + " ", None):  # the last one is as it was at the start, and waits for nothing
+                caplog.clear()
+                files.write(written)
+                await until(lambda: "and is served" in caplog.text)
+                named = "one, two" if written else "one"
+                assert f"the configuration was changed, and is served: {named}\n" in caplog.text
+                assert ("`http` was changed" in caplog.text) == (written is text)
+            assert served.app.problem == ""
+
+    with caplog.at_level("INFO", "toolgate.app"):
+        test()
+
+
 @real
 async def test_how_long_a_page_is_may_change_too(tmp_path: Path) -> None:
     files = Files(tmp_path)

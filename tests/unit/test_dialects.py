@@ -596,6 +596,22 @@ def test_servers_of_other_tools_become_native_tables_without_their_secrets(tmp_p
     assert again.servers[0].headers == {"Authorization": "Bearer t"}
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "has_defaults"),
+    [
+        ("toolgate.toml", '[mcpServers.a]\nurl = "https://h/mcp"\nheaders = { A = "${TOKEN}" }', True),
+        ("config.toml", '[mcp_servers.a]\nurl = "https://h/mcp"\nbearer_token_env_var = "TOKEN"', False),
+        ("opencode.json", {"mcp": {"a": {"type": "remote", "url": "https://h/mcp?{env:TOKEN}"}}}, False),
+    ],
+)
+def test_a_default_is_named_as_a_way_out_only_where_the_tool_has_them(
+    tmp_path: Path, name: str, content: Any, has_defaults: bool
+) -> None:
+    (server,) = load(file(tmp_path, name, content), {}).servers
+    assert "TOKEN is not set: set it in the environment of toolgate" in server.problem
+    assert ("${TOKEN:-default}" in server.problem) == has_defaults
+
+
 def test_the_tables_of_a_server_json_name_what_is_needed(tmp_path: Path) -> None:
     found = tables(file(tmp_path, "server.json", REGISTRY), {})["weather"]
     assert found["env"] == {"WEATHER_KEY": "${WEATHER_KEY}", "LOG": "off", "PROXY": "${PROXY:-}"}

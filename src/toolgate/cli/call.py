@@ -15,7 +15,7 @@ from toolgate.config import Config
 from toolgate.model import Call, Client, Done, Fault, NeedInput
 from toolgate.wire import jsonrpc, names
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(help="Call one tool and print what it says. Ends with 1 where the tool, or the call, failed.")

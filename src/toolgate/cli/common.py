@@ -21,13 +21,9 @@ from toolgate.wire import names
 
 Result = TypeVar("Result")
 
-ConfigPath = Annotated[
-    str | None,
-    typer.Option(
-        "--config", "-c", help="The configuration file. Default: toolgate.toml here, then in the user's folder."
-    ),
-]
+WHERE = "Default: toolgate.toml, .yaml or .json here, else in ~/.config/toolgate."
 
+ConfigPath = Annotated[str | None, typer.Option("--config", "-c", help=f"The configuration file. {WHERE}")]
 
 ChildrenConfig = Annotated[
     str | None, typer.Option("--children-config", help="Instead of --config: a file whose servers are children.")

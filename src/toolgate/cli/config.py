@@ -18,9 +18,7 @@ app = typer.Typer(
     add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it."
 )
 
-ConfigPath = Annotated[
-    str | None, typer.Argument(help="The file. Default: toolgate.toml here, then in the user's folder.")
-]
+ConfigPath = Annotated[str | None, typer.Argument(help=f"The file. {common.WHERE}")]
 Words = Annotated[
     str, typer.Option("--dialect", help="Read it as this dialect instead of the one that is recognised.", hidden=True)
 ]

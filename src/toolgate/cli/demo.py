@@ -18,7 +18,7 @@ from toolgate.cli.tour import NewClient, OldClient, text_of
 from toolgate.config import Config, Server
 from toolgate.frontends.server import serving
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(help="A short tour on bundled servers; then it goes on serving until Ctrl-C.")

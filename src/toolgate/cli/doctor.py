@@ -20,7 +20,7 @@ from toolgate.ports import Status
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.stdio import LOOK
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(
@@ -67,7 +67,7 @@ def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fa
         return
     status = gateway.gateway.snapshot.upstreams[server.id].status()
     if not fault:
-        console.print(f"[green]✓[/] {escape(server.name)}: {tools} tools, revision {status.revision}")
+        console.print(f"[green]✓[/] {escape(server.name)}: {what_it_has(tools, status.revision)}")
     else:
         console.print(f"[red]✗[/] {escape(server.name)}: {escape(status.error or fault.message)}", soft_wrap=True)
         if cure := mend(server, fault, status):
@@ -75,6 +75,11 @@ def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fa
     if fault or lines > 5:
         for line in status.stderr.rstrip().splitlines()[-lines:]:
             console.print(f"    [dim]stderr:[/] {escape(line)}", soft_wrap=True)
+
+
+def what_it_has(tools: int, revision: str) -> str:
+    """A component speaks no revision."""
+    return f"{tools} {'tool' if tools == 1 else 'tools'}" + (f", revision {revision}" if revision else "")
 
 
 def mend(server: Server, fault: Fault, status: Status) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
+from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,7 +18,9 @@ from toolgate.config import Config
 from toolgate.model import Client, Fault
 from toolgate.wire import jsonrpc, names
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
+
+PIPED = 400  # columns where no person reads along: each tool has a line of its own
 
 
 @app.command(help="List the servers and their tools.")
@@ -28,8 +33,9 @@ def listing(
 
 async def _list(config: Config, as_json: bool) -> int:
     async with running(config) as gateway:
+        path = "/mcp" if as_json else "/mcp/aggregate"  # a surface may show other tools than those of the servers
         try:
-            found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes["/mcp"], Client())
+            found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes[path], Client())
         except Fault as fault:
             common.fail(common.show(fault))
         if as_json:
@@ -40,21 +46,28 @@ async def _list(config: Config, as_json: bool) -> int:
 
 
 async def _print(gateway: App) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED)
     for server, upstream in gateway.gateway.snapshot.upstreams.items():
         status = upstream.status()
         shelf = gateway.gateway.snapshot.catalog.known(server, "tools", Client())
         if status.state == "starting":
             console.print(f"[bold]{escape(upstream.name)}[/] has not answered yet; toolgate doctor says more")
             continue
-        head = f"[bold]{escape(upstream.name)}[/] {status.state} {status.revision}"
-        console.print(f"{head} [red]{escape(status.error)}[/]" if status.error else head)
-        table = Table.grid(padding=(0, 2))
-        for raw in shelf.items.values() if shelf else ():
-            tool = jsonrpc.value(raw)
-            name = names.join_name(server, tool["name"])
-            table.add_row(f"  {escape(name)}", escape(_brief(tool.get("description", ""))))
-        console.print(table)
+        error = f"[red]{escape(status.error)}[/]" if status.error else ""
+        console.print(
+            " ".join(filter(None, (f"[bold]{escape(upstream.name)}[/]", status.state, status.revision, error)))
+        )
+        if shelf and shelf.items:
+            console.print(_table(server, shelf.items.values()))
+
+
+def _table(server: str, tools: Iterable[Raw]) -> Table:
+    table = Table.grid(padding=(0, 2), pad_edge=False)
+    for raw in tools:
+        tool = jsonrpc.value(raw)
+        name = names.join_name(server, tool["name"])
+        table.add_row(f"  {escape(name)}", escape(_brief(tool.get("description", ""))))
+    return table
 
 
 def _brief(text: str) -> str:

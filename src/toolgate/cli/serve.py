@@ -20,7 +20,7 @@ from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
 from toolgate.settings import Settings
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(help="Serve the configured servers over HTTP until Ctrl-C.")
@@ -50,6 +50,7 @@ def serve(
             2,
         )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("toolgate.app").setLevel(logging.INFO)  # who edits the configuration wants to know that it holds
     common.run(_serve(found, settings))
 
 

@@ -21,7 +21,7 @@ from toolgate.config import Config, state_folder
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.settings import Settings
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 CHUNK = 64 * 1024
 FLUSHING = 3.0  # seconds that a client may take to read the last answers

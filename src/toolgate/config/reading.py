@@ -327,7 +327,7 @@ class _ServerReading:
                 found[key] = self._expanded(key, value, row, expansion)
         missing = tuple(dict.fromkeys(expansion.missing))
         if missing:
-            self.faults.append(_not_set(missing))
+            self.faults.append(_not_set(missing, reading.dialect.style))
         return missing
 
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
@@ -389,9 +389,8 @@ class _ServerReading:
             self._wrong("is no URL once the name is in it", "", "url")
 
 
-def _not_set(missing: tuple[str, ...]) -> str:
-    names = ", ".join(missing)
-    return (
-        f"{names} {'is' if len(missing) == 1 else 'are'} not set: set {'it' if len(missing) == 1 else 'them'} in the "
-        f"environment of toolgate, or write a default: ${{{missing[0]}:-default}}"
-    )
+def _not_set(missing: tuple[str, ...], style: variables.Style) -> str:
+    """A default is named as a way out only where the tool whose file it is has them."""
+    names, are, them = ", ".join(missing), *(("is", "it") if len(missing) == 1 else ("are", "them"))
+    way_out = f", or write a default: ${{{missing[0]}:-default}}" if style.has_defaults else ""
+    return f"{names} {are} not set: set {them} in the environment of toolgate{way_out}"

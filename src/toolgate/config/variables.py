@@ -26,6 +26,10 @@ class Style(msgspec.Struct, frozen=True):
     leftover: re.Pattern[str] | None = None
     write: str = ""
 
+    @property
+    def has_defaults(self) -> bool:
+        return self.pattern is not None and "default" in self.pattern.groupindex
+
 
 class Reference(msgspec.Struct, frozen=True):
     """A variable of the environment that a key names without a pattern. One that is `optional` and not set leaves
