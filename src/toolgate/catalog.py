@@ -363,7 +363,7 @@ class Catalog:
     async def _learn(self, server: str) -> None:
         """Remember what it says of itself, unless it is gone again."""
         upstream = self._upstreams.get(server)
-        if upstream and upstream.status().state not in ASLEEP:
+        if upstream and upstream.status().state in UP:
             try:
                 await self.about(server, Client())
             except Fault as fault:
@@ -375,7 +375,7 @@ class Catalog:
         for place in self._places(server, scope):
             upstream = self._upstreams.get(server)
             slot = self._slots.get(place)
-            if not upstream or not slot or slot.is_checked or not reader or upstream.status().state in ASLEEP:
+            if not upstream or not slot or slot.is_checked or not reader or upstream.status().state not in UP:
                 continue
             try:
                 await asyncio.shield(self._fetch(place, reader))

@@ -160,3 +160,16 @@ async def test_a_call_is_made_by_a_list_as_it_was() -> None:
         await house.clock.advance(1)
         for name in ("there__plain", "plain"):
             assert (await house.modern().call(name)).text == "just so"
+
+
+async def test_a_server_that_dies_as_it_comes_up_is_not_started_to_be_looked_at() -> None:
+    store = MemoryStore(FakeClock())
+    there = a_server(LegacyServer)
+    async with gateway(store=store, there=there) as house:
+        await house.modern().request("tools/list")
+    there = a_server(LegacyServer)
+    async with gateway(store=store, there=there) as house:
+        await house.modern().call("there__plain")
+        there.connections[0].hang_up()
+        await house.clock.advance(5)
+        assert len(there.connections) == 1
