@@ -84,7 +84,8 @@ async def status(given: Given, realm: Realm) -> Object:
 def _state(server: Server, status: Status) -> Object:
     state = IN_004[status.state]
     said = {"name": server.name, "state": state, "connected": state == "connected", "transport": _transport(server)}
-    return said | ({"error": status.error, "hint": status.hint} if state == "failed" else {})
+    why = {"error": status.error} | ({"hint": status.hint} if status.hint else {})
+    return said | (why if state == "failed" else {})
 
 
 def _transport(server: Server) -> str:
@@ -162,7 +163,10 @@ async def add_mcp_server(given: Given, realm: Realm) -> Object:
     shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
     status = realm.status(id)
     told = {**said, "state": IN_004[status.state], "tools": _briefs(shelf) if shelf else []}
-    return told | ({"error": fault.message, "hint": status.hint or fault.hint} if fault else {})
+    if not fault:
+        return told
+    hint = status.hint or fault.hint
+    return told | {"error": fault.message} | ({"hint": hint} if hint else {})
 
 
 async def remove_mcp_server(given: Given, realm: Realm) -> Object:

@@ -107,7 +107,7 @@ class Index:
         return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
 
     def _semantic(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
-        raise Unsearchable("Semantic search is not installed: pip install 'toolgate[semantic]', or use mode bm25")
+        raise Unsearchable("The mode semantic is not available in this version of toolgate: use mode bm25")
 
 
 _MODES: Mapping[str, Callable[[Index, str, int, set[Entry] | None], list[Hit]]] = {
