@@ -240,6 +240,9 @@ class Catalog:
         self._loaded.add(server)
         if print := self._prints.get(server):
             shelves, about = self._records.load(server, print)
+            for kind, fault in self._records.faults(server, print).items():
+                if kind not in shelves:
+                    self._slots.setdefault((server, "", kind), Slot()).fault = fault
             for kind, shelf in shelves.items():
                 self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
             if about:
@@ -413,6 +416,8 @@ class Catalog:
 
     def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
         server, scope, kind = place
+        if slot.fault and not scope and (print := self._prints.get(server)):
+            self._records.drop_fault(server, print, kind)
         before = None if slot.is_outdated else slot.shelf
         is_news = slot.is_missed or (before and _items(before) != _items(shelf))
         slot.shelf, slot.is_checked, slot.failing, slot.fault = shelf, True, None, None
@@ -428,6 +433,8 @@ class Catalog:
             self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
         error = None if done.cancelled() else done.exception()
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
+        if slot.fault and not slot.shelf and not place[1] and (print := self._prints.get(place[0])):
+            self._records.save_fault(place[0], print, place[2], slot.fault)
         if error and slot.shelf:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
             if self._clock.now() - slot.failing >= self.limits.grace:

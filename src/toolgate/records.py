@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
+from toolgate.model import RPC_CODES, Fault
 from toolgate.ports import About, Clock, Shelf, Store
 from toolgate.wire import jsonrpc, mcp
 
@@ -18,6 +19,7 @@ KEPT = 30 * 24 * 3600.0  # seconds for which a record that nobody renews is kept
 RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written again
 
 _ABOUT = "about"
+_FAULT = "fault of "
 
 
 class _List(msgspec.Struct, frozen=True, array_like=True):
@@ -50,6 +52,20 @@ class Records:
             items = {name: bytes(raw) for name, raw in shelf.own.items()}
             record = _List(wall, ttl, shelf.is_public, items)
             self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
+
+    def faults(self, server: str, print: str) -> Mapping[str, Fault]:
+        """Why lists that were never known could not be had, by kind: who starts again need not wait for that anew."""
+        records = self._store.items(_space(server, print))
+        found = {kind: _fault(records.get(_FAULT + kind, b""), server) for kind in mcp.LIST_OF_KIND}
+        return {kind: fault for kind, fault in found.items() if fault}
+
+    def save_fault(self, server: str, print: str, kind: str, fault: Fault) -> None:
+        said = [fault.code, fault.message, fault.hint]
+        if self._is_due(_space(server, print), _FAULT + kind, said):
+            self._store.put(_space(server, print), _FAULT + kind, jsonrpc.encode(said), ttl=KEPT)
+
+    def drop_fault(self, server: str, print: str, kind: str) -> None:
+        self.drop(server, print, _FAULT + kind)
 
     def save_about(self, server: str, print: str, about: About) -> None:
         if self._is_due(_space(server, print), _ABOUT, about):
@@ -87,6 +103,14 @@ class Records:
 
 def _space(server: str, print: str) -> str:
     return f"catalog/{server}/{print}"
+
+
+def _fault(raw: bytes, server: str) -> Fault | None:
+    try:
+        code, message, hint = msgspec.json.decode(raw, type=tuple[str, str, str])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return Fault(code, message, server=server, reach="not_sent", hint=hint) if code in RPC_CODES else None
 
 
 def _about(raw: bytes) -> About | None:

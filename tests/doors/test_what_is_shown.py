@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
-from virtualtime import settle
+from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.model import Fault
+from toolgate.store.memory import MemoryStore
 
 BROKEN = Fault("SERVER_FAILED", "Command not found: nope", reach="not_sent")
 FILE: dict[str, Any] = {"uri": "file:///a", "name": "a"}
@@ -336,3 +337,18 @@ async def test_the_path_of_one_server_knows_no_other() -> None:
         await visitor.initialize()
         assert (await visitor.ask("tools/call", name="greeter__greet")).error["message"] == "Unknown tool"
         assert script.requests[-1]["params"]["name"] == "greeter__greet"
+
+
+@pytest.mark.promise("b.001.catalog-kept")
+async def test_a_server_that_failed_before_a_restart_holds_no_list_up_after_it() -> None:
+    store, lost = MemoryStore(FakeClock()), Fault("SERVER_FAILED", "Command not found: nope")
+    async with gateway(scripts={"good": Scripted(tools_list=tools("t")), "bad": lost}, store=store) as app:
+        before = (await Visitor(app).ask("tools/list")).result
+        assert [each["server_id"] for each in before["_meta"]["failures"]] == ["bad"]
+    hangs = Scripted()
+    hangs.answers |= {"initialize": ..., "server/discover": ...}
+    good = Scripted(tools_list=tools("t"))
+    async with gateway(scripts={"good": good, "bad": hangs}, store=store) as app:
+        began = app.clock.now()
+        assert (await Visitor(app).ask("tools/list")).result == before
+        assert app.clock.now() == began and not good.requests
