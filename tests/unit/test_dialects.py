@@ -88,11 +88,11 @@ def test_claude_codes_own_file_has_the_users_servers_and_those_of_the_project_th
         "numStartups": 7,
         "mcpServers": {"a": {"type": "http", "url": "https://user.example/mcp"}, "b": {"command": "b"}},
         "projects": {
-            "/work/one": {"mcpServers": {"a": {"command": "local"}}, "history": []},
-            "/work/two": {"mcpServers": {"c": {"command": "c"}}},
+            "/home/me/one": {"mcpServers": {"a": {"command": "local"}}, "history": []},
+            "/home/me/two": {"mcpServers": {"c": {"command": "c"}}},
         },
     }
-    config = loaded(tmp_path, ".claude.json", content, "claude-user", PWD="/work/one")
+    config = loaded(tmp_path, ".claude.json", content, "claude-user", PWD="/home/me/one")
     assert {one.name: one.command for one in config.servers} == {"a": "local", "b": "b"}
     elsewhere = load(tmp_path / ".claude.json", {})
     assert [one.type for one in elsewhere.servers] == ["http", "stdio"]
