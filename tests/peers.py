@@ -28,7 +28,8 @@ from virtualtime import FakeClock, complain, settle, soon
 
 from toolgate.app import App, running
 from toolgate.audit import Trail
-from toolgate.config import CatalogLimits, Config, ParkingLimits, PoolLimits, Server
+from toolgate.config import CatalogLimits, Config, Limits, ParkingLimits, PoolLimits, Server
+from toolgate.config.access import Concurrency
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
 from toolgate.ports import Store
@@ -1366,6 +1367,9 @@ class House:
         await settle()
 
 
+METERED = Limits(concurrency=Concurrency(10**6, 10**6, 10**6))  # so that what is taken and not given back is seen
+
+
 @asynccontextmanager
 async def gateway(
     policies: Sequence[Policy] = (),
@@ -1383,7 +1387,7 @@ async def gateway(
     into a store that is given. `edited`: what is made of the configuration when it is read again."""
     clock = FakeClock()
     config = msgspec.structs.replace(
-        config or Config(),
+        config or Config(limits=METERED),
         servers=tuple(
             Server(id=id.replace("_", "-"), name=id, type="stdio", command=id, **server.settings)
             for id, server in servers.items()
