@@ -423,6 +423,14 @@ def _last(tail: bytes) -> Head:
     return NOTHING
 
 
+def trouble(file: Path) -> str:
+    """Why nothing can be appended to this file; empty where it can be, or where it would be made. Makes nothing."""
+    there = next(path for path in (file, *file.parents) if path.exists() or path == path.parent)
+    if there != file:
+        return "" if there.is_dir() and os.access(there, os.W_OK) else f"{there} cannot be written to"
+    return "" if os.access(there, os.W_OK) and there.is_file() else f"{there} cannot be appended to"
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """What is found of files: their last line, how many lines, what is wrong (the first of it), and what cannot be
     told."""
