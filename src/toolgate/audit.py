@@ -104,7 +104,9 @@ class Trail:
         self._thread: threading.Thread | None = None
         self._put = self._written = 0  # bytes: the one counted in the loop, the other in the thread
         self._lost = self._told_lost = 0  # lines
-        self._lost_at: datetime | None = None
+        self._lost_at = ""
+        self._encoder = msgspec.json.Encoder()
+        self._second, self._shown = -1, ""  # the last one, written
         self._is_closed = False
 
     # In the event loop.
@@ -122,16 +124,22 @@ class Trail:
         whose = {"who": who.id, "client": who.client, "address": who.address} if isinstance(who, Principal) else {}
         named = {"who": who} if isinstance(who, str) else whose
         said = {**named, **{name: _bounded(value) for name, value in about.items()}}
-        self.put({"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}})
+        told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
+        self.put(msgspec.Raw(self._redactor.body(self._encoder.encode(told))))
 
-    def time(self) -> datetime:
-        return datetime.fromtimestamp(self._clock.wall(), UTC)
+    def time(self) -> str:
+        """What time it is, to the microsecond, as RFC 3339 has it."""
+        now = self._clock.wall()
+        second = int(now)
+        if second != self._second:
+            self._second, self._shown = second, datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._shown}.{int((now - second) * 1e6):06d}Z"
 
     def put(self, record: Any) -> None:
-        """Note a record, which is encoded now. It is an object with at least one member."""
+        """Note a record, which is encoded now: an object with at least one member, and without secrets."""
         if not self.is_on or not self._chain:
             return
-        line = self._redactor.body(msgspec.json.encode(record))
+        line = self._encoder.encode(record)
         if self._is_closed or self._put - self._written + len(line) > MOST_WAITING:
             self._lost, self._lost_at = self._lost + 1, self.time()
             self.problem = self.problem or f"the audit cannot be written as fast as it grows: {self.file}"
@@ -388,11 +396,13 @@ def _written(descriptor: int, data: bytes, size: int) -> None:
 def chained(head: Head, records: Iterable[bytes]) -> tuple[bytes, Head]:
     """The lines for these records (objects with members), and the last of them."""
     lines: list[bytes] = []
+    seq, prev = head.seq, head.hash.encode()
     for record in records:
-        body = b'{"seq":%d,"prev":"%b",%b' % (head.seq + 1, head.hash.encode(), record[1:-1])
-        head = Head(head.seq + 1, hashlib.sha256(body).hexdigest())
-        lines.append(b'%b,"hash":"%b"}\n' % (body, head.hash.encode()))
-    return b"".join(lines), head
+        seq += 1
+        body = b'{"seq":%d,"prev":"%b",%b' % (seq, prev, record[1:-1])
+        prev = hashlib.sha256(body).hexdigest().encode()
+        lines.append(b'%b,"hash":"%b"}\n' % (body, prev))
+    return b"".join(lines), Head(seq, prev.decode())
 
 
 class Line(msgspec.Struct, frozen=True):

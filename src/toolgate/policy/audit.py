@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -41,7 +40,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     is a fault's; `reason` is why the gateway refused or asked; `ms` is how long the leg took, absent where that is no
     longer known; `arguments` are there where all of them are wanted."""
 
-    time: datetime
+    time: str
     event: str
     who: str
     method: str
@@ -103,43 +102,42 @@ class Audit:
         elif isinstance(ending, NeedInput):
             self._wait(went, begun)
         decision, outcome, code, reason = _told(ending)
-        who = call.client.principal
-        given = call.arguments
-        self._trail.put(
-            Entry(
-                self._trail.time(),
-                "call",
-                who.id,
-                call.method,
-                call.server,
-                call.target,
-                decision,
-                outcome,
-                code,
-                reason,
-                None if begun is None else round((self._clock.now() - begun) * 1000, 3),
-                who.client,
-                who.via,
-                who.address,
-                call.via,
-                hashlib.sha256(given).hexdigest() if given and self._arguments != "none" else "",
-                _whole(given) if given and self._arguments == "full" else None,
-                given is not went.arguments and given != went.arguments,
-                is_rest or call.resumption is not None,
-            )
+        who, given, plainly = call.client.principal, call.arguments, self._trail.redactor.text
+        entry = Entry(
+            self._trail.time(),
+            "call",
+            who.id,
+            call.method,
+            call.server,
+            plainly(call.target),
+            decision,
+            outcome,
+            code,
+            plainly(reason) if reason else "",
+            None if begun is None else int((self._clock.now() - begun) * 1e6) / 1000,
+            who.client,
+            who.via,
+            who.address,
+            call.via,
         )
+        if given and self._arguments != "none":
+            entry.arguments_sha256 = hashlib.sha256(given).hexdigest()
+            if self._arguments == "full":
+                entry.arguments = self._whole(given)
+        entry.edited = given is not went.arguments and given != went.arguments
+        entry.resumed = is_rest or call.resumption is not None
+        self._trail.put(entry)
+
+    def _whole(self, arguments: Raw) -> Raw | None:
+        """In one line. What is too long has its hash alone."""
+        if memoryview(arguments).nbytes > LARGEST:
+            return None
+        return Raw(self._trail.redactor.body(msgspec.json.format(bytes(arguments), indent=-1)))
 
     def _wait(self, went: Call, begun: float) -> None:
         self._asked[id(went)] = begun
         if len(self._asked) > MOST_ASKED:
             self._asked.popitem(last=False)
-
-
-def _whole(arguments: Raw) -> Raw | None:
-    """In one line. What is too long has its hash alone."""
-    if memoryview(arguments).nbytes > LARGEST:
-        return None
-    return Raw(msgspec.json.format(bytes(arguments), indent=-1))
 
 
 def _told(

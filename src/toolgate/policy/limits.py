@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import msgspec
-
 from toolgate.config import Config
 from toolgate.config.access import Rate
 from toolgate.model import Call, Fault, Outcome
@@ -35,32 +33,11 @@ class Meter:
         self.filled: dict[object, float] = {}
         self.running: dict[object, int] = {}
 
-    def wait(self, key: object, rate: Rate, now: float) -> float:
-        """Seconds until one more call is in order; none or less: it is now."""
-        filled = min(self.filled.get(key, now), now + rate.seconds)  # the rate may have been another
-        return filled - now - rate.seconds + rate.seconds / rate.count - _EXACT
-
-    def charge(self, key: object, rate: Rate, now: float) -> None:
-        filled = self.filled.get(key, now)
-        self.filled[key] = min(max(filled, now), now + rate.seconds) + rate.seconds / rate.count
-        if len(self.filled) > MOST_METERS:
-            self._forget(now)
-
-    def take(self, key: object) -> None:
-        self.running[key] = self.running.get(key, 0) + 1
-
-    def give_back(self, key: object) -> None:
-        left = self.running[key] - 1
-        if left:
-            self.running[key] = left
-        else:
-            del self.running[key]
-
-    def _forget(self, now: float) -> None:
-        lasting = sorted(
-            (filled, index, key) for index, (key, filled) in enumerate(self.filled.items()) if filled > now
-        )
-        self.filled = {key: filled for filled, _, key in lasting[-MOST_METERS // 2 :]}
+    def forget(self, now: float) -> None:
+        lasting = [(key, filled) for key, filled in self.filled.items() if filled > now]
+        lasting.sort(key=lambda each: each[1])
+        for key in self.filled.keys() - dict(lasting[-MOST_METERS // 2 :]).keys():
+            del self.filled[key]
 
 
 class Meters:
@@ -76,13 +53,52 @@ class Meters:
         return not (self.principal.running or self.server.running or self.tool.running)
 
 
-class _Limit(msgspec.Struct, frozen=True):
+class _Limit:
     """What holds for one kind of meters: `whose` says whose limit it is, in messages."""
 
-    whose: str
-    meter: Meter
-    rate: Rate | None = None
-    most: int | None = None
+    def __init__(self, whose: str, meter: Meter, rate: Rate | None, most: int | None) -> None:
+        self.whose = whose
+        self.rate = rate
+        self.most = most
+        self.meter = meter
+        self._filled, self._running = meter.filled, meter.running
+        self._share = rate.seconds / rate.count if rate else 0.0
+        self._slack = rate.seconds - self._share + _EXACT if rate else 0.0
+
+    @property
+    def is_some(self) -> bool:
+        return self.rate is not None or self.most is not None
+
+    def is_full(self, key: object) -> bool:
+        """Whether as much runs as may."""
+        return self.most is not None and self._running.get(key, 0) >= self.most
+
+    def is_used_up(self, key: object, now: float) -> bool:
+        return self.rate is not None and self._filled.get(key, 0.0) > now + self._slack
+
+    def wait(self, key: object, now: float) -> float:
+        """Seconds until one more call is in order, where it is not yet."""
+        assert self.rate
+        filled = min(self._filled[key], now + self.rate.seconds)  # the rate may have been another
+        self._filled[key] = filled
+        return filled - now - self._slack
+
+    def charge(self, key: object, now: float) -> None:
+        if self.rate:
+            filled = self._filled.get(key, 0.0)
+            self._filled[key] = (filled if filled > now else now) + self._share
+            if len(self._filled) > MOST_METERS:
+                self.meter.forget(now)
+
+    def take(self, key: object) -> None:
+        self._running[key] = self._running.get(key, 0) + 1
+
+    def give_back(self, key: object) -> None:
+        left = self._running[key] - 1
+        if left:
+            self._running[key] = left
+        else:
+            del self._running[key]
 
 
 class Limits:
@@ -112,10 +128,10 @@ class Limits:
         }
         self._tool = _Limit("this tool", meters.tool, rates.tool, most.tool)
         self._has_meters = any(
-            limit.rate or limit.most
+            limit.is_some
             for limit in (self._principal, self._server, self._tool, *self._clients.values(), *self._servers.values())
         )
-        self._taken: dict[int, list[tuple[Meter, object]]] = {}  # by the id of a call that runs
+        self._taken: dict[int, list[tuple[_Limit, object]]] = {}  # by the id of a call that runs
 
     @property
     def are_some(self) -> bool:
@@ -129,27 +145,30 @@ class Limits:
             return call
         limits = self._of(call)
         if not was_passed:
-            now = self._clock.now()
-            for limit, key in limits:
-                if limit.most is not None and limit.meter.running.get(key, 0) >= limit.most:
-                    raise _too_many_at_once(limit, limit.most)
-            _refuse_too_often(limits, now)
-            for limit, key in limits:
-                if limit.rate:
-                    limit.meter.charge(key, limit.rate, now)
-        taken: list[tuple[Meter, object]] = [(limit.meter, key) for limit, key in limits if limit.most is not None]
-        for meter, key in taken:
-            meter.take(key)
+            self._charge(limits)
+        taken = [each for each in limits if each[0].most is not None]
+        for limit, key in taken:
+            limit.take(key)
         if taken:
             self._taken[id(call)] = taken
         return call
+
+    def _charge(self, limits: list[tuple[_Limit, object]]) -> None:
+        now = self._clock.now()
+        for limit, key in limits:
+            if limit.is_full(key):
+                raise _too_many_at_once(limit)
+            if limit.is_used_up(key, now):
+                raise _too_often([each for each in limits if each[0].is_used_up(each[1], now)], now)
+        for limit, key in limits:
+            limit.charge(key, now)
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
-        for meter, key in self._taken.pop(id(went), ()):
-            meter.give_back(key)
+        for limit, key in self._taken.pop(id(went), ()):
+            limit.give_back(key)
 
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
@@ -177,19 +196,16 @@ def _refuse_too_large(call: Call, most: int) -> None:
         )
 
 
-def _refuse_too_often(limits: list[tuple[_Limit, object]], now: float) -> None:
+def _too_often(limits: list[tuple[_Limit, object]], now: float) -> Fault:
     """It has to wait for the slowest of them."""
-    longest, slowest = 0.0, None
-    for limit, key in limits:
-        if limit.rate and (wait := limit.meter.wait(key, limit.rate, now)) > longest:
-            longest, slowest = wait, limit
-    if slowest and slowest.rate:
-        rate = f"{slowest.rate.count:,} calls in {slowest.rate.seconds:g} s"
-        raise _refusal(f"Too many calls: {slowest.whose} may have {rate}", math.ceil(longest * 1000) / 1000)
+    wait, slowest = max(((limit.wait(key, now), limit) for limit, key in limits), key=lambda each: each[0])
+    assert slowest.rate
+    rate = f"{slowest.rate.count:,} calls in {slowest.rate.seconds:g} s"
+    return _refusal(f"Too many calls: {slowest.whose} may have {rate}", math.ceil(wait * 1000) / 1000)
 
 
-def _too_many_at_once(limit: _Limit, most: int) -> Fault:
-    return _refusal(f"Too many calls at once: {limit.whose} may have {most:,}", SOON)
+def _too_many_at_once(limit: _Limit) -> Fault:
+    return _refusal(f"Too many calls at once: {limit.whose} may have {limit.most:,}", SOON)
 
 
 def _refusal(message: str, wait: float) -> Fault:
