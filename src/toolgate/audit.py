@@ -67,10 +67,9 @@ def is_on(config: Config) -> bool:
 
 
 def place(config: Config, environ: Mapping[str, str]) -> Path:
-    """Where a configuration's audit is."""
-    if config.audit.path:
-        return Path(config.source).absolute().parent / Path(config.audit.path).expanduser()
-    return state_folder(config, environ) / FILE
+    """Where a configuration's audit is: always the same path, by which its last line is known in the store."""
+    folder = Path(config.source).parent if config.audit.path else state_folder(config, environ)
+    return Path(os.path.abspath(folder / Path(config.audit.path or FILE).expanduser()))
 
 
 @asynccontextmanager

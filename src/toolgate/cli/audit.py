@@ -61,7 +61,7 @@ def verify(
     settings = common.load_config(config)
     own = _place(settings)
     examined = files or [own]
-    anchor = _parsed(head) if head else common.run(_anchor(settings, own)) if own in examined else NOTHING
+    anchor = _parsed(head) if head else common.run(_anchor(settings, own)) if _is_among(own, examined) else NOTHING
     try:
         found = trails.verify(examined, anchor)
     except OSError as error:
@@ -118,6 +118,10 @@ def rotate(
 
 def _place(config: Config) -> Path:
     return trails.place(config, os.environ)
+
+
+def _is_among(own: Path, files: list[Path]) -> bool:
+    return own.resolve() in [file.resolve() for file in files]
 
 
 async def _anchor(config: Config, file: Path) -> Head:
