@@ -92,6 +92,8 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
+            if fault.code == "INSUFFICIENT_SCOPE":
+                raise fault  # its client's door answers, whatever tool it came through: another token may mend it
             return route.surface.refuse(entered, fault, self._known(route, call.client))
 
         try:
