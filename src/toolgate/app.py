@@ -159,8 +159,8 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        snapshot.take_over()
         self.gateway.adopt(snapshot)
+        snapshot.take_over()
         self.problem = ""
         self._ground.pool.limits = config.pool
         self._catalog.limits = config.catalog

@@ -70,9 +70,10 @@ class Gateway:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
-        watch of a server that was changed is asked for anew."""
+        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
+        came or are others now: whoever hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
-        if before.servers != snapshot.servers or before.config.surface != snapshot.config.surface:
+        if _is_news_to_all(before, snapshot):
             self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
@@ -314,6 +315,20 @@ class Gateway:
     def _is_vital(self, server: str) -> bool:
         found = self.snapshot.servers.get(server)
         return found is not None and found.criticality == "vital"
+
+
+def _is_news_to_all(before: Snapshot, now: Snapshot) -> bool:
+    """Whether lists are others now for reasons that no event of one server brings to its clients: it is gone, or who
+    would hear of it has a connection of its own, or what is shown of all of them is another part."""
+    fresh = [id for id, upstream in now.upstreams.items() if before.upstreams.get(id) is not upstream]
+    return (
+        bool(before.upstreams.keys() - now.upstreams.keys())
+        or any(now.servers[id].scope != "shared" for id in fresh)
+        or any(getattr(before.config, part) != getattr(now.config, part) for part in _SHOWN)
+    )
+
+
+_SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
 
 
 async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
