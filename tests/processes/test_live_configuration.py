@@ -121,6 +121,63 @@ async def test_an_edited_file_is_served_without_being_asked(tmp_path: Path) -> N
         await served.client().call("two__counts")
 
 
+@real
+async def test_an_edit_while_servers_start_is_served_too(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"slow": child("counting") | {"start": "eager"}}
+    files.write()
+    settings = files.settings()
+
+    async def edited_meanwhile(*_: Any) -> Any:
+        files.servers["two"] = child("counting")
+        files.write()
+        raise Fault("SERVER_FAILED", "It does not start")
+
+    async with gateway(settings.read(), settings=settings, links={"slow": edited_meanwhile}) as served:
+        await until(lambda: "two" in served.app.gateway.snapshot.upstreams)
+
+
+def test_what_we_write_ourselves_is_known_and_what_others_write_is_not(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.write()
+    settings = files.settings()
+    settings.read()
+    settings.add("one", child("counting"))
+    assert settings.known == settings.seen()
+    settings.remove("one")
+    assert settings.known == settings.seen()
+    other = files.settings()
+    other.add("two", child("counting"))
+    assert settings.known != settings.seen()
+    settings.add("three", child("counting"))  # which reads the file of both
+    assert settings.known == settings.seen()
+    files.write('{"mcpServers": {"x": {}}}')
+    with pytest.raises(ConfigError):
+        settings.read()
+    assert settings.known == settings.seen()  # nothing is gained by reading it again
+    files.write()
+    with pytest.raises(Fault):
+        settings.add("three", child("counting"))
+    assert settings.known != settings.seen()
+
+
+def test_an_edit_while_the_files_are_read_is_none_that_is_known(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.write()
+
+    def read_and_edited() -> configs.Config:
+        config = configs.load(files.path, {})
+        files.servers["late"] = child("counting")
+        files.write()
+        return config
+
+    settings = Settings(read_and_edited, {}, files.path, files.own)
+    settings.read()
+    assert settings.known != settings.seen()
+    settings.add("one", child("counting"))
+    assert settings.known != settings.seen()
+
+
 def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @real
     async def test() -> None:
