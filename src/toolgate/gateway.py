@@ -58,6 +58,7 @@ class Gateway:
         self._clock = clock
         self._realms = Realms(house, editor, spills, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
+        self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
         self._rewatching: set[asyncio.Task[None]] = set()
 
     def route(self, path: str) -> Route:
@@ -78,9 +79,21 @@ class Gateway:
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
-                again = asyncio.get_running_loop().create_task(_watch_again(call, upstream), name="watch again")
+                self._unheld[id(call)] = upstream
+                again = asyncio.get_running_loop().create_task(self._watch_again(call, upstream), name="watch again")
                 self._rewatching.add(again)
                 again.add_done_callback(self._rewatching.discard)
+
+    async def _watch_again(self, call: Call, upstream: Upstream) -> None:
+        try:
+            await upstream.watch(call.target, call.client, call.kind)
+        except Fault as fault:
+            log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
+            return
+        if id(call) not in self._watches:  # its client has left before there was anything to end
+            upstream.unwatch(call.target, call.client, call.kind)
+        elif self._unheld.get(id(call)) is upstream:
+            del self._unheld[id(call)]
 
     async def close(self) -> None:
         self._realms.close()
@@ -213,7 +226,9 @@ class Gateway:
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
         self._watches.pop(id(call), None)
-        if upstream := self.snapshot.upstreams.get(call.server):
+        unheld = self._unheld.pop(id(call), None)
+        upstream = self.snapshot.upstreams.get(call.server)
+        if upstream and upstream is not unheld:
             upstream.unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
@@ -362,13 +377,6 @@ def _by_own_names(call: Call, shelf: Shelf) -> Call:
 def _unlisted() -> Fault:
     """Without its list nobody knows what a server's overlays hide."""
     return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
-
-
-async def _watch_again(call: Call, upstream: Upstream) -> None:
-    try:
-        await upstream.watch(call.target, call.client, call.kind)
-    except Fault as fault:
-        log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
 
 
 Answered = TypeVar("Answered")
