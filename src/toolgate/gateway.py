@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, overlays, traits
+from toolgate import asks, controls, greeting, overlays, traits
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
 from toolgate.controls.base import find_server
@@ -35,7 +35,6 @@ from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
-VIA_MCP_CALL = "mcp_call"  # the control tool that promises a retry (seed 002)
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
@@ -323,9 +322,7 @@ class Gateway:
         hints = call.traits.hints
         if hints.destructiveHint and not hints.idempotentHint:
             return False
-        return hints.is_harmless_twice or (
-            hints.say_nothing and call.via == VIA_MCP_CALL and self._is_vital(call.server)
-        )
+        return hints.is_harmless_twice or (hints.say_nothing and _insists(call) and self._is_vital(call.server))
 
     def _is_vital(self, server: str) -> bool:
         found = self.snapshot.servers.get(server)
@@ -344,6 +341,11 @@ def _is_news_to_all(before: Snapshot, now: Snapshot) -> bool:
 
 
 _SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
+
+
+def _insists(call: Call) -> bool:
+    control = controls.CONTROLS.get(call.via)
+    return control is not None and control.insists
 
 
 async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
