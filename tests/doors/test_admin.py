@@ -91,6 +91,7 @@ async def test_who_comes_over_the_network_may_call_and_changes_no_server(address
         asked = visitor.request("tools/call", name="add_mcp_server", arguments=new)
         told = json.loads((await visitor.post(asked, **there)).result["content"][0]["text"])
         assert not told["success"] and told["error_type"] == "PermissionError"
+        assert "from a program on this machine" in told["hint"] and "admin = true" in told["hint"]
         listed = await visitor.post(visitor.request("tools/list"), **there)
         assert listed.result["tools"] and app.gateway.snapshot is before
 
