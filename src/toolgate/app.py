@@ -24,10 +24,12 @@ from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault
+from toolgate.news import News
 from toolgate.parking import Parking
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock, House, Store, SystemClock, Upstream
+from toolgate.redaction import Redactor
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -72,6 +74,8 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         self._spills = chain.make_spills(config, clock)
+        self._common = chain.Common(clock, store, self._spills, Redactor())
+        self._news = News(store, clock)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
         snapshot = self._build(config, None)
         snapshot.take_over()
@@ -106,6 +110,7 @@ class App:
         await self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._spawn(self._follow_files())
+            self._spawn(self._news.follow())
 
     async def close(self) -> None:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
@@ -151,7 +156,7 @@ class App:
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         return snapshots.build(
-            config, self._catalog, self._ground, self._changed, self._policies, self._links, self._spills, before
+            config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
 
     def _serve(self, config: Config) -> None:

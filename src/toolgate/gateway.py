@@ -24,7 +24,7 @@ from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
-from toolgate.policy.base import Policy
+from toolgate.policy.base import Policy, Wait
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
 from toolgate.snapshot import Route, Snapshot
@@ -208,11 +208,7 @@ class Gateway:
         """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
         on. Raises `Fault`."""
         call = await self._enter(Call(method, uri, client), route)
-        for policy in route.policies:
-            decision = policy.before(call, False)
-            if not isinstance(decision, Call):
-                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
-            call = decision
+        call = await self._let_watch(call, route)
         if call.server == names.OWN:
             raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
@@ -221,6 +217,18 @@ class Gateway:
             raise fault.at(call.server, call.target) from None
         self._watches[id(call)] = call
         return call
+
+    async def _let_watch(self, call: Call, route: Route) -> Call:
+        passed: list[tuple[Policy, Call]] = []
+        try:
+            decision = await self._judged(call, route, passed)
+            if not isinstance(decision, Call):
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
+        except BaseException as error:
+            _ended(passed, call, error)
+            raise
+        _ended(passed, decision, Done(b"{}"))
+        return decision
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
@@ -262,11 +270,31 @@ class Gateway:
             await upstream.leave(client)
 
     async def _through(self, call: Call, route: Route) -> Outcome:
+        """A leg through the policies and back. Each that lets it go on is told how it ended."""
+        passed: list[tuple[Policy, Call]] = []
+        try:
+            decision = await self._judged(call, route, passed)
+            if isinstance(decision, Call):
+                call = decision
+                outcome = await self._invoke(call, route)
+            else:
+                outcome = decision
+        except BaseException as error:
+            _ended(passed, call, error)
+            raise
+        if isinstance(outcome, NeedInput):
+            _ended(passed, call, outcome)
+        return _then(outcome, lambda last: _left(passed, call, last), lambda fault: _failed(passed, call, fault))
+
+    async def _judged(self, call: Call, route: Route, passed: list[tuple[Policy, Call]]) -> Call | Outcome:
+        """The call as its policies let it go on, or what one of them says instead."""
         policies = route.policies
-        passed: list[Policy] = []
         depth = _depth(call.resumption, policies)
         for index, policy in enumerate(policies):
             decision = policy.before(call, index < depth)
+            while isinstance(decision, Wait):
+                await decision.until()
+                decision = policy.before(call, index < depth)
             if isinstance(decision, Required):
                 _refuse_if_unanswerable(call, decision)
                 again = Retry(
@@ -274,11 +302,10 @@ class Gateway:
                 )
                 return NeedInput(decision.asks, again)
             if not isinstance(decision, Call):
-                return _after(call, decision, passed)
+                return decision
             call = decision
-            passed.append(policy)
-        outcome = await self._invoke(call, route)
-        return _then(outcome, lambda last: _after(call, last, passed)) if passed else outcome
+            passed.append((policy, call))
+        return call
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
@@ -432,10 +459,25 @@ def _refuse_if_unanswerable(call: Call, required: Required) -> None:
             )
 
 
-def _after(call: Call, outcome: Outcome, passed: Sequence[Policy]) -> Outcome:
-    for policy in reversed(passed):
-        outcome = policy.after(call, outcome)
+def _left(passed: Sequence[tuple[Policy, Call]], call: Call, outcome: Outcome) -> Outcome:
+    try:
+        for policy, _ in reversed(passed):
+            outcome = policy.after(call, outcome)
+    except BaseException as error:
+        _ended(passed, call, error)
+        raise
+    _ended(passed, call, outcome)
     return outcome
+
+
+def _failed(passed: Sequence[tuple[Policy, Call]], call: Call, fault: Fault) -> Outcome:
+    _ended(passed, call, fault)
+    raise fault
+
+
+def _ended(passed: Sequence[tuple[Policy, Call]], call: Call, ending: Outcome | BaseException) -> None:
+    for policy, went in reversed(passed):
+        policy.ended(went, call, ending)
 
 
 def _told(asked: asyncio.Future[About]) -> About | None:

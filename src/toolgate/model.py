@@ -29,6 +29,9 @@ RPC_CODES: dict[str, int] = {
     "METHOD_NOT_FOUND": jsonrpc.METHOD_NOT_FOUND,
     "ACCESS_DENIED": jsonrpc.INVALID_REQUEST,
     "APPROVAL_DENIED": jsonrpc.INVALID_REQUEST,
+    "APPROVAL_REQUIRED": jsonrpc.INVALID_REQUEST,
+    "INSUFFICIENT_SCOPE": jsonrpc.INVALID_REQUEST,
+    "RATE_LIMITED": jsonrpc.INTERNAL_ERROR,
     "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
     "TIMEOUT": jsonrpc.INTERNAL_ERROR,
     "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
@@ -39,7 +42,9 @@ RPC_CODES: dict[str, int] = {
     "MISSING_CAPABILITY": mcp.MISSING_CAPABILITY,
     "UNSUPPORTED_VERSION": mcp.UNSUPPORTED_VERSION,
 }
-RETRYABLE = frozenset({"SERVER_FAILED", "TIMEOUT", "CIRCUIT_OPEN", "SESSION_ERROR"})
+RETRYABLE = frozenset(
+    {"SERVER_FAILED", "TIMEOUT", "CIRCUIT_OPEN", "SESSION_ERROR", "RATE_LIMITED", "APPROVAL_REQUIRED"}
+)
 
 
 class Fault(Exception):
@@ -101,11 +106,16 @@ class Fault(Exception):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who a client acts for. `address` tells anonymous ones apart where something is capped for each."""
+    """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
+    configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
+    where it came without one; `via` is how it showed who it is."""
 
     id: str = "local"
     address: str = ""
     is_admin: bool = False  # may add servers, and remove them
+    client: str = ""
+    scopes: frozenset[str] | None = None
+    via: Literal["", "key", "token"] = ""
 
     def may_act_as(self, other: Principal) -> bool:
         """Whether this is the same one, wherever they are, with rights that are no less."""

@@ -17,9 +17,9 @@ from toolgate.config import Config, Server
 from toolgate.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
+from toolgate.policy.chain import Common
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
-from toolgate.spills import Spills
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
@@ -97,7 +97,7 @@ def build(
     on_change: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
-    spills: Spills,
+    common: Common,
     before: Snapshot | None = None,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
@@ -112,7 +112,7 @@ def build(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), spills),
+        routes=build_routes(config, upstreams, tuple(policies), common),
         servers=servers,
     )
 
@@ -140,11 +140,11 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], spills: Spills
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], common: Common
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    policies = first + chain.build(config, spills)
-    transparent = first + chain.build(config, spills, is_transparent=True)
+    policies = first + chain.build(config, common)
+    transparent = first + chain.build(config, common, is_transparent=True)
     skins = surfaces.skins(config)
     routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
     routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)

@@ -322,6 +322,8 @@ class Watch:
         self.seen.append((call.server, call.target, call.via))
         return call
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
 
@@ -354,6 +356,8 @@ class Deny:
         if (call.server, call.target) == ("there", "secret"):
             raise Fault("ACCESS_DENIED", "This tool is not for you", reach="not_sent")
         return call
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome

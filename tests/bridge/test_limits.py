@@ -14,7 +14,9 @@ from toolgate.config import Config, Limits, Server
 from toolgate.model import Principal
 from toolgate.policy import chain
 from toolgate.policy.truncate import META_KEY
+from toolgate.redaction import Redactor
 from toolgate.spills import Spills
+from toolgate.store.memory import MemoryStore
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]
@@ -25,10 +27,15 @@ ECHO = {"type": "object", "properties": {"message": {"type": "string"}, "count":
 ECHO |= {"required": ["message"]}
 
 
+def common(spills: Spills) -> chain.Common:
+    clock = FakeClock()
+    return chain.Common(clock, MemoryStore(clock), spills, Redactor())
+
+
 def limited(**limits: Any) -> tuple[Spills, Any]:
     config = Config(limits=Limits(**limits))
     spills = chain.make_spills(config, FakeClock())
-    return spills, chain.build(config, spills)
+    return spills, chain.build(config, common(spills))
 
 
 async def log(scene: Scene) -> str:
@@ -137,9 +144,9 @@ async def test_what_comes_after_questions_is_limited_too(revision: str, server: 
 
 async def test_without_limits_nothing_looks_at_results() -> None:
     config = Config()
-    names = [policy.name for policy in chain.build(config, Spills(FakeClock()))]
+    names = [policy.name for policy in chain.build(config, common(Spills(FakeClock())))]
     assert names == ["validate"]
-    assert chain.build(config, Spills(FakeClock()), is_transparent=True) == ()
+    assert chain.build(config, common(Spills(FakeClock())), is_transparent=True) == ()
 
 
 async def test_a_servers_own_limit_is_enough() -> None:
@@ -149,11 +156,13 @@ async def test_a_servers_own_limit_is_enough() -> None:
     )
     config = Config(servers=servers, limits=Limits(head=1, tail=2))
     spills = Spills(FakeClock())
-    validate, truncate = chain.build(config, spills)
+    validate, truncate = chain.build(config, common(spills))
     assert validate._trusted == {"a"}
     assert {id: limit.bytes for id, limit in truncate._limits.items()} == {"a": 10}
     assert truncate._limit.bytes is None
-    assert [p.name for p in chain.build(Config(servers=servers, validate_arguments=False), spills)] == ["truncate"]
+    assert [p.name for p in chain.build(Config(servers=servers, validate_arguments=False), common(spills))] == [
+        "truncate"
+    ]
 
 
 def test_what_is_read_at_once_keeps_to_the_limits() -> None:

@@ -55,6 +55,8 @@ class Watching:
         self.seen.append(call)
         return call
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
 

@@ -57,6 +57,8 @@ class Approve:
             return call
         return Done(b'{"content":[{"type":"text","text":"not allowed"}],"isError":true}')
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         self.left.append(f"{call.server} {call.target}")
         return outcome

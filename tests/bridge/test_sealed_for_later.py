@@ -36,6 +36,8 @@ class Approve:
         asks = (Ask("really", method, jsonrpc.Raw(jsonrpc.encode(params))),)
         return call if was_passed or call.resumption else Required(asks)
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         assert isinstance(outcome, Done)
         return outcome

@@ -48,6 +48,8 @@ class Approve:
             return Done(b'{"content":[{"type":"text","text":"not approved"}]}')
         return call
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
 

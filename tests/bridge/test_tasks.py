@@ -805,6 +805,8 @@ class Watchful:
         self.seen.append((call.method, call.kind, call.server, call.target))
         return call
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
 

@@ -35,6 +35,7 @@ from toolgate.config import (
     showing,
     values,
 )
+from toolgate.config.access import Bounds, Rate, ServerAuth
 from toolgate.config.formats import Format
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -543,14 +544,50 @@ def test_yaml_that_unfolds_without_end_is_refused() -> None:
 # What this version does not have.
 
 
-def test_clients_are_refused_and_never_passed_over() -> None:
-    assert refused("clients = [{id = 'me'}]") == [
-        "clients: `clients` is not available in this version of toolgate: remove it; the gateway is open on loopback"
-    ]
-    for key in ("clients", "auth"):
-        for value in ([], {}, None, [{"id": "x"}]):
-            assert refused(json.dumps({key: value}), "json", native=True)
-            assert refused(json.dumps({key: value}), "json", native=False)
+def test_a_slip_in_clients_opens_nothing() -> None:
+    long = "k" * 24
+    for value in (
+        [],
+        {},
+        None,
+        [{"name": "x"}],
+        [{"id": "x", "key": "short"}],
+        [{"id": "x", "mcp_server_access": "al"}],
+    ):
+        assert refused(json.dumps({"clients": value}), "json", native=True)
+        assert refused(json.dumps({"clients": value}), "json", native=False)
+    assert refused(json.dumps({"clients": [{"id": "x", "key": "${NOBODY_SET_IT}"}]}), "json")
+    assert refused(json.dumps({"clients": [{"id": "x", "mcp_permissions": {"tools": {"a__b": "yes"}}}]}), "json")
+    assert refused(json.dumps({"clients": [{"id": "x"}, {"id": "x"}]}), "json")
+    [ci] = understood(json.dumps({"clients": [{"id": "ci", "key": "${KEY}"}]}), "json", environ={"KEY": long}).clients
+    assert (ci.key, ci.servers, ci.admin, repr(ci)) == (long, "none", False, "<KnownClient ci>")
+
+
+def test_clients_say_what_they_may() -> None:
+    text = """
+        [[clients]]
+        id = "ci"
+        claims = { sub = "ci@example.com" }
+        mcp_permissions = { global = "off", servers = { docs = "allow" }, read_only = true }
+        limits = { rate = "60/m", concurrency = 4 }
+        [[clients]]
+        id = "ops"
+        admin = true
+        mcp_server_access = { specific = ["docs"] }
+        [auth]
+        issuer = "https://login.example.com"
+        scopes = "mcp tools"
+        [limits]
+        rates = { tool = "5/10s" }
+    """
+    config = understood(text)
+    ci, ops = config.clients
+    assert (ci.servers, ci.permissions.everything, ci.permissions.servers) == (None, "off", {"docs": "allow"})
+    assert ci.permissions.read_only == "off"
+    assert ci.limits == Bounds(Rate(60, 60.0), 4)
+    assert (ops.servers, ops.admin) == (("docs",), True)
+    assert config.auth.scopes == ("mcp", "tools") and not config.is_open
+    assert config.limits.rates.tool == Rate(5, 10.0)
 
 
 def laters() -> list[tuple[dict[str, Any], keys.Later]]:
@@ -618,8 +655,9 @@ def test_what_another_tool_can_and_we_cannot_fails_one_server() -> None:
         {"url": "http://h", "auth": "oauth"},
         {"command": "x", "lifecycle": "keep-alive"},
     )
-    *failed, works = config.servers
-    assert all("is not available in this version of toolgate" in one.problem for one in failed)
+    failed, signs_in, works = config.servers
+    assert "is not available in this version of toolgate" in failed.problem
+    assert (signs_in.auth, signs_in.problem) == (ServerAuth(), "")
     assert works.problem == ""
 
 
@@ -854,7 +892,7 @@ def blocks() -> list[tuple[Format, str]]:
 
 @pytest.mark.parametrize(("format", "name", "text"), named_blocks())
 def test_every_example_of_the_page_loads(format: Format, name: str, text: str) -> None:
-    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY", "TENANT"), "x")
+    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY", "TENANT"), "x") | {"CI_KEY": "k" * 24}
     config = read(text, file=name or f"toolgate.{format}", environ=environ, format=format, native=not name)
     assert config.servers or not name
     assert not config.warnings

@@ -20,6 +20,19 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from toolgate.config import dialects, showing
+from toolgate.config.access import (
+    Approvals,
+    Audit,
+    Auth,
+    Bounds,
+    Concurrency,
+    Guard,
+    KnownClient,
+    Permissions,
+    Rate,
+    Rates,
+    ServerAuth,
+)
 from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, parse
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted
@@ -85,6 +98,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
     roots: tuple[Root, ...] = ()
     private_args: tuple[int, ...] = ()  # which of `args` hold what stood in a variable
+    auth: ServerAuth | None = None
+    forward_headers: tuple[str, ...] = ()  # of clients' requests, in small letters
+    rate: Rate | None = None
+    pinning: Literal["", "off", "warn", "quarantine"] = ""  # empty: as `guard.pinning` says
+    by_operator: bool = True  # written by who runs the gateway; else a tool call or a registry has named it
     problem: str = ""
     missing: tuple[str, ...] = ()
 
@@ -154,12 +172,15 @@ class VirtualSearch(msgspec.Struct, frozen=True):
 
 class Limits(msgspec.Struct, frozen=True):
     """`result_limit` in bytes, `result_tokens` in estimated tokens of a result's text, None: no limit. `head` and
-    `tail` are lines that are kept of a text that is over a limit."""
+    `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments."""
 
     result_limit: int | None = None
     result_tokens: int | None = None
     head: int | None = None
     tail: int | None = None
+    argument_limit: int | None = None
+    rates: Rates = Rates()
+    concurrency: Concurrency = Concurrency()
 
 
 Surface = Literal["aggregate", "children", "meta", "components", "daemon", "all"]
@@ -178,6 +199,11 @@ class Config(msgspec.Struct, frozen=True):
     pool: PoolLimits = PoolLimits()
     virtual_search: VirtualSearch = VirtualSearch()
     limits: Limits = Limits()
+    clients: tuple[KnownClient, ...] = ()  # none, and no `auth`: the gateway is open, on loopback
+    auth: Auth = Auth()
+    approvals: Approvals = Approvals()
+    guard: Guard = Guard()
+    audit: Audit = Audit()
     validate_arguments: bool = True
     surface: Surface = "aggregate"  # what `/mcp` shows
     bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
@@ -186,6 +212,11 @@ class Config(msgspec.Struct, frozen=True):
     source: str = ""
     dialect: str = "native"
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to show who they are."""
+        return not self.clients and not self.auth.issuer
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -292,6 +323,7 @@ def state_folder(config: Config, environ: Mapping[str, str]) -> Path:
 def _config(tree: object, file: File, dialect: Dialect, references: bool = False) -> Config:
     reading = Reading(file, dialect, references)
     reading.read(tree)
+    reading.put_in_keys()
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file.path))
     part, root = reading.sections.get, reading.root
@@ -305,12 +337,56 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         catalog=CatalogLimits(**part("catalog", {})),
         pool=PoolLimits(**part("pool", {})),
         virtual_search=VirtualSearch(**part("virtual_search", {})),
-        limits=Limits(**{**limits.pop("truncate", {}), **limits}),
+        limits=_limits(**limits),
+        clients=_clients(reading),
+        auth=Auth(**part("auth", {})),
+        approvals=Approvals(**part("approvals", {})),
+        guard=Guard(**part("guard", {})),
+        audit=Audit(**part("audit", {})),
         source=file.path,
         dialect=dialect.name,
         warnings=tuple(str(warning) for warning in _placed(reading.warnings, file.path)),
         **root,
     )
+
+
+def _limits(
+    truncate: Mapping[str, Any] | None = None,
+    rates: Mapping[str, tuple[int, float]] | None = None,
+    concurrency: Mapping[str, int] | None = None,
+    **fields: Any,
+) -> Limits:
+    return Limits(
+        rates=Rates(**{name: Rate(*rate) for name, rate in (rates or {}).items()}),
+        concurrency=Concurrency(**(concurrency or {})),
+        **(truncate or {}),
+        **fields,
+    )
+
+
+def _clients(reading: Reading) -> tuple[KnownClient, ...]:
+    return tuple(_client(**fields) for fields in reading.root.pop("clients", ()))
+
+
+def _client(
+    id: str,
+    name: str = "",
+    mcp_server_access: str | tuple[str, ...] | None = None,
+    mcp_permissions: Mapping[str, Any] | None = None,
+    limits: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> KnownClient:
+    """Permissions without a word on servers stand for themselves; neither of them opens nothing."""
+    otherwise = "none" if mcp_permissions is None else None
+    servers: Any = otherwise if mcp_server_access is None else mcp_server_access
+    permissions = Permissions(**(mcp_permissions or {}))
+    return KnownClient(
+        id=id, name=name or id, servers=servers, permissions=permissions, limits=_bounds(**(limits or {})), **fields
+    )
+
+
+def _bounds(rate: tuple[int, float] | None = None, concurrency: int | None = None) -> Bounds:
+    return Bounds(Rate(*rate) if rate else None, concurrency)
 
 
 def _tree(path: Path) -> object:
@@ -329,12 +405,23 @@ def _server(
     roots: tuple[tuple[str, str], ...] = (),
     problem: str = "",
     tools: Mapping[str, Mapping[str, Any]] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    rate: tuple[int, float] | None = None,
+    forward_headers: tuple[str, ...] = (),
     **fields: Any,
 ) -> Server:
     told = () if problem else tuple(Root(_uri(uri), name) for uri, name in roots)  # a problem may be a gap in them
     overlays = {name: _overlay(**overlay) for name, overlay in (tools or {}).items()}
     given: dict[str, Any] = {"validate_arguments": validates, **fields}
-    return Server(roots=told, problem=problem, tools=overlays, **given)
+    return Server(
+        roots=told,
+        problem=problem,
+        tools=overlays,
+        auth=None if auth is None else ServerAuth(**auth),
+        rate=Rate(*rate) if rate else None,
+        forward_headers=tuple(name.lower() for name in forward_headers),
+        **given,
+    )
 
 
 def _overlay(parameters: Mapping[str, Mapping[str, Any]] | None = None, **fields: Any) -> Overlay:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from toolgate.config import access_shapes as access
 from toolgate.config import shapes, values, variables
 from toolgate.config.values import Kind
 
@@ -96,8 +97,33 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "result_limit": Key(values.size),
         "result_tokens": Key(values.whole(1)),
         "truncate": Key(shapes.truncation, spread=True),
-        "rates": Later(says="no limits of rates are kept"),
-        "concurrency": Later(says="`concurrency` of a server works"),
+        "argument_limit": Key(values.size),
+        "rates": Key(shapes.record(principal=access.rate, server=access.rate, tool=access.rate)),
+        "concurrency": Key(shapes.record(principal=values.whole(1), server=values.whole(1), tool=values.whole(1))),
+    },
+    "auth": {
+        "issuer": Key(access.base_url),
+        "audience": Key(access.base_url),
+        "scopes": Key(access.scopes),
+        "step_up": Key(access.step_up),
+        "client": Key(values.filled),
+    },
+    "approvals": {
+        "by": Key(values.many(values.choice("client", "operator"))),
+        "wait": Key(values.duration_or_none),
+        "ttl": Key(values.duration),
+    },
+    "guard": {
+        "pinning": Key(values.choice("off", "warn", "quarantine")),
+        "descriptions": Key(values.choice("off", "warn", "quarantine")),
+        "scrub": Key(values.choice("off", "known", "patterns")),
+        "allow_hosts": Key(values.many(access.host_or_network)),
+    },
+    "audit": {
+        "enabled": Key(values.flag),
+        "path": Key(values.filled),
+        "arguments": Key(values.choice("hash", "full", "none")),
+        "on_failure": Key(values.choice("warn", "block")),
     },
     # Nothing but defaults from here on.
     "provision": {
@@ -126,10 +152,8 @@ ROOT: Mapping[str, Row] = {
     "state": Key(values.filled),
     "tool_components": Key(shapes.components),
     "component_url": Key(shapes.template),
-    "clients": Later(says="the gateway is open on loopback"),
-    "auth": Later(says="the gateway is open on loopback"),
+    "clients": Key(access.clients(SURFACES)),
     "secrets": Later(says="use ${VAR} in a server's strings"),
-    "audit": Later(),
     "log": Later(),
     "telemetry": Later(),
     "cluster": Later(),
@@ -173,8 +197,10 @@ SERVER: Mapping[str, Row] = {
     "result_tokens": Key(values.whole(1)),
     "tools": Key(shapes.overlays),
     "compat": Key(shapes.requirement, only=("stdio",)),
-    "auth": Later(says=_in_headers, grave=True),
-    "forward_headers": Later(says="headers of clients stay here", grave=True),
+    "auth": Key(access.server_auth, only=("http", "sse"), sound=access.sound_server_auth),
+    "forward_headers": Key(access.forwarded, only=("http",)),
+    "rate": Key(access.rate),
+    "pinning": Key(values.choice("off", "warn", "quarantine")),
 }
 
 NO_OAUTH = Later(says=_in_headers, grave=True)

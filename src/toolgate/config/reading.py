@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from toolgate.config import env_file, keys, shapes, values, variables
+from toolgate.config import access_shapes, env_file, keys, shapes, values, variables
 from toolgate.config.dialects import CHILDREN, COMPONENTS, Dialect, File, places
 from toolgate.config.keys import Key, Later, Row
 from toolgate.config.manifests import Entry, spin_variables
@@ -135,6 +135,20 @@ class Reading:
             elif not first:
                 owner = json.dumps(owners[id].partition(" ")[2])
                 self.wrong(path, f"has the same id `{id}` as the server {owner}", "rename one of the two")
+
+    def put_in_keys(self) -> None:
+        """The variables in clients' keys. One that is not set is the whole file's fault: else a slip would open, or
+        close, the gateway to somebody."""
+        for index, client in enumerate(self.root.get("clients", ())):
+            if "key" not in client or self.references:
+                continue
+            path: KeyPath = ("clients", index, "key")
+            expansion = Expansion(self.file.environ, self.dialect.style)
+            client["key"] = self.take(expansion.expand, client["key"], path)
+            if expansion.missing:
+                self.wrong(path, _not_set(tuple(expansion.missing), self.dialect.style))
+            elif client["key"] is not _bad:
+                self.take(access_shapes.sound_key, client["key"], path)
 
     # What every part of the file needs.
 

@@ -6,16 +6,27 @@ meta-tool the call came through, so that no name is a way around it.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import msgspec
+
 from toolgate.model import Call, Outcome, Required
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The policy cannot tell yet: it is asked again, with the same call, when `until` has returned. What ends the call
+    meanwhile cancels that; `until` bounds its own time."""
+
+    until: Callable[[], Awaitable[object]]
 
 
 class Policy(Protocol):
     name: str
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
-        """Let the call go on (as it is or changed), answer it, or ask its user (`Required`). Refuse by raising `Fault`.
+    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required | Wait:
+        """Let the call go on (as it is or changed), answer it, ask its user (`Required`), or be asked again later
+        (`Wait`). Refuse by raising `Fault`.
 
         `was_passed`: on an earlier leg this policy let the call go on, and what asked lies behind it. Access is to be
         decided anew all the same; but nothing is to be charged, asked or counted a second time. A leg that answers
@@ -25,4 +36,10 @@ class Policy(Protocol):
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         """Look at the outcome, or change it. Called in reverse order, and not while the call still asks."""
+        ...
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
+        """A leg of a call that the policy let go on (as `went`) is over, however it went: `ending` is what its client
+        gets of it (questions too), or what was raised, a cancellation as well; `call` is as it got to its server.
+        After questions that the client answers on the spot it is told once more, of what came of them."""
         ...

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy.base import Policy
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
-from toolgate.ports import Clock
+from toolgate.ports import Clock, Store
+from toolgate.redaction import Redactor
 from toolgate.spills import AT_ONCE, Spills
 
 
-def build(config: Config, spills: Spills, *, is_transparent: bool = False) -> tuple[Policy, ...]:
+class Common(msgspec.Struct, frozen=True):
+    """What the policies of all configurations work with: it outlives each of them."""
+
+    clock: Clock
+    store: Store
+    spills: Spills
+    redactor: Redactor
+
+
+def build(config: Config, common: Common, *, is_transparent: bool = False) -> tuple[Policy, ...]:
     """What stands first is asked first before a call, and last after it.
 
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`).
     """
     policies = (
+        # audit: it sees what is refused behind it.
+        # access: nobody learns anything by what they may not call.
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
+        # limits: what is charged could be right. step-up, then approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
-        _truncate(config, spills),
+        _truncate(config, common.spills),
     )
     return tuple(policy for policy in policies if policy)
 

@@ -54,6 +54,8 @@ class Truncate:
     def before(self, call: Call, was_passed: bool) -> Call:
         return call
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         if call.method not in _LIMITED or not isinstance(outcome, Done):
             return outcome

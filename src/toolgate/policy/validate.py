@@ -49,6 +49,8 @@ class Validate:
             raise _refusal(call, call.traits, verdict)
         return call
 
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
 
