@@ -187,8 +187,8 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        snapshot.take_over()
         self.gateway.adopt(snapshot)
+        snapshot.take_over()
         self._keeper.use(config)
         self._see_who_is_in()
         self.problem = ""
@@ -233,13 +233,12 @@ class App:
         return [upstream.name for upstream in self.gateway.snapshot.upstreams.values()]
 
     async def _follow_files(self) -> None:
-        """Serve what stands in the files whenever that is another, and has been the same for a moment."""
-        served = last = self._settings.seen()
+        """Serve what stands in the files whenever that is another than was read, and the same for a moment."""
+        last = self._settings.known
         while True:
             await self.clock.sleep(LOOK)
             seen = self._settings.seen()
-            if seen == last != served:
-                served = seen
+            if seen == last != self._settings.known:
                 await self._reload_or_say()
             last = seen
 

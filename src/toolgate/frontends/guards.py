@@ -6,6 +6,7 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from ipaddress import IPv6Address, ip_address
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
@@ -37,8 +38,19 @@ ADMIN = "/admin"
 
 
 async def everyone_is_local(headers: Headers, address: str, path: str) -> Principal:
-    """Who a client is where none are configured: an open gateway on loopback has one user."""
-    return Principal("local", address, is_admin="origin" not in headers)
+    """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
+    gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
+    return Principal("local", address, is_admin="origin" not in headers and is_loopback(address))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a client's address is of this machine: 127.0.0.0/8, ::1, or the former as IPv6 writes it."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # of no network: a path, or nothing
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 class Refused(Exception):
