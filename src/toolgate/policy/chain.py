@@ -11,6 +11,7 @@ from toolgate.policy import limits
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
+from toolgate.policy.scopes import Scopes
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -42,7 +43,8 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         None if is_transparent else _validate(config),
         # What is charged could be right.
         _limits(config, common.meters),
-        # step-up, then approval: a person is asked last, and once.
+        Scopes(config.auth) if config.auth.step_up else None,
+        # approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
     )
