@@ -26,6 +26,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault
 from toolgate.news import News
 from toolgate.parking import Parking
+from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.ports import Clock, House, Store, SystemClock, Upstream
@@ -76,7 +77,10 @@ class App:
         self._spills = chain.make_spills(config, clock)
         self._common = chain.Common(clock, store, self._spills, Redactor())
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        self._pins = Pins(store, clock, config.source)
+        self._pins.use(config)
+        self._news.listen("pins", self._approved)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -164,6 +168,7 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
+        self._pins.use(config)
         snapshot.take_over()
         self.gateway.adopt(snapshot)
         self.problem = ""
@@ -233,6 +238,11 @@ class App:
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+
+    def _approved(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        self._pins.read_again()
+        self._catalog.show(self._catalog.overlays)
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""

@@ -7,6 +7,7 @@ import msgspec
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy.base import Policy
+from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -31,6 +32,7 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
     policies = (
         # audit: it sees what is refused behind it.
         # access: nobody learns anything by what they may not call.
+        Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
         # limits: what is charged could be right. step-up, then approval: a person is asked last, and once.
