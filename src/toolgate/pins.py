@@ -285,22 +285,25 @@ def _plain(value: Any) -> Any:
 def _where_from(text: str, gone: Mapping[str, Pin]) -> tuple[Literal["new", "renamed"], str]:
     """Whether a tool without a pin is one that was pinned under another name; which."""
     own = _without_name(text)
-    others = {name: _without_name(pin.text) for name, pin in gone.items()}
-    if same := next((name for name, other in others.items() if other and other == own), ""):
+    others = {name: _without_name(pin.text) for name, pin in gone.items()} if own else {}
+    if same := next((name for name, other in others.items() if other == own), ""):
         return "renamed", same
-    matcher = difflib.SequenceMatcher(b=own[:NEARNESS], autojunk=False)
-    for name, other in others.items() if own and len(others) <= MOST_NEAR else ():
-        matcher.set_seq1(other[:NEARNESS])
-        if matcher.real_quick_ratio() > NEAR and matcher.quick_ratio() > NEAR and matcher.ratio() > NEAR:
-            return "renamed", name
-    return "new", ""
+    near = (name for name, other in others.items() if _is_near(own.get("description"), other.get("description")))
+    return ("renamed", found) if len(others) <= MOST_NEAR and (found := next(near, "")) else ("new", "")
 
 
-def _without_name(text: str) -> str:
-    """Empty for what says nothing but a name, or is not whole."""
+def _is_near(own: object, other: object) -> bool:
+    if not isinstance(own, str) or not isinstance(other, str):
+        return False
+    matcher = difflib.SequenceMatcher(None, own[:NEARNESS], other[:NEARNESS], autojunk=False)
+    return matcher.real_quick_ratio() > NEAR and matcher.quick_ratio() > NEAR and matcher.ratio() > NEAR
+
+
+def _without_name(text: str) -> dict[str, Any]:
+    """Empty for what says nothing but a name and a schema, or is not whole."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        return ""
+        return {}
     rest = {key: each for key, each in found.items() if key != "name"}
-    return json.dumps(rest) if rest.keys() - {"inputSchema"} else ""
+    return rest if rest.keys() - {"inputSchema"} else {}
