@@ -57,7 +57,6 @@ async def approve(house: House, store: Any, *tools: str, seen: str = "") -> Any:
     return done
 
 
-@pytest.mark.promise("b.001.pins")
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_what_changes_is_renamed_or_new_is_neither_listed_nor_called_until_it_is_approved(
@@ -91,7 +90,6 @@ async def test_what_changes_is_renamed_or_new_is_neither_listed_nor_called_until
         assert [call["params"]["name"] for call in there.calls] == ["read", "read"]
 
 
-@pytest.mark.promise("b.001.pins")
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_no_path_and_no_name_leads_to_what_is_in_quarantine(kind: Any, path: str) -> None:
@@ -115,7 +113,6 @@ async def test_no_path_and_no_name_leads_to_what_is_in_quarantine(kind: Any, pat
         assert there.calls == []
 
 
-@pytest.mark.promise("b.001.pins")
 @pytest.mark.parametrize("control", FORWARDING)
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/all", "/mcp/meta"])
 async def test_control_tools_do_not_lead_to_what_is_in_quarantine(control: str, path: str) -> None:
@@ -223,7 +220,6 @@ async def test_a_tool_that_an_overlay_renames_is_held_under_the_name_it_is_shown
             assert (await client.call(f"there__{hidden}", arguments={})).error["data"]["code"] == "TOOL_NOT_FOUND"
 
 
-@pytest.mark.promise("b.001.pins")
 @pytest.mark.parametrize("listed", [("tools", []), ("nothing", []), ("tools", [{"name": 7}])])
 async def test_a_server_that_does_not_list_its_tools_is_not_called(listed: Any) -> None:
     there = a_server()
@@ -235,7 +231,6 @@ async def test_a_server_that_does_not_list_its_tools_is_not_called(listed: Any) 
         assert there.calls == []
 
 
-@pytest.mark.promise("b.001.suspicions")
 @pytest.mark.parametrize("mode", ["off", "warn", "quarantine"])
 async def test_a_tool_that_gives_orders_to_the_model_is_what_the_guard_says(
     mode: Any, caplog: pytest.LogCaptureFixture
