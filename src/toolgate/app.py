@@ -25,6 +25,7 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault
 from toolgate.news import News
+from toolgate.outside import Outside
 from toolgate.parking import Parking
 from toolgate.pins import Pins
 from toolgate.policy import chain
@@ -73,7 +74,7 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
         self._common = chain.Common(clock, store, self._spills, Redactor())
         self._news = News(store, clock)
@@ -173,6 +174,7 @@ class App:
         self.gateway.adopt(snapshot)
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._ground.outside.allowed = config.guard.allow_hosts
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)

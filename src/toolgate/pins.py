@@ -270,7 +270,7 @@ class _Listed:
 
 
 def _unique(value: Any) -> list[tuple[str, Any]]:
-    """The members of an object in order. Raises `ValueError` for one that says something twice: readers differ on it."""
+    """The members of an object in order. Raises `ValueError` for one that says a thing twice: readers differ on it."""
     if not isinstance(value, Pairs) or len({key for key, _ in value}) < len(value):
         raise ValueError
     return sorted(value, key=lambda pair: pair[0])

@@ -49,23 +49,25 @@ _SECRETS = r"api keys?|credentials?|passwords?|private keys?|ssh keys?|access to
 # In small letters, in one kind of spelling, with single spaces.
 WORDS = {
     "an order to forget other instructions": (
-        rf"\b(?:ignore|disregard|forget|override|bypass) {_ALL}(?:previous|prior|above|earlier|preceding|other|existing|"
-        r"original|system|safety) (?:\w+ )?(?:instructions?|prompts?|rules?|guidelines?|messages?|directions?|context)"
+        rf"\b(?:ignore|disregard|forget|override|bypass) {_ALL}(?:previous|prior|above|earlier|preceding|other|"
+        r"existing|original|system|safety) (?:\w+ )?"
+        r"(?:instructions?|prompts?|rules?|guidelines?|messages?|directions?|context)"
         r"|\b(?:ignore|disregard|forget) (?:everything|all that|anything) (?:above|before|you)"
     ),
     "an order to keep something from the user": (
-        r"\b(?:do not|don't|never|must not|should not|without) (?:ever )?(?:tell|mention|inform|show|reveal|notify|alert|"
-        r"disclose|let|telling|mentioning|informing|showing|revealing|notifying|alerting|disclosing)\b"
+        r"\b(?:do not|don't|never|must not|should not|without) (?:ever )?(?:tell|mention|inform|show|reveal|notify|"
+        r"alert|disclose|let|telling|mentioning|informing|showing|revealing|notifying|alerting|disclosing)\b"
         r"[^.]{0,40}\b(?:the )?(?:user|human|customer|operator)\b"
         r"|\b(?:secretly|covertly|surreptitiously)\b|\bhide (?:this|it|that) from\b"
     ),
     "words that pass for the system's": (
         r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im_start|system|end)"
-        r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:|\byou are now (?:a|an|in|the)\b"
+        r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
+        r"|\byou are now (?:a|an|in|the)\b"
         r"|(?:^|\n) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"
     ),
     "an order on other tools": (
-        r"\b(?:before|after|instead of|when|whenever|prior to) (?:using|calling|invoking|running|use of|you (?:use|call))"
+        r"\b(?:before|after|instead of|when|whenever|prior to) (?:using|calling|invoking|running|use of|you \w+)"
         rf" (?:any|all|every|another|(?:the |any )?other)\b[^.]{{0,30}}{_TOOL}"
         r"|\b(?:always|must|first) (?:be )?(?:call|use|invoke|run)(?:ed|d)? (?:this|it)? ?(?:tool|function)? ?"
         r"(?:first|before (?:any|all|every|other|using|calling|anything))"

@@ -1,4 +1,4 @@
-"""A server that changes its tools behind its users' backs: what is held back, how it is refused, what approving does."""
+"""A server that changes its tools behind its users' backs: what is held back, what approving does."""
 
 from __future__ import annotations
 
