@@ -56,7 +56,8 @@ _inside_4 = tuple(ipaddress.IPv4Network(each) for each in INSIDE_4)
 _public_6 = ipaddress.IPv6Network(PUBLIC_6)
 _inside_6 = tuple(ipaddress.IPv6Network(each) for each in INSIDE_6)
 _embedded = tuple((ipaddress.IPv6Network(network), shift) for network, shift in EMBEDDED)
-_strange = re.compile(r"[\x00-\x20\x7f-\x9f\\\s]")  # what readers of URLs disagree on
+_plain = re.compile(r"[!-\[\]-~]*")  # ASCII without spaces, and without the backslash, on which readers disagree
+_name = re.compile(r"[a-z0-9_.-]+")
 _number = re.compile(r"0x[0-9a-f]*|[0-9]+")
 
 
@@ -148,10 +149,11 @@ class Outside:
         parts = check_url(url, may)
         timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE)}
         sent = [("Host", parts.netloc), *headers.items()]
+        opened: list[httpcore2.AsyncNetworkStream] = []
         try:
             async with (
                 asyncio.timeout(PATIENCE),
-                httpcore2.AsyncConnectionPool(network_backend=self._backend(may)) as pool,
+                httpcore2.AsyncConnectionPool(network_backend=self._backend(may, opened)) as pool,
                 pool.stream(method, url, headers=sent, content=body or None, extensions=timeouts) as answer,
             ):
                 chunks: list[bytes] = []
@@ -172,8 +174,13 @@ class Outside:
         ) as error:
             why = str(error) or type(error).__name__
             raise Fault("UPSTREAM_ERROR", f"{_shown(url)} cannot be fetched: {why}", reach="not_sent") from None
+        finally:
+            for stream in opened:  # also one whose handshake took too long: nobody else would
+                await stream.aclose()
 
-    def _backend(self, may: tuple[str, ...]) -> httpcore2.AsyncNetworkBackend:
+    def _backend(
+        self, may: tuple[str, ...], opened: list[httpcore2.AsyncNetworkStream]
+    ) -> httpcore2.AsyncNetworkBackend:
         import httpcore2
 
         outside = self
@@ -188,9 +195,12 @@ class Outside:
                 error: Exception = httpcore2.ConnectError(f"{host} leads nowhere")
                 for address in await outside.resolve(host, port, may):
                     try:
-                        return await self._inner.connect_tcp(*outside._net.place(address, port), *args, **more)
+                        stream = await self._inner.connect_tcp(*outside._net.place(address, port), *args, **more)
                     except httpcore2.ConnectError as failed:
                         error = failed
+                    else:
+                        opened.append(stream)
+                        return stream
                 raise error
 
         return Pinned()
@@ -236,7 +246,7 @@ def check_url(url: str, may: tuple[str, ...]) -> SplitResult:
     """The parts of a URL that is one beyond doubt: https; http only to what may be private. Raises `Fault`."""
     try:
         parts = urlsplit(url)
-        is_sound = bool(parts.hostname) and parts.port != 0 and not _strange.search(url)
+        is_sound = bool(parts.hostname) and parts.port != 0 and bool(_plain.fullmatch(url))
     except ValueError:
         raise _refused(url[:200], "it is no URL") from None
     if not is_sound:
@@ -255,6 +265,8 @@ def strange_name(host: str) -> str:
     try:
         name = host.encode("idna").decode().lower().rstrip(".")
     except UnicodeError:
+        return "it is no name of a host"
+    if not _name.fullmatch(name):
         return "it is no name of a host"
     last = name.rpartition(".")[2]
     if _address(name) or _number.fullmatch(last):
