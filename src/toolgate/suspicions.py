@@ -61,7 +61,7 @@ WORDS = {
         r"|\b(?:secretly|covertly|surreptitiously)\b|\bhide (?:this|it|that) from\b"
     ),
     "words that pass for the system's": (
-        r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im_start|system|end)"
+        r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system|end)"
         r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
         r"|\byou are now (?:a|an|in|the)\b"
         r"|(?:^|\n) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"
@@ -82,8 +82,8 @@ WORDS = {
         r"|\bexfiltrat"
     ),
     "a place where secrets are kept": (
-        r"\.ssh/|\bid_(?:rsa|ed25519|ecdsa)\b|\.aws/credentials|/etc/(?:passwd|shadow)\b|\.cursor/mcp\.json"
-        r"|claude_desktop_config|\.git-credentials|\.netrc\b|\.kube/config|\.gnupg/|169\.254\.169\.254"
+        r"\.ssh/|\bid[_ ](?:rsa|ed25519|ecdsa)\b|\.aws/credentials|/etc/(?:passwd|shadow)\b|\.cursor/mcp\.json"
+        r"|claude[_ ]desktop[_ ]config|\.git-credentials|\.netrc\b|\.kube/config|\.gnupg/|169\.254\.169\.254"
     ),
     "a long encoded text": r"[a-z0-9+/]{200}",
 }
@@ -114,7 +114,9 @@ def of(tool: Raw) -> tuple[Suspicion, ...]:
     for where, text in _texts(listed, ""):
         found += _in_text(where, text[:left])
         left -= len(text)
-        if left <= 0 or len(found) >= MOST_FOUND:
+        if left < 0:
+            found.insert(0, Suspicion("more text than is looked at", visible(where)[:200], ""))
+        if left < 0 or len(found) >= MOST_FOUND:
             break
     return tuple(found[:MOST_FOUND])
 
