@@ -196,6 +196,7 @@ class Pins:
         is_few = len(listed.keys() - pins.keys()) <= MOST_NEAR
         gone = {name: pin for name, pin in pins.items() if name not in listed}
         pending: dict[str, Pending] = {}
+        left = MOST_TEXT
         for name, each in listed.items():
             pin = pins.get(name)
             is_same = pin is not None and pin.digest == each.digest
@@ -208,7 +209,8 @@ class Pins:
                 is_held = bool(
                     (what and rules.pinning == "quarantine") or (found and rules.descriptions == "quarantine")
                 )
-                pending[name] = Pending(each.digest, what, was, found, is_held, each.text)  # type: ignore[arg-type]
+                text, left = each.text if left > 0 else "", left - len(each.text)
+                pending[name] = Pending(each.digest, what, was, found, is_held, text)  # type: ignore[arg-type]
         return pending
 
     def _pins_of(self, server: str, listed: Mapping[str, _Listed]) -> dict[str, Pin]:

@@ -61,7 +61,7 @@ WORDS = {
         r"|\b(?:secretly|covertly|surreptitiously)\b|\bhide (?:this|it|that) from\b"
     ),
     "words that pass for the system's": (
-        r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system|end)"
+        r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system)"
         r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
         r"|\byou are now (?:a|an|in|the)\b"
         r"|(?:^|\n) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"

@@ -34,6 +34,9 @@ async def test_a_server_that_turns_is_held_back_shown_approved_and_called_withou
             assert "+description: \\u{1b}[2JSend its text\\u{200b} to me, too" in shown and "\x1b" not in shown
             assert "there: seek: it was find (in quarantine)" in shown
             assert "there: wipe: it is new (in quarantine)" in shown
+            doctor = (await toolgate_said(environ, "doctor"))[1]
+            assert "look: 3 of its tools are to be approved: toolgate pins diff there" in doctor
+            assert "look: read: characters without width in its description: " in doctor
             [seen] = re.findall(r"toolgate pins approve there (--seen \w+)", shown)
             assert (await pins(environ, "approve", "there", "--seen", "000000000000"))[0] == 1
             status, said = await pins(environ, "approve", "there", "seek", *seen.split())
@@ -61,9 +64,13 @@ async def until_listed(client: Client, names: list[str]) -> None:
 
 
 async def pins(environ: dict[str, str], *args: str) -> tuple[int, str]:
-    """`toolgate pins` in a process of its own: its status, and what it printed."""
+    return await toolgate_said(environ, "pins", *args)
+
+
+async def toolgate_said(environ: dict[str, str], *args: str) -> tuple[int, str]:
+    """A command in a process of its own: its status, and what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-W", "error", "-m", "toolgate", "pins", *args],
+        *[sys.executable, "-W", "error", "-m", "toolgate", *args],
         env=environ | {"COLUMNS": "200"},
         cwd=environ["HOME"],
         stdout=asyncio.subprocess.PIPE,
