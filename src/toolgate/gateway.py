@@ -340,6 +340,8 @@ class Gateway:
         found = traits.of(view.shelf(call.server, "tools"), call.target)
         if found and found.held:
             raise quarantined(call, found.held)
+        if not found and catalog.hides(call.server):
+            raise _unlisted()
         return msgspec.structs.replace(call, traits=found)
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, House, LegacyServer, ModernServer, Scene, gateway
+from peers import LATEST, MODERN, House, LegacyServer, ModernServer, RpcError, Scene, gateway
 from virtualtime import FakeClock
 
 from toolgate.config import Config, Guard, Overlay
@@ -250,6 +250,27 @@ async def test_a_tool_that_gives_orders_to_the_model_is_what_the_guard_says(
             assert error["data"]["code"] == "ACCESS_DENIED" and "an order to forget" in error["message"]
             await approve(house, store, "read")
             assert "there__read" in await names(client)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize(
+    "after", [[tool("read", inputSchema={"type": "object", "properties": {"q": {"x-mcp-header": "Q"}}})], AFTER[1:]]
+)
+async def test_a_tool_that_changes_while_it_is_called_is_not_called_again(kind: Any, after: Any) -> None:
+    """A server that misses a header is looked at again, and would be sent the call anew."""
+
+    async def turns(scene: Scene) -> str:
+        there.lists["tools/list"] = ("tools", after)
+        raise RpcError(-32020, "Where is the header?")
+
+    there = a_server(kind)
+    there.scripts["tools"]["read"] = turns
+    async with gateway(there=there, config=QUARANTINE) as house:
+        client = house.modern()
+        await names(client)
+        refused = await client.call("there__read", arguments={})
+        assert refused.error["data"]["code"] in ("ACCESS_DENIED", "SERVER_FAILED")
+        assert len(there.calls) == 1
 
 
 async def test_one_configuration_pins_nothing_for_another() -> None:
