@@ -1,41 +1,196 @@
 """Secrets that the gateway knows, taken out of what it shows: errors, logs, the audit, pages, excerpts of stderr.
 
-The rule this file keeps: a value that was once known stays known, also when the configuration has others by now.
+The rules this file keeps: a value that was once known stays known, also when the configuration has others by now;
+where secrets overlap, all of them is gone; what was JSON stays JSON; and what holds none of them is not touched.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import logging
+import re
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+from urllib.parse import quote
+
+import msgspec
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
+MOST = 1000  # secrets; beyond that the oldest that were learned are forgotten
 GONE = "[secret]"
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
 
 class Redactor:
     """`learn` secrets from wherever they come; `text` and `body` give back what may be shown."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._texts: dict[str, None] = {}
-        self._bodies: dict[bytes, None] = {}
+        self._known: dict[str, None] = {}
+        self._texts: tuple[str, ...] = ()  # in each way of writing them
+        self._bodies: tuple[bytes, ...] = ()  # as JSON writes them
+        self._turn = threading.Lock()
         self.learn(secrets)
 
+    @property
+    def knows_any(self) -> bool:
+        return bool(self._texts)
+
     def learn(self, secrets: Iterable[str]) -> None:
-        for secret in secrets:
-            if len(secret) >= SHORTEST:
-                self._texts[secret] = None
-                for ascii in (True, False):  # as JSON writes it, in either way
-                    self._bodies[json.dumps(secret, ensure_ascii=ascii)[1:-1].encode()] = None
+        fresh = {secret for secret in secrets if len(secret) >= SHORTEST}
+        with self._turn:
+            if fresh <= self._known.keys():
+                return
+            self._known |= dict.fromkeys(sorted(fresh))
+            for oldest in list(self._known)[: max(0, len(self._known) - MOST)]:
+                del self._known[oldest]
+            texts = {way for secret in self._known for way in _ways(secret)}
+            self._texts = tuple(sorted(texts, key=len, reverse=True))
+            self._bodies = tuple({form: None for text in self._texts for form in _as_json(text)})
 
     def text(self, shown: str) -> str:
         for secret in self._texts:
             if secret in shown:
-                shown = shown.replace(secret, GONE)
+                return _without(shown, self._texts, GONE)
         return shown
 
     def body(self, shown: bytes) -> bytes:
         """The same in JSON, which stays JSON."""
         for secret in self._bodies:
             if secret in shown:
-                shown = shown.replace(secret, GONE.encode())
+                return self._rewritten(shown)
         return shown
+
+    def _rewritten(self, shown: bytes) -> bytes:
+        return _sound(_without(shown, self._bodies, GONE.encode()), shown, self.text)
+
+    def value(self, shown: Any) -> Any:
+        """The same in plain values."""
+        return _walked(shown, self.text) if self._texts else shown
+
+
+def _ways(secret: str) -> Iterable[str]:
+    """As it is, and in a URL."""
+    return {secret, quote(secret, safe=""), quote(secret)}
+
+
+def _as_json(text: str) -> Iterable[bytes]:
+    """As JSON writes it in either way, and once more inside of JSON that stands in a text."""
+    for ascii in (True, False):
+        once = json.dumps(text, ensure_ascii=ascii)[1:-1]
+        twice = json.dumps(once, ensure_ascii=ascii)[1:-1]
+        yield from (form.encode("utf-8", "surrogatepass") for form in (once, once.replace("/", "\\/"), twice))
+
+
+def _without(shown: Any, secrets: Iterable[Any], gone: Any) -> Any:
+    """Of a text or of bytes: all at once, so that one which overlaps another, or holds it, leaves nothing behind."""
+    places: list[tuple[int, int]] = []
+    for secret in secrets:
+        at = shown.find(secret)
+        while at >= 0:
+            places.append((at, at + len(secret)))
+            at = shown.find(secret, at + 1)
+    parts: list[Any] = []
+    end = 0
+    for start, stop in sorted(places):
+        if start >= end:
+            parts += [shown[end:start], gone]
+        end = max(end, stop)
+    return shown[:0].join([*parts, shown[end:]])
+
+
+def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:
+    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then."""
+    try:
+        msgspec.json.decode(changed, type=msgspec.Raw)
+        return changed
+    except _UNREADABLE:
+        pass
+    try:
+        return msgspec.json.encode(_walked(msgspec.json.decode(before), redact))
+    except _UNREADABLE:
+        return changed  # it was none before
+
+
+def _walked(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value if redact(written := repr(value)) == written else GONE
+    if isinstance(value, Mapping):
+        return {redact(key): _walked(each, redact) for key, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_walked(each, redact) for each in cast("list[Any]", value)]
+    return value
+
+
+# Shapes of tokens that are known to be secrets, whoever has them.
+
+_shapes = (
+    rb"gh[pousr]_[A-Za-z0-9]{30,255}|github_pat_[A-Za-z0-9_]{40,255}",
+    rb"gl(?:pat|dt|rt|cbt|ptt|ft|agent|oas|soat)-[A-Za-z0-9_.-]{20,300}",
+    rb"xox[abeoprs]-[A-Za-z0-9-]{10,300}|xapp-[A-Za-z0-9-]{20,300}",
+    rb"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9])",
+    rb"AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_.-]{20,2000}|GOCSPX-[A-Za-z0-9_-]{28}",
+    rb"sk-(?:ant-|proj-|svcacct-|or-|admin-)?[A-Za-z0-9_-]{20,300}",
+    rb"(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{20,300}",
+    rb"npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{50,500}|hf_[A-Za-z0-9]{30,100}|dckr_pat_[A-Za-z0-9_-]{20,100}",
+    rb"SG\.[A-Za-z0-9_-]{16,64}\.[A-Za-z0-9_-]{16,100}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|do[oprt]_v1_[a-f0-9]{64}",
+    rb"hv[sbr]\.[A-Za-z0-9_-]{20,300}|tg_[a-z0-9_-]{1,64}_[A-Za-z0-9_-]{24,200}|[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",
+    rb"eyJ[A-Za-z0-9_-]{10,8000}\.eyJ[A-Za-z0-9_-]{10,20000}\.[A-Za-z0-9_-]{10,8000}",
+)
+_shaped = re.compile(rb"(?<![A-Za-z0-9+/=_-])(?:" + b"|".join(_shapes) + rb")")
+_private_key = re.compile(rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY-----[^\"]{1,20000}?-----END \1PRIVATE KEY-----")
+_password = re.compile(rb"(?<=://)[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")
+
+
+def shaped(shown: bytes) -> bytes:
+    """JSON without what has the shape of a token, of a private key, or of a password in a URL."""
+    for pattern in (_shaped, _password):
+        shown = pattern.sub(GONE.encode(), shown)
+    return _private_key.sub(GONE.encode(), shown) if b"PRIVATE KEY-----" in shown else shown
+
+
+# Logs.
+
+
+class _Filter(logging.Filter):
+    """Gives handlers a record in which nothing is left to be put in."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redactor = redactor
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not self._redactor.knows_any:
+            return True
+        try:
+            said = record.getMessage()
+        except (TypeError, ValueError):
+            return True  # for the handler to complain of
+        if (shown := self._redactor.text(said)) != said:
+            record.msg, record.args = shown, None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text and (shown := self._redactor.text(record.exc_text)) != record.exc_text:
+            record.exc_text, record.exc_info = shown, None
+        if record.stack_info:
+            record.stack_info = self._redactor.text(record.stack_info)
+        return True
+
+
+@contextmanager
+def quiet_logs(redactor: Redactor) -> Generator[None]:
+    """Whatever is logged meanwhile to those who listen now."""
+    known = _Filter(redactor)
+    loggers = (logging.getLogger(), logging.getLogger("toolgate"))
+    handlers = {handler for logger in loggers for handler in logger.handlers}
+    for handler in handlers:
+        handler.addFilter(known)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(known)
