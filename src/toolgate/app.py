@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.catalog import Catalog
@@ -28,8 +30,8 @@ from toolgate.news import News
 from toolgate.parking import Parking
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock, House, Store, SystemClock, Upstream
-from toolgate.redaction import Redactor
+from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
+from toolgate.redaction import Redactor, quiet_logs
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -74,9 +76,10 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, Redactor())
+        self.redactor = Redactor()
+        self._common = chain.Common(clock, store, self._spills, self.redactor)
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -89,7 +92,9 @@ class App:
             config.source,
             project_at(config.source),
         )
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
+        self.gateway = Gateway(
+            snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock, self.redactor
+        )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
@@ -154,7 +159,11 @@ class App:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
 
+    def _scrubbed(self, items: Items) -> Items:
+        return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
+
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
+        self.redactor.learn(config.known.values)
         return snapshots.build(
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
@@ -243,7 +252,7 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(event)
+            self.events.tell(self.gateway.scrubber.event(event))
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
@@ -277,8 +286,9 @@ async def running(
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
-    try:
-        await app.open()
-        yield app
-    finally:
-        await app.close()
+    with quiet_logs(app.redactor):
+        try:
+            await app.open()
+            yield app
+        finally:
+            await app.close()

@@ -31,7 +31,7 @@ from toolgate import overlays
 from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
-from toolgate.ports import About, Clock, Shelf, Store, Upstream
+from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Records
 from toolgate.wire import jsonrpc, mcp
 
@@ -89,7 +89,7 @@ class Slot:
 
 class Catalog:
     """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
-    those of servers without one are not kept there."""
+    those of servers without one are not kept there. `scrubbed` takes secrets out of a list."""
 
     def __init__(
         self,
@@ -99,7 +99,9 @@ class Catalog:
         tell: EventSink,
         store: Store,
         prints: Mapping[str, str],
+        scrubbed: Callable[[Items], Items] = lambda items: items,
     ) -> None:
+        self._scrubbed = scrubbed
         self._upstreams = upstreams
         self._prints = prints
         self._clock = clock
@@ -401,7 +403,7 @@ class Catalog:
         if not upstream:
             raise _gone(server)
         try:
-            items = await upstream.list(kind, client)
+            items = self._scrubbed(await upstream.list(kind, client))
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'

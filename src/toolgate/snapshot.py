@@ -18,6 +18,7 @@ from toolgate.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import Common
+from toolgate.policy.scrub import Scrubber
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces import bundle
@@ -62,6 +63,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     routes: Mapping[str, Route]
     list_timeout: float
     servers: Mapping[str, Server]  # those that are enabled, by id
+    scrubber: Scrubber
+    passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""
@@ -112,6 +115,8 @@ def build(
         routes=build_routes(config, upstreams, tuple(policies), common),
         list_timeout=config.catalog.list_timeout,
         servers=servers,
+        scrubber=Scrubber(common.redactor, config.guard.scrub),
+        passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 
 

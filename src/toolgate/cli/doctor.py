@@ -16,6 +16,7 @@ from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config, Server
 from toolgate.model import Client, Fault
+from toolgate.policy import scrub
 from toolgate.ports import Status
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.stdio import LOOK
@@ -58,14 +59,14 @@ async def _examine(gateway: App, server: Server) -> tuple[int, Fault | None]:
     try:
         return len((await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw), None
     except Fault as fault:
-        return 0, fault
+        return 0, scrub.fault(fault, gateway.redactor)
 
 
 def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fault | None, lines: int) -> None:
     if not server.enabled:
         console.print(f"– {escape(server.name)}: disabled")
         return
-    status = gateway.gateway.snapshot.upstreams[server.id].status()
+    status = scrub.status(gateway.gateway.snapshot.upstreams[server.id].status(), gateway.redactor)
     if not fault:
         console.print(f"[green]✓[/] {escape(server.name)}: {what_it_has(tools, status.revision)}")
     else:

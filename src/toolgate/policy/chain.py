@@ -7,6 +7,7 @@ import msgspec
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy.base import Policy
+from toolgate.policy.scrub import Scrub
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -36,6 +37,7 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         # limits: what is charged could be right. step-up, then approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
+        Scrub(common.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
 

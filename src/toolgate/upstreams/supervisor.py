@@ -17,6 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from toolgate.config import showing
 from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.upstreams import guard
@@ -55,8 +56,13 @@ INHERITED_PREFIXES = ("LC_", "XDG_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_"
 
 
 def child_environment(own: Mapping[str, str], gateway: Mapping[str, str]) -> dict[str, str]:
-    kept = {k: v for k, v in gateway.items() if k in INHERITED or k.startswith(INHERITED_PREFIXES)}
+    """What goes by the name of a secret is nobody's but whose configuration names it."""
+    kept = {k: v for k, v in gateway.items() if k in INHERITED or _is_of_a_tool(k)}
     return kept | dict(own)
+
+
+def _is_of_a_tool(name: str) -> bool:
+    return name.startswith(INHERITED_PREFIXES) and not showing.is_secret_name(name)
 
 
 class Tail:
