@@ -24,7 +24,8 @@ Seen = tuple[tuple[int, int, int] | None, ...]
 
 class Settings:
     """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
-    one it is kept in memory. Values of variables come from `environ`."""
+    one it is kept in memory. Values of variables come from `environ`; `beside` is a file that secrets come from, which is
+    followed too."""
 
     def __init__(
         self,
@@ -32,11 +33,13 @@ class Settings:
         environ: Mapping[str, str],
         path: Path | None = None,
         own: Path | None = None,
+        beside: Path | None = None,
     ) -> None:
         self._written = written
         self._environ = environ
         self._path = path
         self._own = own
+        self._beside = beside
         self._in_memory: Tree = {}
         self._was_file = path is not None and path.is_file()
 
@@ -56,7 +59,7 @@ class Settings:
 
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
-        return tuple(_stamp(path) for path in (self._path, self._own))
+        return tuple(_stamp(path) for path in (self._path, self._own, self._beside))
 
     def add(self, name: str, table: Mapping[str, Any]) -> Config:
         """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""

@@ -36,7 +36,7 @@ from toolgate.config.access import (
 from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, parse
 from toolgate.config.private import Private
-from toolgate.config.reading import COMPONENT_URL, Reading, dotted
+from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
 
@@ -303,9 +303,7 @@ def with_own(
 ) -> Config:
     """`config`, and the servers that were added at run time: native tables by name, read from `file`. Raises
     `ConfigError` for what is wrong with them, and for a name that both have."""
-    path = file_of(config.secrets, config.state, config.source, environ)
-    sources = Sources(config.secrets, environ, path)
-    reading = Reading(File(file, environ), dialects.NATIVE, sources=sources)
+    reading = Reading(File(file, environ), dialects.NATIVE, sources=sources(config, environ))
     reading.root["component_url"] = config.component_url
     reading.read({"mcpServers": dict(own)})
     owners = {server.id: server.name for server in config.servers}
@@ -320,6 +318,12 @@ def with_own(
     servers = tuple(_server(config.validate_arguments, **fields) for fields in reading.servers)
     known = Known(config.known.values | _private(reading, servers))
     return msgspec.structs.replace(config, servers=(*config.servers, *servers), known=known)
+
+
+def sources(config: Config, environ: Mapping[str, str]) -> Sources:
+    """Where the secrets of a configuration are looked for."""
+    path = file_of(config.secrets, config.state, config.source, environ)
+    return Sources(config.secrets, environ, path, of_environment(environ))
 
 
 _rename = "rename or remove one of the two"
@@ -366,13 +370,12 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
 
 def _private(reading: Reading, servers: tuple[Server, ...], clients: tuple[KnownClient, ...] = ()) -> frozenset[str]:
     """All secrets of a file that was read: those that it names, and those of the environment beside it."""
-    sources = reading.sources
-    private = Private(sources.settings.public)
-    for value in (*sources.found, *(client.key for client in clients if not client.key.startswith("sha256:"))):
+    places = reading.sources
+    private = Private(places.settings.public)
+    for value in (*places.found, *(client.key for client in clients if not client.key.startswith("sha256:"))):
         private.header(value)
-    if vault := sources.settings.vault:
-        for value in (vault.token, vault.secret_id):
-            private.certain(value if "${" not in value else "")
+    for value in places.credentials:
+        private.certain(value)
     for server in servers:
         private.server(server)
     private.variables(reading.put_in)

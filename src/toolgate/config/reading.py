@@ -151,19 +151,7 @@ class Reading:
         settings = Secrets(**fields, vault=None if vault is None else Vault(**vault))
         file, state = self.file, self.root.get("state", "")
         path = secrets.file_of(settings, state if isinstance(state, str) else "", file.path, file.environ)
-        return Sources(settings, file.environ, path, self._of_environment)
-
-    def _of_environment(self, written: str) -> str:
-        """What is needed to look a secret up cannot be one itself."""
-        expansion = Expansion(self.file.environ, self.dialect.style)
-        try:
-            found = expansion.expand(written)
-        except Wrong as error:
-            raise secrets.Broken(f"a text of secrets.vault {error.findings[0].message}") from None
-        if expansion.missing:
-            raise secrets.Broken(_not_set(tuple(expansion.missing), self.dialect.style))
-        self.put_in |= set(expansion.put_in)
-        return found
+        return Sources(settings, file.environ, path, of_environment(file.environ, self.dialect.style))
 
     def put_in_keys(self) -> None:
         """The variables in clients' keys. One that is not set is the whole file's fault: else a slip would open, or
@@ -430,6 +418,22 @@ class _ServerReading:
                 variables.sound_component_url(url)
         except Wrong:
             self._wrong("is no URL once the name is in it", "", "url")
+
+
+def of_environment(environ: Mapping[str, str], style: variables.Style = variables.SHELL) -> Callable[[str], str]:
+    """Puts variables in where what is needed to look secrets up stands: that cannot be a secret itself."""
+
+    def expand(written: str) -> str:
+        expansion = Expansion(environ, style)
+        try:
+            found = cast(str, expansion.expand(written))
+        except Wrong as error:
+            raise secrets.Broken(f"a text of secrets.vault {error.findings[0].message}") from None
+        if expansion.missing:
+            raise secrets.Broken(_not_set(tuple(expansion.missing), style))
+        return found
+
+    return expand
 
 
 def _lacks(expansion: Expansion, style: variables.Style) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from toolgate.config.formats import LONGEST, Malformed, parse
+from toolgate.config.private import SHORTEST as SHORTEST
 
 PREFIX = "secret:"
 ENVIRONMENT_PREFIX = "TOOLGATE_SECRET_"
@@ -26,6 +27,7 @@ LONGEST_SECRET = 64 * 1024  # bytes
 VAULT_PATIENCE = 5.0  # seconds for each step of a request
 FIELD = "value"  # of a secret in Vault, where its name has no `#FIELD`
 
+_named = re.compile(r"\$\{secret:([^${}]{1,250})\}")
 _name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)*(?:#[A-Za-z0-9_.-]+)?")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -79,6 +81,10 @@ def is_name(text: str) -> bool:
     return len(text) <= 200 and _name.fullmatch(text) is not None
 
 
+def named_in(text: str) -> list[str]:
+    return [name for name in _named.findall(text) if is_name(name)]
+
+
 def folder(state: str, source: str, environ: Mapping[str, str]) -> Path:
     """The state folder. It is not made here."""
     home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
@@ -114,6 +120,17 @@ class Sources:
     def found(self) -> Sequence[str]:
         """The values of all that was looked for and found."""
         return [value for value in self._found.values() if isinstance(value, str)]
+
+    @property
+    def credentials(self) -> Sequence[str]:
+        """What the gateway shows Vault, as far as it can be known."""
+        vault, found = self.settings.vault or Vault(), list[str]()
+        for written in filter(None, (vault.token, vault.role_id, vault.secret_id)):
+            try:
+                found.append(self._expand(written))
+            except Broken:
+                pass  # it is said where a secret is looked up
+        return [*found, *_logins.values()]
 
     def get(self, name: str) -> str:
         """Raises `Lacking`."""
