@@ -24,7 +24,7 @@ Seen = tuple[tuple[int, int, int] | None, ...]
 
 class Settings:
     """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
-    one it is kept in memory. Values of variables come from `environ`; `beside` is a file that secrets come from, which is
+    one it is kept in memory. Values of variables come from `environ`; `beside` is a file that secrets come from, and is
     followed too."""
 
     def __init__(
