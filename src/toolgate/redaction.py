@@ -20,6 +20,7 @@ import msgspec
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that the oldest that were learned are forgotten
 GONE = "[secret]"
+LARGE = 8192  # bytes from which on it pays to look at single letters first
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
@@ -30,7 +31,9 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: dict[str, None] = {}
         self._texts: tuple[str, ...] = ()  # in each way of writing them
-        self._bodies: tuple[bytes, ...] = ()  # as JSON writes them
+        self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
+        self._letters: tuple[frozenset[str], ...] = ()  # of each of these
+        self._alphabet: frozenset[str] = frozenset()
         self._turn = threading.Lock()
         self.learn(secrets)
 
@@ -48,7 +51,9 @@ class Redactor:
                 del self._known[oldest]
             texts = {way for secret in self._known for way in _ways(secret)}
             self._texts = tuple(sorted(texts, key=len, reverse=True))
-            self._bodies = tuple({form: None for text in self._texts for form in _as_json(text)})
+            self._bodies = tuple({form.decode("latin-1"): None for text in self._texts for form in _as_json(text)})
+            self._letters = tuple(map(frozenset[str], self._bodies))
+            self._alphabet = frozenset[str]().union(*self._letters)
 
     def text(self, shown: str) -> str:
         for secret in self._texts:
@@ -58,13 +63,22 @@ class Redactor:
 
     def body(self, shown: bytes) -> bytes:
         """The same in JSON, which stays JSON."""
-        for secret in self._bodies:
-            if secret in shown:
-                return self._rewritten(shown)
-        return shown
+        if not self._bodies:
+            return shown
+        text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
+        if not self._is_held_by(text):
+            return shown
+        changed = _without(text, self._bodies, GONE).encode("latin-1")
+        return _sound(changed, shown, self.text)
 
-    def _rewritten(self, shown: bytes) -> bytes:
-        return _sound(_without(shown, self._bodies, GONE.encode()), shown, self.text)
+    def _is_held_by(self, text: str) -> bool:
+        if len(text) < LARGE:
+            for secret in self._bodies:
+                if secret in text:
+                    return True
+            return False
+        there = {letter for letter in self._alphabet if letter in text}  # one letter is found at memory's speed
+        return any(secret in text for secret, own in zip(self._bodies, self._letters, strict=False) if own <= there)
 
     def value(self, shown: Any) -> Any:
         """The same in plain values."""

@@ -38,6 +38,13 @@ def test_what_is_too_short_is_no_secret() -> None:
     assert Redactor(["short"]).text("short") == "short"
 
 
+@pytest.mark.parametrize("length", [10, 10_000, 100_000])
+@pytest.mark.parametrize("before", ["x", "ü", "lorem ipsum 7"])
+def test_a_secret_is_found_in_a_body_of_any_length(length: int, before: str) -> None:
+    body = json.dumps({"a": before * length + SECRET + " end"}, ensure_ascii=False).encode()
+    assert json.loads(Redactor(["Other-SECRET-1", SECRET]).body(body)) == {"a": before * length + GONE + " end"}
+
+
 def test_a_value_stays_known_when_others_are_learned() -> None:
     redactor = Redactor([SECRET])
     redactor.learn(["another-one"])
