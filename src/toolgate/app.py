@@ -15,7 +15,7 @@ import msgspec
 from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.catalog import Catalog
-from toolgate.config import Config, ConfigError
+from toolgate.config import Config, ConfigError, secrets_of
 from toolgate.events import Events
 from toolgate.frontends.guards import Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
@@ -163,7 +163,7 @@ class App:
         return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
-        self.redactor.learn(config.known.values)
+        self.redactor.learn(secrets_of(config))
         return snapshots.build(
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )

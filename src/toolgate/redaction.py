@@ -1,7 +1,8 @@
 """Secrets that the gateway knows, taken out of what it shows: errors, logs, the audit, pages, excerpts of stderr.
 
 The rules this file keeps: a value that was once known stays known, also when the configuration has others by now;
-where secrets overlap, all of them is gone; what was JSON stays JSON; and what holds none of them is not touched.
+where secrets overlap, all of them is gone; what was JSON stays JSON; and what holds none of them is not touched. Our
+own words quote others', cut to a length: in them a secret is gone with as much of its beginning as stands there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that the oldest that were learned are forgotten
 GONE = "[secret]"
+PART = 12  # characters by which a secret is known in our own words, where it may have been cut off
 LARGE = 8192  # bytes from which on it pays to look at single letters first
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
@@ -31,6 +33,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: dict[str, None] = {}
         self._texts: tuple[str, ...] = ()  # in each way of writing them
+        self._parts: tuple[str, ...] = ()  # what these begin with
         self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
         self._letters: tuple[frozenset[str], ...] = ()  # of each of these
         self._alphabet: frozenset[str] = frozenset()
@@ -49,34 +52,40 @@ class Redactor:
             self._known |= dict.fromkeys(sorted(fresh))
             for oldest in list(self._known)[: max(0, len(self._known) - MOST)]:
                 del self._known[oldest]
-            texts = {way for secret in self._known for way in _ways(secret)}
-            self._texts = tuple(sorted(texts, key=len, reverse=True))
-            self._bodies = tuple({form.decode("latin-1"): None for text in self._texts for form in _as_json(text)})
+            ways = sorted({way for secret in self._known for way in _ways(secret)})
+            forms = dict.fromkeys(form for way in ways for form in _as_json(way))
+            self._texts = tuple(dict.fromkeys([*ways, *(form.decode("utf-8", "replace") for form in forms)]))
+            self._parts = tuple(dict.fromkeys(text[:PART] for text in self._texts))
+            self._bodies = tuple(form.decode("latin-1") for form in forms)
             self._letters = tuple(map(frozenset[str], self._bodies))
             self._alphabet = frozenset[str]().union(*self._letters)
 
     def text(self, shown: str) -> str:
-        for secret in self._texts:
-            if secret in shown:
-                return _without(shown, self._texts, GONE)
+        """Words of our own."""
+        if any(part in shown for part in self._parts):
+            return _without(shown, self._texts, PART)
+        return shown
+
+    def own(self, shown: bytes) -> bytes:
+        """The same in JSON of our own."""
+        text = shown.decode("latin-1")
+        if any(part.encode().decode("latin-1") in text for part in self._parts):
+            return msgspec.json.encode(_walked(msgspec.json.decode(shown), self.text))
         return shown
 
     def body(self, shown: bytes) -> bytes:
-        """The same in JSON, which stays JSON."""
+        """What others say, in JSON, which stays JSON."""
         if not self._bodies:
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
         if not self._is_held_by(text):
             return shown
-        changed = _without(text, self._bodies, GONE).encode("latin-1")
-        return _sound(changed, shown, self.text)
+        changed = _without(text, self._bodies).encode("latin-1")
+        return _sound(changed, shown, lambda text: _without(text, self._texts))
 
     def _is_held_by(self, text: str) -> bool:
         if len(text) < LARGE:
-            for secret in self._bodies:
-                if secret in text:
-                    return True
-            return False
+            return any(secret in text for secret in self._bodies)
         there = {letter for letter in self._alphabet if letter in text}  # one letter is found at memory's speed
         return any(secret in text for secret, own in zip(self._bodies, self._letters, strict=False) if own <= there)
 
@@ -98,21 +107,29 @@ def _as_json(text: str) -> Iterable[bytes]:
         yield from (form.encode("utf-8", "surrogatepass") for form in (once, once.replace("/", "\\/"), twice))
 
 
-def _without(shown: Any, secrets: Iterable[Any], gone: Any) -> Any:
-    """Of a text or of bytes: all at once, so that one which overlaps another, or holds it, leaves nothing behind."""
+def _without(shown: str, secrets: Iterable[str], part: int | None = None) -> str:
+    """All at once, so that a secret which overlaps another, or holds it, leaves nothing behind. With `part`, one that
+    begins so goes as far as it goes."""
     places: list[tuple[int, int]] = []
     for secret in secrets:
-        at = shown.find(secret)
+        begins = secret[:part]
+        at = shown.find(begins)
         while at >= 0:
-            places.append((at, at + len(secret)))
-            at = shown.find(secret, at + 1)
-    parts: list[Any] = []
+            places.append((at, at + (len(begins) if part is None else _length(shown, at, secret))))
+            at = shown.find(begins, at + 1)
+    parts: list[str] = []
     end = 0
     for start, stop in sorted(places):
         if start >= end:
-            parts += [shown[end:start], gone]
+            parts += [shown[end:start], GONE]
         end = max(end, stop)
-    return shown[:0].join([*parts, shown[end:]])
+    return "".join([*parts, shown[end:]])
+
+
+def _length(shown: str, at: int, secret: str) -> int:
+    """How much of a secret stands there."""
+    pairs = enumerate(zip(shown[at : at + len(secret)], secret, strict=False))
+    return next((length for length, (one, other) in pairs if one != other), min(len(shown) - at, len(secret)))
 
 
 def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:

@@ -19,6 +19,13 @@ def test_a_secret_is_taken_out_wherever_it_stands() -> None:
     assert Redactor([SECRET]).text(f"a {SECRET} b{SECRET}") == f"a {GONE} b{GONE}"
 
 
+def test_of_a_secret_that_was_cut_off_nothing_is_left_in_our_own_words() -> None:
+    redactor = Redactor([f"{SECRET}-and-more"])
+    assert redactor.text(f"it said: {SECRET}-an (cut)") == f"it said: {GONE} (cut)"
+    assert redactor.own(json.dumps({"a": f"it said {SECRET}-an"}).encode()) == b'{"a":"it said [secret]"}'
+    assert redactor.body(f'"{SECRET}-an"'.encode()) == f'"{SECRET}-an"'.encode()
+
+
 def test_a_text_without_secrets_is_the_same_object() -> None:
     text, body = "nothing " * 100, b'{"a":1}'
     assert Redactor([SECRET]).text(text) is text

@@ -368,19 +368,33 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     )
 
 
+def secrets_of(config: Config) -> frozenset[str]:
+    """Values that are never to be shown: those that reading found, and those that stand in the structs."""
+    return config.known.values | _in_structs(config.secrets.public, config.servers, config.clients)
+
+
+def _in_structs(
+    public: tuple[str, ...], servers: tuple[Server, ...], clients: tuple[KnownClient, ...]
+) -> frozenset[str]:
+    private = Private(public)
+    for client in clients:
+        private.certain("" if client.key.startswith("sha256:") else client.key)
+    for server in servers:
+        private.server(server)
+    return frozenset(private.values)
+
+
 def _private(reading: Reading, servers: tuple[Server, ...], clients: tuple[KnownClient, ...] = ()) -> frozenset[str]:
     """All secrets of a file that was read: those that it names, and those of the environment beside it."""
     places = reading.sources
     private = Private(places.settings.public)
-    for value in (*places.found, *(client.key for client in clients if not client.key.startswith("sha256:"))):
+    for value in places.found:
         private.header(value)
     for value in places.credentials:
         private.certain(value)
-    for server in servers:
-        private.server(server)
     private.variables(reading.put_in)
     private.environment(reading.file.environ)
-    return frozenset(private.values)
+    return _in_structs(places.settings.public, servers, clients) | private.values
 
 
 def _limits(

@@ -73,7 +73,7 @@ class Scrub:
 
     def __init__(self, redactor: Redactor, mode: Mode) -> None:
         self._servers = Scrubber(redactor, mode)
-        self._own = Scrubber(redactor, "known" if mode == "off" else mode)
+        self._redactor = redactor
 
     def before(self, call: Call, was_passed: bool) -> Call:
         if call.notes is None or not self._servers.has_work:
@@ -81,7 +81,10 @@ class Scrub:
         return msgspec.structs.replace(call, notes=_Scrubbed(call.notes, self._servers))
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return (self._own if call.server == names.OWN else self._servers).outcome(outcome)
+        if call.server != names.OWN:
+            return self._servers.outcome(outcome)
+        own = Done(self._redactor.own(bytes(outcome.body))) if isinstance(outcome, Done) else outcome
+        return self._servers.outcome(own)
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 

@@ -72,15 +72,22 @@ class Tail:
         self._kept = kept
         self._chunks: deque[bytes] = deque()
         self._size = 0
+        self._is_cut = False
 
     def add(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
         self._size += len(chunk)
         while self._size - len(self._chunks[0]) >= self._kept:
             self._size -= len(self._chunks.popleft())
+            self._is_cut = True
 
     def text(self) -> str:
-        return b"".join(self._chunks)[-self._kept :].decode(errors="replace")
+        """Whole lines, where there are any: half of a secret would not be known as one."""
+        whole = b"".join(self._chunks)
+        kept = whole[-self._kept :]
+        if self._is_cut or len(kept) < len(whole):
+            kept = kept.partition(b"\n")[2] or kept
+        return kept.decode(errors="replace")
 
 
 class Guard:
