@@ -246,7 +246,7 @@ async def test_what_another_holds_moves_nothing(seed: int) -> None:
             handle = bob.changed(random.choice(handles))
             response = await attempt(bob, handle)
             assert SECRET not in response.body.decode(), (attempt.__name__, handle, response.body)
-            if attempt in (Bob.session, Bob.posted):
+            if attempt in (Bob.session, Bob.posted) and handle not in bob.mine:
                 assert response.status in (400, 404), (attempt.__name__, handle)
         await ann.ends_well()
 
