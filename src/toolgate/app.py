@@ -12,6 +12,7 @@ from typing import Any
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.access import Access
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError
 from toolgate.events import Events
@@ -74,7 +75,7 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, Redactor())
+        self._common = chain.Common(clock, store, self._spills, Redactor(), Access(config))
         self._news = News(store, clock)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
         snapshot = self._build(config, None)
@@ -89,7 +90,9 @@ class App:
             config.source,
             project_at(config.source),
         )
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
+        self.gateway = Gateway(
+            snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, self._common.access, clock
+        )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(

@@ -27,13 +27,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import overlays
+from toolgate import overlays, permitted
+from toolgate.access import Rules
 from toolgate.config import CatalogLimits
-from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.model import Client, Event, EventSink, Fault, Hints
 from toolgate.overlays import Overlays
 from toolgate.ports import About, Clock, Shelf, Store, Upstream
 from toolgate.records import Records
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
 
 
 class CatalogView:
-    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched."""
+    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched. Of `servers` and
+    `shelves` the client sees what its `rules` permit."""
 
     def __init__(
         self,
@@ -60,15 +62,25 @@ class CatalogView:
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
         activated: Collection[str] = (),
+        rules: Rules | None = None,
     ) -> None:
-        self.servers = servers
+        self.servers = servers if rules is None else rules.servers(servers)
         self.activated = activated
-        self.shelf = shelves
+        self.shelf = shelves if rules is None else self._permitted
+        self._shelves = shelves
+        self._rules = rules
         self.pending = frozenset(pending)
         self._faults = faults
 
     def fault(self, server: str, kind: str) -> Fault | None:
         return self._faults.get((server, kind))
+
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return self._rules is None or self._rules.verdict(names.OWN, kind, name, hints) != "off"
+
+    def _permitted(self, server: str, kind: str) -> Shelf | None:
+        whole = self._shelves(server, kind)
+        return permitted.shelf(whole, server, kind, self._rules) if whole and self._rules else whole
 
 
 class Slot:
@@ -164,6 +176,7 @@ class Catalog:
         client: Client,
         patience: float | None = None,
         activated: Collection[str] = (),
+        rules: Rules | None = None,
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
         has failed or is pending may be there as it was."""
@@ -182,7 +195,7 @@ class Catalog:
         def shelf(server: str, kind: str) -> Shelf | None:
             return shelves.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending, activated)
+        return CatalogView(servers, shelf, faults, pending, activated, rules)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are

@@ -10,20 +10,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, overlays, traits
+from toolgate import asks, greeting, overlays, permitted, traits
+from toolgate.access import OPERATOR, Access, Rules
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
 from toolgate.controls.base import find_server
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
-from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.model import (
+    Call,
+    Client,
+    Done,
+    Event,
+    Fault,
+    Listing,
+    NeedInput,
+    Outcome,
+    Principal,
+    Required,
+    Resumption,
+)
 from toolgate.policy.base import Policy, Wait
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
@@ -50,13 +63,15 @@ class Gateway:
         house: House,
         editor: Editor,
         spills: Spills,
+        access: Access,
         clock: Clock,
     ) -> None:
         self.snapshot = snapshot
+        self.access = access
         self.events = events
         self._handles = handles
         self._clock = clock
-        self._realms = Realms(house, editor, spills, lambda: self.snapshot, events.tell)
+        self._realms = Realms(house, editor, spills, access, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
         self._rewatching: set[asyncio.Task[None]] = set()
 
@@ -72,14 +87,27 @@ class Gateway:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
         watch of a server that was changed is asked for anew."""
         before, self.snapshot = self.snapshot, snapshot
-        if before.servers != snapshot.servers or before.config.surface != snapshot.config.surface:
-            self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
+        was_open, known = self.access.is_open, self.access.clients
+        self.access.use(snapshot.config)
+        self._tell_who_sees_others(before, was_open, known)
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
                 again = asyncio.get_running_loop().create_task(_watch_again(call, upstream), name="watch again")
                 self._rewatching.add(again)
                 again.add_done_callback(self._rewatching.discard)
+
+    def _tell_who_sees_others(self, before: Snapshot, was_open: bool, known: Mapping[str, Rules]) -> None:
+        """Clients hear that their lists are others now: of servers that they see, or by what they may do."""
+        old, new = before.servers, self.snapshot.servers
+        servers = {id for id in {**old, **new} if old.get(id) != new.get(id)}
+        everybodys = Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND))
+        is_open, now = self.access.is_open, self.access.clients
+        if is_open != was_open or before.config.surface != self.snapshot.config.surface or (is_open and servers):
+            return self.events.tell(everybodys)
+        told = {id for id in {**known, **now} if _sees_others(known.get(id), now.get(id), servers)}
+        if told or servers:
+            self.events.tell(msgspec.structs.replace(everybodys, clients=frozenset((*told, OPERATOR))))
 
     async def close(self) -> None:
         self._realms.close()
@@ -96,32 +124,66 @@ class Gateway:
 
         try:
             entered = await self._enter(call, route)
-            outcome = await self._handled(entered, route)
+            outcome = await self._handled(entered, route, call.target)
         except Fault as fault:
             return refused(fault)
         return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
 
     def _known(self, route: Route, client: Client) -> CatalogView:
-        """What is known now of a route's servers."""
-        catalog = self.snapshot.catalog
-        return CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, client), {}, ())
+        """What is known now of those of a route's servers that a client may see."""
+        return CatalogView(route.servers, self._shelves(client), {}, (), rules=self.access.rules(client.principal))
 
-    async def _handled(self, call: Call, route: Route) -> Outcome:
+    def _shelves(self, client: Client) -> Callable[[str, str], Shelf | None]:
+        catalog = self.snapshot.catalog
+        return lambda server, kind: catalog.known(server, kind, client)
+
+    def servers(self, route: Route, client: Client) -> Mapping[str, str]:
+        """The configured names, by id, of those of a route's servers that a client may know of."""
+        rules = self.access.rules(client.principal)
+        return route.servers if rules is None else rules.servers(route.servers)
+
+    def check_let_in(self, route: Route, principal: Principal) -> None:
+        """Raises `Fault` where a path is that of one server, which this client may not know of."""
+        rules = self.access.rules(principal)
+        if rules is not None and route.is_strict and not rules.servers(route.servers):
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+
+    async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
         try:
             return await self._through(call, route)
         except Fault as fault:
-            raise fault.at(call.server, "" if call.kind == "tasks" else call.shown) from None
+            raise self._placed(fault, call, written) from None
+
+    def _placed(self, fault: Fault, call: Call, written: str) -> Fault:
+        """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""
+        shown = "" if call.kind == "tasks" else call.shown
+        rules = self.access.rules(call.client.principal)
+        if rules is None or fault.code != "ACCESS_DENIED" or fault.server:
+            return fault.at(call.server, shown)
+        server = call.server if rules.sees(call.server) else ""
+        return fault.at(server, "" if not shown else shown if call.asked else written)
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
         if call.kind == "tasks":
             return self._handles.enter(call, route.path)
+        rules = self.access.rules(call.client.principal)
+        if rules is not None:
+            self.check_let_in(route, call.client.principal)
         view = self._known(route, call.client)
         needs = list(route.surface.needs(call, view))
         if any(view.shelf(*need) is None for need in needs):
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
-            view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience)
+            view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
+        try:
+            return self._entered(call, route, view)
+        except Fault as fault:
+            if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route)):
+                return denied
+            raise
+
+    def _entered(self, call: Call, route: Route, view: CatalogView) -> Call:
         try:
             entered = route.surface.enter(call, view)
         except Fault as fault:
@@ -133,13 +195,34 @@ class Gateway:
             raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
         return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
+    def _denied(self, call: Call, route: Route) -> Call | None:
+        """What a call would be for somebody who may see everything, if its own client may not, so that it is refused by
+        the policies as any other. No server is asked for that."""
+        known = self._shelves(call.client)
+
+        def known_or_anything(server: str, kind: str) -> Shelf:
+            return known(server, kind) or permitted.anything()
+
+        for shelves in (known, known_or_anything):
+            try:
+                entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
+            except Fault as fault:
+                if fault.code in _NOT_FOUND:
+                    return None
+                continue  # its list is not known
+            entered = _by_own_name(entered, shelves(entered.server, "tools"))
+            return entered if self.access.judge(entered) == "off" else None
+        return None
+
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
-        shown = route.surface.shown(kind, route.servers)
+        self.check_let_in(route, client.principal)
+        rules = self.access.rules(client.principal)
+        shown = route.surface.shown(kind, self.servers(route, client))
         wanted = [(server, kind) for server in shown]
         activated = self._realms.activated(client)
         snapshot = self.snapshot
-        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated)
+        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated, rules)
         failures = [
             (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
         ]
@@ -155,14 +238,15 @@ class Gateway:
             (*failures, *route.surface.faults(kind, view)),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
-            is_public=is_whole and all(shelf.is_public for shelf in shelves),
+            is_public=is_whole and rules is None and all(shelf.is_public for shelf in shelves),
         )
 
     async def about(self, route: Route, client: Client) -> About:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
+        self.check_let_in(route, client.principal)
         if about := route.surface.about():
             return about
-        servers, catalog = list(route.upstreams.values()), self.snapshot.catalog
+        servers, catalog = self._upstreams(route, client), self.snapshot.catalog
         asked = [asyncio.ensure_future(catalog.about(server.id, client)) for server in servers]
         if asked:
             try:
@@ -172,9 +256,13 @@ class Gateway:
                 pass
         return greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
 
+    def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
+        return [route.upstreams[id] for id in self.servers(route, client)]
+
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
-        servers = list(route.upstreams.values())
+        self.check_let_in(route, client.principal)
+        servers = self._upstreams(route, client)
         async with asyncio.TaskGroup() as together:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
@@ -195,7 +283,10 @@ class Gateway:
         """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
         on. Raises `Fault`."""
         call = await self._enter(Call(method, uri, client), route)
-        call = await self._let_watch(call, route)
+        try:
+            call = await self._let_watch(call, route)
+        except Fault as fault:
+            raise self._placed(fault, call, uri) from None
         if call.server == names.OWN:
             raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
@@ -210,7 +301,7 @@ class Gateway:
         try:
             decision = await self._judged(call, route, passed)
             if not isinstance(decision, Call):
-                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused")
         except BaseException as error:
             _ended(passed, call, error)
             raise
@@ -226,24 +317,36 @@ class Gateway:
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""
         if not event.server:  # of the gateway itself
-            return event.whose in (None, client.identity)
-        if event.server not in route.upstreams:
+            is_its = event.clients is None or client.principal.client in event.clients
+            return is_its and event.whose in (None, client.identity)
+        if event.server not in route.upstreams or not self._may_hear(event, client):
             return False
         if event.whose is not None and event.whose != client.identity:
             return False
         return route.upstreams[event.server].scope(client) == event.scope
 
+    def _may_hear(self, event: Event, client: Client) -> bool:
+        """By what the client may do now, whatever it has asked to be told of before."""
+        rules = self.access.rules(client.principal)
+        if rules is None:
+            return True
+        if event.kind == "updated":
+            return rules.verdict(event.server, "resources", event.uri) != "off"
+        return rules.sees(event.server)
+
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
-        await self._tell_all(route, lambda upstream: upstream.set_level(level, client))
+        await self._tell_all(route, client, lambda upstream: upstream.set_level(level, client))
 
     async def roots_changed(self, path: str, client: Client) -> None:
         """A client's roots are others now: its own servers are told."""
-        await self._tell_all(self.route(path), lambda upstream: upstream.roots_changed(client))
+        await self._tell_all(self.route(path), client, lambda upstream: upstream.roots_changed(client))
 
-    async def _tell_all(self, route: Route, tell: Callable[[Upstream], Coroutine[Any, Any, None]]) -> None:
+    async def _tell_all(
+        self, route: Route, client: Client, tell: Callable[[Upstream], Coroutine[Any, Any, None]]
+    ) -> None:
         async with asyncio.TaskGroup() as together:
-            for upstream in route.upstreams.values():
+            for upstream in self._upstreams(route, client):
                 together.create_task(tell(upstream))
 
     async def leave(self, client: Client) -> None:
@@ -369,6 +472,23 @@ def _by_own_names(call: Call, shelf: Shelf) -> Call:
         mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
     own = overlays.enter(call, change)
     return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
+
+
+def _by_own_name(call: Call, shelf: Shelf | None) -> Call:
+    """The same as far as permissions go by it."""
+    if call.method != mcp.CALL or not shelf or call.server == names.OWN:
+        return call
+    own = shelf.changes[call.target].own if call.target in shelf.changes else call.target
+    return msgspec.structs.replace(call, target=own, traits=traits.of(shelf, own))
+
+
+def _sees_others(before: Rules | None, now: Rules | None, servers: Collection[str]) -> bool:
+    if not before or not now or (before.print, before.surface) != (now.print, now.surface):
+        return True
+    return any(now.sees(server) for server in servers)
+
+
+_NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
 
 
 def _unlisted() -> Fault:

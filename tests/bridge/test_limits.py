@@ -10,6 +10,7 @@ import pytest
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, form, gateway, named
 from virtualtime import FakeClock
 
+from toolgate.access import Access
 from toolgate.config import Config, Limits, Server
 from toolgate.model import Principal
 from toolgate.policy import chain
@@ -29,7 +30,7 @@ ECHO |= {"required": ["message"]}
 
 def common(spills: Spills) -> chain.Common:
     clock = FakeClock()
-    return chain.Common(clock, MemoryStore(clock), spills, Redactor())
+    return chain.Common(clock, MemoryStore(clock), spills, Redactor(), Access(Config()))
 
 
 def limited(**limits: Any) -> tuple[Spills, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.access import Access
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
+from toolgate.policy.access import Permit
 from toolgate.policy.base import Policy
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
@@ -21,6 +23,7 @@ class Common(msgspec.Struct, frozen=True):
     store: Store
     spills: Spills
     redactor: Redactor
+    access: Access
 
 
 def build(config: Config, common: Common, *, is_transparent: bool = False) -> tuple[Policy, ...]:
@@ -30,7 +33,8 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
     """
     policies = (
         # audit: it sees what is refused behind it.
-        # access: nobody learns anything by what they may not call.
+        # Nobody learns anything by what they may not call.
+        None if config.is_open else Permit(common.access),
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
         # limits: what is charged could be right. step-up, then approval: a person is asked last, and once.

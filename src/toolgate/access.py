@@ -1,0 +1,354 @@
+"""Who may do what: the one decision for lists, searches, calls, subscriptions, completions and whatever steers us.
+
+The rules this file keeps: it decides by true targets alone, a server and its own name of the thing, and knows of no
+surface; what nobody has allowed is off; of two that speak of one thing alike the stricter holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
+from urllib.parse import unquote
+
+import msgspec
+
+from toolgate.config import Config
+from toolgate.config.access import KnownClient, Permissions, Verdict
+from toolgate.model import Call, Hints, Principal
+from toolgate.wire import names
+
+OPERATOR: Final = "*"
+"""The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
+HARMLESS: Final = Hints(readOnlyHint=True)
+
+KEPT: Final = names.OWN_SCHEME + "results/"
+"""What was cut of results: whoever may make the call may read on."""
+
+_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
+_SILENT: Final = Hints()
+_MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
+_MOST_DECODED = 5  # times over that a URI may be percent-encoded
+_expression = re.compile(r"\{[^{}]*\}")
+_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def strictest(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    return "off" if "off" in found else "ask" if "ask" in found else "allow"
+
+
+class Access:
+    """What every client may do by the configuration that is served now: `use` takes another one."""
+
+    def __init__(self, config: Config) -> None:
+        self.is_open = True
+        self.clients: Mapping[str, Rules] = {}
+        self._nobody = Rules(_NOBODY)
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        self.is_open = config.is_open
+        self.clients = {client.id: Rules(client) for client in config.clients if client.enabled}
+
+    def rules(self, principal: Principal) -> Rules | None:
+        """Those that hold for somebody; None: everything is allowed."""
+        if self.is_open or principal.client == OPERATOR:
+            return None
+        return self.clients.get(principal.client, self._nobody)
+
+    def verdict(self, principal: Principal, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
+        """Whether somebody may use this, by the server's own name of it. `hints` are a tool's annotations."""
+        rules = self.rules(principal)
+        return "allow" if rules is None else rules.verdict(server, kind, name, hints)
+
+    def judge(self, call: Call) -> Verdict:
+        """The same for a call whose true target is known. One that came through a control tool needs that as well."""
+        rules = self.rules(call.client.principal)
+        if rules is None:
+            return "allow"
+        found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
+        if call.asked and found != "off":
+            return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
+        return found
+
+    def may_administer(self, principal: Principal) -> bool:
+        """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
+        rules = self.rules(principal)
+        return principal.is_admin and (rules is None or rules.is_admin)
+
+
+class Rules:
+    """What one client may do."""
+
+    def __init__(self, client: KnownClient) -> None:
+        permissions = client.permissions
+        self.is_admin = client.admin
+        self.surface = client.surface
+        self._gate = _gate(client)
+        self._everything: Verdict | None = permissions.everything
+        self._otherwise: Verdict = "off" if client.servers is None else "allow"
+        self.read_only: Literal["", "off", "ask"] = permissions.read_only
+        self._servers = _Table({_server(name): each for name, each in permissions.servers.items()})
+        resources = _Table(_of_resources(permissions.resources))
+        self._things = {
+            "tools": _Table({_named(name): each for name, each in permissions.tools.items()}),
+            "prompts": _Table({_named(name): each for name, each in permissions.prompts.items()}),
+            "resources": resources,
+            "resourceTemplates": resources,
+        }
+        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions))
+        self._known: dict[tuple[str, str, str], Verdict | None] = {}
+        self._seen: dict[str, bool] = {}
+        self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Rules {self.print}>"
+
+    def verdict(self, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
+        if self._gate is not None and server not in self._gate and server != names.OWN:
+            return "off"
+        if server == names.OWN and kind == "resources" and name.startswith(KEPT):
+            return "allow"  # only whose it is can read it, and `Realm.kept` goes by what it was cut of
+        if kind == "tasks":  # which tool has made one is not known; whoever has it was let call that
+            return "allow" if self.sees(server) else "off"
+        found = self._thing(server, kind, name) or self._base(server, hints)
+        if self.read_only and kind == "tools" and not hints.readOnlyHint:
+            return strictest((found, self.read_only))
+        return found
+
+    def is_off(self, server: str, kind: str, name: str) -> bool:
+        """By its name alone, whatever it says of itself."""
+        return self.verdict(server, kind, name, HARMLESS) == "off"
+
+    def sees(self, server: str) -> bool:
+        """Whether anything of a server may be permitted. If not, it is as if it were not configured."""
+        found = self._seen.get(server)
+        if found is None:
+            found = self._seen[server] = self._sees(server)
+        return found
+
+    def servers(self, known: Mapping[str, str]) -> Mapping[str, str]:
+        """Those that it sees. `known` is remembered, since it is that of a route."""
+        before = self._routes.get(id(known))
+        if before is None:
+            kept = {id: name for id, name in known.items() if self.sees(id)}
+            if len(self._routes) >= _MOST_REMEMBERED:
+                self._routes.clear()
+            before = self._routes[id(known)] = (known, known if len(kept) == len(known) else kept)
+        return before[1]
+
+    def _thing(self, server: str, kind: str, name: str) -> Verdict | None:
+        """What is said of the thing itself."""
+        table = self._things[kind]
+        if not table.says_anything:
+            return None
+        key = server, kind, name
+        if key not in self._known:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._looked_up(table, server, kind, name)
+        return self._known[key]
+
+    def _looked_up(self, table: _Table, server: str, kind: str, name: str) -> Verdict | None:
+        if kind in ("tools", "prompts"):
+            return table.find(_spellings(server, name), is_own=server == names.OWN)
+        is_own = server == names.OWN
+        found = table.exact(_uris(server, name))
+        if found or is_own:
+            return found or table.find(_uris(server, name), is_own)
+        every: list[Verdict | None] = [table.find(_uris(server, form)) for form in forms(name)]
+        base = self._base(server, _SILENT)
+        whole: list[Verdict] = [each or base for each in every]
+        return strictest(whole) if any(every) else None
+
+    def _base(self, server: str, hints: Hints) -> Verdict:
+        """What is said of a server, or of everything. A control tool that only tells, or calls, shows and does what is
+        permitted anyhow: it is off where somebody says so, and nobody is asked about it."""
+        found = self._servers.find((server,), is_own=server == names.OWN)
+        if found is None:
+            found = self._everything
+            if server == names.OWN and found != "off" and (hints.readOnlyHint or self._gate is not None):
+                return "allow" if hints.readOnlyHint else found or "allow"
+        return found or self._otherwise
+
+    def _sees(self, server: str) -> bool:
+        if server == names.OWN:
+            return True
+        if self._gate is not None and server not in self._gate:
+            return False
+        tables = {id(table): table for table in self._things.values()}.values()
+        return self._base(server, _SILENT) != "off" or any(table.opens(_prefixes(server)) for table in tables)
+
+
+_NOBODY = KnownClient(id=" ", name=" ", permissions=Permissions(everything="off"))
+
+
+class _Pattern(msgspec.Struct, frozen=True):
+    """A name with `*` in it, taken apart there."""
+
+    parts: tuple[str, ...]
+    verdict: Verdict
+
+    @property
+    def weight(self) -> int:
+        return sum(map(len, self.parts))
+
+    def fits(self, name: str) -> bool:
+        first, *between, last = self.parts
+        if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+            return False
+        reached, end = len(first), len(name) - len(last)
+        for part in between:
+            found = name.find(part, reached, end)
+            if found < 0:
+                return False
+            reached = found + len(part)
+        return True
+
+
+class _Table:
+    """What is said of things by their names. A name in full comes before any pattern, the longest pattern before the
+    others, and the strictest of those that are as long."""
+
+    def __init__(self, verdicts: Mapping[str, Verdict]) -> None:
+        self._exact: dict[str, Verdict] = {}
+        self._patterns: list[_Pattern] = []
+        for name, verdict in verdicts.items():
+            if "*" in name:
+                self._patterns.append(_Pattern(tuple(name.split("*")), verdict))
+            else:
+                self._exact[name] = verdict
+        self._patterns.sort(key=lambda each: (each.weight, _STRICTNESS[each.verdict]), reverse=True)
+        self.says_anything = bool(verdicts)
+
+    def exact(self, spellings: Iterable[str]) -> Verdict | None:
+        found: list[Verdict] = [self._exact[each] for each in spellings if each in self._exact]
+        return strictest(found) if found else None
+
+    def find(self, spellings: Sequence[str], is_own: bool = False) -> Verdict | None:
+        """`is_own`: of the gateway itself, which only what names it concerns."""
+        if found := self.exact(spellings):
+            return found
+        for pattern in self._patterns:
+            if is_own and not pattern.parts[0].startswith(names.OWN):
+                continue
+            if any(map(pattern.fits, spellings)):
+                return pattern.verdict
+        return None
+
+    def opens(self, prefixes: tuple[str, ...]) -> bool:
+        """Whether it lets anything be used whose name begins with one of these."""
+        if any(verdict != "off" and name.startswith(prefixes) for name, verdict in self._exact.items()):
+            return True
+        return any(
+            pattern.verdict != "off" and any(_may_begin(pattern.parts[0], prefix) for prefix in prefixes)
+            for pattern in self._patterns
+        )
+
+
+def _may_begin(first: str, prefix: str) -> bool:
+    return first.startswith(prefix) or prefix.startswith(first)
+
+
+def _gate(client: KnownClient) -> frozenset[str] | None:
+    """The servers that a client may reach at all; None: any."""
+    if client.servers is None or client.servers == "all":
+        return None
+    return frozenset() if client.servers == "none" else frozenset(map(names.slug, client.servers))
+
+
+# Names of things, as they are written and as they are.
+
+
+def _server(name: str) -> str:
+    return name if "*" in name else names.slug(name)
+
+
+def _named(name: str) -> str:
+    """`my_server__tool` → `my-server__tool`, whatever spelling of its server a name begins with."""
+    server, separator, rest = name.partition(names.SEPARATOR)
+    return name if not separator or "*" in server else names.slug(server) + separator + rest
+
+
+def _spellings(server: str, name: str) -> tuple[str, ...]:
+    whole = server + names.SEPARATOR + name
+    return (whole,) if len(whole) <= names.LONGEST else (whole, names.join_name(server, name))
+
+
+def _prefixes(server: str) -> tuple[str, ...]:
+    return server + names.SEPARATOR, names.join_uri(server, ""), names.join_uri(server, "ui://")
+
+
+def _uris(server: str, uri: str) -> tuple[str, str]:
+    """The names of a resource on the surface `aggregate`."""
+    return names.join_uri(server, uri), server + names.SEPARATOR + uri
+
+
+def _of_resources(verdicts: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
+    """By all names that are meant by those that are written. A template means what it makes, too."""
+    found: dict[str, Verdict] = {}
+    for name, verdict in verdicts.items():
+        for each in _meant(name):
+            found[each] = strictest((verdict, found.get(each, verdict)))
+    return found
+
+
+def _meant(name: str) -> Iterable[str]:
+    server, join, uri = _split(name)
+    for form in forms(uri) if join else (uri,):
+        yield server + join + form
+        if _expression.search(form):
+            yield server + join + _expression.sub("*", form)
+
+
+_of_server = re.compile(r"(ui://)?([^+*/:]*?)(\+|__)(.*)", re.DOTALL)
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """(beginning, what joins, URI) of a resource's name, its server in one spelling; nothing joins where none is
+    named."""
+    found = _of_server.fullmatch(name)
+    if not found:
+        return "", "", name
+    server = names.slug(found[2])
+    if found[3] == names.SEPARATOR:
+        return server, names.SEPARATOR, found[4]
+    scheme = server if not server[:1].isdigit() else "s" + server
+    if found[4].startswith("ui://"):  # as a server itself has it
+        return "ui://" + scheme, "+", found[4][len("ui://") :]
+    return (found[1] or "") + scheme, "+", found[4]
+
+
+def forms(uri: str) -> tuple[str, ...]:
+    """A URI, and what a server may take it for: decoded, its dots resolved, without what follows its path. What a
+    permission says of any of them, it says of the URI."""
+    decoded = uri
+    for _ in range(_MOST_DECODED):
+        again = unquote(decoded)
+        if again == decoded:
+            break
+        decoded = again
+    decoded = decoded.replace("\\", "/")
+    scheme = _scheme.match(decoded)
+    if scheme:
+        decoded = scheme[0].lower() + decoded[scheme.end() :]
+    bare = re.split(r"[?#]", decoded, maxsplit=1)[0]
+    found = (uri, decoded, *(_resolved(each, start) for each in (decoded, bare) for start in (2, 3)))
+    return tuple(dict.fromkeys(found))
+
+
+def _resolved(uri: str, start: int) -> str:
+    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it."""
+    parts = uri.split("/")
+    if len(parts) > 2 and parts[0].endswith(":") and not parts[1]:
+        head, path = parts[:start], parts[start:]
+    else:
+        head, path = parts[:1], parts[1:]
+    kept: list[str] = []
+    for part in path:
+        if part == "..":
+            del kept[-1:]
+        elif part not in ("", "."):
+            kept.append(part)
+    return "/".join((*head, *kept))
