@@ -7,13 +7,13 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import unquote
 
 import msgspec
 
-from toolgate.config import Config
+from toolgate.config import Config, written
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.model import Call, Hints, Principal
 from toolgate.wire import names
@@ -89,11 +89,12 @@ class Rules:
         self._everything: Verdict | None = permissions.everything
         self._otherwise: Verdict = "off" if client.servers is None else "allow"
         self.read_only: Literal["", "off", "ask"] = permissions.read_only
-        self._servers = _Table({_server(name): each for name, each in permissions.servers.items()})
-        resources = _Table(_of_resources(permissions.resources))
+        self._servers = _Table({written.server(name): each for name, each in permissions.servers.items()})
+        resources = _Table(_of_resources(permissions.resources, _said))
+        self._meant = _Table(_of_resources(permissions.resources, _meant))
         self._things = {
-            "tools": _Table({_named(name): each for name, each in permissions.tools.items()}),
-            "prompts": _Table({_named(name): each for name, each in permissions.prompts.items()}),
+            "tools": _Table({written.named(name): each for name, each in permissions.tools.items()}),
+            "prompts": _Table({written.named(name): each for name, each in permissions.prompts.items()}),
             "resources": resources,
             "resourceTemplates": resources,
         }
@@ -151,16 +152,19 @@ class Rules:
         return self._known[key]
 
     def _looked_up(self, table: _Table, server: str, kind: str, name: str) -> Verdict | None:
-        if kind in ("tools", "prompts"):
-            return table.find(_spellings(server, name), is_own=server == names.OWN)
         is_own = server == names.OWN
-        found = table.exact(_uris(server, name))
-        if found or is_own:
-            return found or table.find(_uris(server, name), is_own)
-        every: list[Verdict | None] = [table.find(_uris(server, form)) for form in forms(name)]
+        if kind in ("tools", "prompts"):
+            return table.find(_spellings(server, name), is_own)
+        found = table.find(_uris(server, name), is_own)
+        if is_own or table.exact(_uris(server, name)):
+            return found
+        # What permissions mean may be more than they say: that closes something, and opens nothing.
+        meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms(name)]
+        if not found and not any(meant):
+            return None
         base = self._base(server, _SILENT)
-        whole: list[Verdict] = [each or base for each in every]
-        return strictest(whole) if any(every) else None
+        whole: list[Verdict] = [each or base for each in (found, *meant)]
+        return strictest(whole)
 
     def _base(self, server: str, hints: Hints) -> Verdict:
         """What is said of a server, or of everything. A control tool that only tells, or calls, shows and does what is
@@ -255,20 +259,10 @@ def _gate(client: KnownClient) -> frozenset[str] | None:
     """The servers that a client may reach at all; None: any."""
     if client.servers is None or client.servers == "all":
         return None
-    return frozenset() if client.servers == "none" else frozenset(map(names.slug, client.servers))
+    return frozenset() if client.servers == "none" else frozenset(map(written.server, client.servers))
 
 
 # Names of things, as they are written and as they are.
-
-
-def _server(name: str) -> str:
-    return name if "*" in name else names.slug(name)
-
-
-def _named(name: str) -> str:
-    """`my_server__tool` → `my-server__tool`, whatever spelling of its server a name begins with."""
-    server, separator, rest = name.partition(names.SEPARATOR)
-    return name if not separator or "*" in server else names.slug(server) + separator + rest
 
 
 def _spellings(server: str, name: str) -> tuple[str, ...]:
@@ -285,39 +279,25 @@ def _uris(server: str, uri: str) -> tuple[str, str]:
     return names.join_uri(server, uri), server + names.SEPARATOR + uri
 
 
-def _of_resources(verdicts: Mapping[str, Verdict]) -> Mapping[str, Verdict]:
-    """By all names that are meant by those that are written. A template means what it makes, too."""
+def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterable[str]]) -> Mapping[str, Verdict]:
+    """By all names that stand for one that is written."""
     found: dict[str, Verdict] = {}
     for name, verdict in verdicts.items():
-        for each in _meant(name):
+        for each in spell(name):
             found[each] = strictest((verdict, found.get(each, verdict)))
     return found
 
 
+def _said(name: str) -> Iterable[str]:
+    """A name in the spelling that is looked up; a template means what it makes, too."""
+    whole = "".join(written.split_uri(name))
+    return whole, _expression.sub("*", whole)
+
+
 def _meant(name: str) -> Iterable[str]:
-    server, join, uri = _split(name)
+    server, join, uri = written.split_uri(name)
     for form in forms(uri) if join else (uri,):
-        yield server + join + form
-        if _expression.search(form):
-            yield server + join + _expression.sub("*", form)
-
-
-_of_server = re.compile(r"(ui://)?([^+*/:]*?)(\+|__)(.*)", re.DOTALL)
-
-
-def _split(name: str) -> tuple[str, str, str]:
-    """(beginning, what joins, URI) of a resource's name, its server in one spelling; nothing joins where none is
-    named."""
-    found = _of_server.fullmatch(name)
-    if not found:
-        return "", "", name
-    server = names.slug(found[2])
-    if found[3] == names.SEPARATOR:
-        return server, names.SEPARATOR, found[4]
-    scheme = server if not server[:1].isdigit() else "s" + server
-    if found[4].startswith("ui://"):  # as a server itself has it
-        return "ui://" + scheme, "+", found[4][len("ui://") :]
-    return (found[1] or "") + scheme, "+", found[4]
+        yield from _said(server + join + form)
 
 
 def forms(uri: str) -> tuple[str, ...]:

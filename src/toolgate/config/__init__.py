@@ -37,6 +37,7 @@ from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, parse
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted
 from toolgate.config.values import Finding
+from toolgate.config.written import strangers
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
 
@@ -303,7 +304,10 @@ def with_own(
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file))
     servers = tuple(_server(config.validate_arguments, **fields) for fields in reading.servers)
-    return msgspec.structs.replace(config, servers=(*config.servers, *servers))
+    whole = msgspec.structs.replace(config, servers=(*config.servers, *servers))
+    before = set(_strangers(config))
+    kept = (warning for warning in config.warnings if warning not in before)
+    return msgspec.structs.replace(whole, warnings=(*kept, *_strangers(whole)))
 
 
 _rename = "rename or remove one of the two"
@@ -329,7 +333,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     part, root = reading.sections.get, reading.root
     root.setdefault("surface", dialect.surface or "aggregate")
     limits = part("limits", {})
-    return Config(
+    config = Config(
         servers=tuple(_server(root.get("validate_arguments", True), **fields) for fields in reading.servers),
         http=Http(**part("http", {})),
         sessions=Sessions(**part("sessions", {})),
@@ -348,6 +352,15 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         warnings=tuple(str(warning) for warning in _placed(reading.warnings, file.path)),
         **root,
     )
+    return msgspec.structs.replace(config, warnings=(*config.warnings, *_strangers(config)))
+
+
+def _strangers(config: Config) -> tuple[str, ...]:
+    """What clients' permissions say of servers that are not there."""
+    ids = {server.id for server in config.servers}
+    found = strangers(config.clients, ids) if ids else ()
+    mend = "correct the name, or add the server"
+    return tuple(str(Problem(config.source, key, message, mend)) for key, message in found)
 
 
 def _limits(
