@@ -28,6 +28,7 @@ KEPT: Final = names.OWN_SCHEME + "results/"
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
 _SILENT: Final = Hints()
 _MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
+_UI = "ui://"
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
 _expression = re.compile(r"\{[^{}]*\}")
 _scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -181,8 +182,8 @@ class Rules:
             return True
         if self._gate is not None and server not in self._gate:
             return False
-        tables = {id(table): table for table in self._things.values()}.values()
-        return self._base(server, _SILENT) != "off" or any(table.opens(_prefixes(server)) for table in tables)
+        is_open = self._base(server, _SILENT) != "off"
+        return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
 
 
 _NOBODY = KnownClient(id=" ", name=" ", permissions=Permissions(everything="off"))
@@ -197,6 +198,10 @@ class _Pattern(msgspec.Struct, frozen=True):
     @property
     def weight(self) -> int:
         return sum(map(len, self.parts))
+
+    def covers(self, prefixes: Iterable[str]) -> bool:
+        """Whether it fits whatever begins with these."""
+        return len(self.parts) == 2 and not self.parts[1] and all(each.startswith(self.parts[0]) for each in prefixes)
 
     def fits(self, name: str) -> bool:
         first, *between, last = self.parts
@@ -241,14 +246,16 @@ class _Table:
                 return pattern.verdict
         return None
 
-    def opens(self, prefixes: tuple[str, ...]) -> bool:
-        """Whether it lets anything be used whose name begins with one of these."""
+    def opens(self, prefixes: tuple[str, ...], otherwise: bool) -> bool:
+        """Whether anything may be used whose name begins with one of these; `otherwise`: of which nothing is said."""
         if any(verdict != "off" and name.startswith(prefixes) for name, verdict in self._exact.items()):
             return True
-        return any(
-            pattern.verdict != "off" and any(_may_begin(pattern.parts[0], prefix) for prefix in prefixes)
-            for pattern in self._patterns
-        )
+        for pattern in self._patterns:
+            if pattern.verdict != "off" and any(_may_begin(pattern.parts[0], prefix) for prefix in prefixes):
+                return True
+            if pattern.verdict == "off" and pattern.covers(prefixes):
+                return False  # all that stands behind it is weaker
+        return otherwise
 
 
 def _may_begin(first: str, prefix: str) -> bool:
@@ -270,8 +277,12 @@ def _spellings(server: str, name: str) -> tuple[str, ...]:
     return (whole,) if len(whole) <= names.LONGEST else (whole, names.join_name(server, name))
 
 
-def _prefixes(server: str) -> tuple[str, ...]:
-    return server + names.SEPARATOR, names.join_uri(server, ""), names.join_uri(server, "ui://")
+def _prefixes(server: str, kind: str) -> tuple[str, ...]:
+    """What the names of a server's things begin with."""
+    plain = server + names.SEPARATOR
+    return (
+        (plain,) if kind in ("tools", "prompts") else (plain, names.join_uri(server, ""), names.join_uri(server, _UI))
+    )
 
 
 def _uris(server: str, uri: str) -> tuple[str, str]:
@@ -296,7 +307,7 @@ def _said(name: str) -> Iterable[str]:
 
 def _meant(name: str) -> Iterable[str]:
     server, join, uri = written.split_uri(name)
-    for form in forms(uri) if join else (uri,):
+    for form in forms(uri):
         yield from _said(server + join + form)
 
 

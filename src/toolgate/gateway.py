@@ -179,7 +179,7 @@ class Gateway:
         try:
             return self._entered(call, route, view)
         except Fault as fault:
-            if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route)):
+            if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route, rules)):
                 return denied
             raise
 
@@ -195,24 +195,29 @@ class Gateway:
             raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
         return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
-    def _denied(self, call: Call, route: Route) -> Call | None:
+    def _denied(self, call: Call, route: Route, rules: Rules) -> Call | None:
         """What a call would be for somebody who may see everything, if its own client may not, so that it is refused by
-        the policies as any other. No server is asked for that."""
+        the policies as any other. No server is asked for that; and of one that the client may not see, any name is
+        refused alike, so that nobody learns which it has."""
         known = self._shelves(call.client)
 
-        def known_or_anything(server: str, kind: str) -> Shelf:
-            return known(server, kind) or permitted.anything()
+        def seen(server: str, kind: str) -> Shelf | None:
+            return known(server, kind) if rules.sees(server) else None
 
-        for shelves in (known, known_or_anything):
-            try:
-                entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
-            except Fault as fault:
-                if fault.code in _NOT_FOUND:
-                    return None
-                continue  # its list is not known
-            entered = _by_own_name(entered, shelves(entered.server, "tools"))
-            return entered if self.access.judge(entered) == "off" else None
-        return None
+        def seen_or_anything(server: str, kind: str) -> Shelf | None:
+            return seen(server, kind) or permitted.anything()
+
+        found = self._found(call, route, seen)
+        if isinstance(found, Fault):
+            found = self._found(call, route, known if found.code in _NOT_FOUND else seen_or_anything)
+        return found if isinstance(found, Call) and self.access.judge(found) == "off" else None
+
+    def _found(self, call: Call, route: Route, shelves: Callable[[str, str], Shelf | None]) -> Call | Fault:
+        try:
+            entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
+        except Fault as fault:
+            return fault
+        return _by_own_name(entered, shelves(entered.server, "tools"))
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
