@@ -200,8 +200,8 @@ class _Pattern(msgspec.Struct, frozen=True):
         return sum(map(len, self.parts))
 
     def covers(self, prefixes: Iterable[str]) -> bool:
-        """Whether it fits whatever begins with these."""
-        return len(self.parts) == 2 and not self.parts[1] and all(each.startswith(self.parts[0]) for each in prefixes)
+        """Whether it fits whatever has a name that begins with one of these."""
+        return len(self.parts) == 2 and not self.parts[1] and any(each.startswith(self.parts[0]) for each in prefixes)
 
     def fits(self, name: str) -> bool:
         first, *between, last = self.parts
@@ -253,7 +253,7 @@ class _Table:
         for pattern in self._patterns:
             if pattern.verdict != "off" and any(_may_begin(pattern.parts[0], prefix) for prefix in prefixes):
                 return True
-            if pattern.verdict == "off" and pattern.covers(prefixes):
+            if pattern.verdict == "off" and pattern.covers(prefixes[:2]):
                 return False  # all that stands behind it is weaker
         return otherwise
 
@@ -278,16 +278,15 @@ def _spellings(server: str, name: str) -> tuple[str, ...]:
 
 
 def _prefixes(server: str, kind: str) -> tuple[str, ...]:
-    """What the names of a server's things begin with."""
+    """What the names of a server's things begin with: all of them with each of the first two, as far as there are."""
     plain = server + names.SEPARATOR
-    return (
-        (plain,) if kind in ("tools", "prompts") else (plain, names.join_uri(server, ""), names.join_uri(server, _UI))
-    )
+    of_uris = () if kind in ("tools", "prompts") else (names.join_uri(server, ""), names.join_uri(server, _UI))
+    return (plain, *of_uris)
 
 
-def _uris(server: str, uri: str) -> tuple[str, str]:
-    """The names of a resource on the surface `aggregate`."""
-    return names.join_uri(server, uri), server + names.SEPARATOR + uri
+def _uris(server: str, uri: str) -> tuple[str, ...]:
+    """The names of a resource on the surface `aggregate`, and what it could be called as well."""
+    return names.join_uri(server, uri), server + names.SEPARATOR + uri, names.join_uri(server, "") + uri
 
 
 def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterable[str]]) -> Mapping[str, Verdict]:

@@ -63,6 +63,7 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"resources": {"docs+file:///p/{name}": "off"}}, "docs", "resources", "file:///p/x", "off"),
     ({"resources": {"docs+file:///p/{name}": "off"}}, "docs", "resourceTemplates", "file:///p/{name}", "off"),
     ({"resources": {"docs+file:///p/*": "off"}}, "docs", "resourceTemplates", "file:///p/{name}", "off"),
+    ({"resources": {"docs+*": "off"}}, "docs", "resources", "ui://page", "off"),
     ({"resources": {"ui://docs+page": "off"}}, "docs", "resources", "ui://page", "off"),
     ({"resources": {"docs+ui://page": "off"}}, "docs", "resources", "ui://page", "off"),
     ({"resources": {"s1x+file:///a": "off"}}, "1x", "resources", "file:///a", "off"),
@@ -134,6 +135,15 @@ def test_permissions_alone_allow_what_they_name_and_nothing_else() -> None:
 def test_a_server_is_seen_where_anything_of_it_may_be_permitted() -> None:
     found = rules(everything="off", tools={"git*__x": "allow"}, resources={"docs+file:///a": "ask", "no+x:": "off"})
     assert [id for id in ("github", "docs", "no", "other") if found.sees(id)] == ["github", "docs"]
+
+
+def test_a_server_is_not_seen_where_all_of_it_is_off() -> None:
+    off = {"tools": {"a__*": "off"}, "prompts": {"*": "off"}}
+    assert not rules(**off, resources={"a+*": "off"}).sees("a")
+    assert not rules(**off, resources={"a__*": "off", "*x": "off"}).sees("a")
+    assert rules(**off, resources={"ui://a+*": "off"}).sees("a")
+    assert rules(**off, resources={"a+*": "off", "a+file:///x/*": "allow"}).sees("a")
+    assert not rules(everything="off", tools={"a*": "allow", "a__*": "off"}).sees("a")
 
 
 # Read-only, and what is silent about it.
