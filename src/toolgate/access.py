@@ -100,7 +100,7 @@ class Rules:
             "resourceTemplates": resources,
         }
         self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions))
-        self._known: dict[tuple[str, str, str], Verdict | None] = {}
+        self._known: dict[tuple[str, str, str], Verdict] = {}
         self._seen: dict[str, bool] = {}
         self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
@@ -108,15 +108,25 @@ class Rules:
         return f"<Rules {self.print}>"
 
     def verdict(self, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
-        if self._gate is not None and server not in self._gate and server != names.OWN:
-            return "off"
-        if server == names.OWN and kind == "resources" and name.startswith(KEPT):
-            return "allow"  # only whose it is can read it, and `Realm.kept` goes by what it was cut of
-        if kind == "tasks":  # which tool has made one is not known; whoever has it was let call that
-            return "allow" if self.sees(server) else "off"
-        found = self._thing(server, kind, name) or self._base(server, hints)
+        found = self._known.get((server, kind, name)) or self._decided(server, kind, name, hints)
         if self.read_only and kind == "tools" and not hints.readOnlyHint:
             return strictest((found, self.read_only))
+        return found
+
+    def _decided(self, server: str, kind: str, name: str, hints: Hints) -> Verdict:
+        if server == names.OWN:  # what it is, matters there
+            if kind == "resources" and name.startswith(KEPT):
+                return "allow"  # only whose it is can read it, and `Realm.kept` goes by what it was cut of
+            return self._thing(server, kind, name) or self._base(server, hints)
+        if self._gate is not None and server not in self._gate:
+            found: Verdict = "off"
+        elif kind == "tasks":  # which tool has made one is not known; whoever has it was let call that
+            found = "allow" if self.sees(server) else "off"
+        else:
+            found = self._thing(server, kind, name) or self._base(server, hints)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[server, kind, name] = found
         return found
 
     def is_off(self, server: str, kind: str, name: str) -> bool:
@@ -145,14 +155,6 @@ class Rules:
         table = self._things[kind]
         if not table.says_anything:
             return None
-        key = server, kind, name
-        if key not in self._known:
-            if len(self._known) >= _MOST_REMEMBERED:
-                self._known.clear()
-            self._known[key] = self._looked_up(table, server, kind, name)
-        return self._known[key]
-
-    def _looked_up(self, table: _Table, server: str, kind: str, name: str) -> Verdict | None:
         is_own = server == names.OWN
         if kind in ("tools", "prompts"):
             return table.find(_spellings(server, name), is_own)

@@ -52,8 +52,7 @@ _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
 
 
 class CatalogView:
-    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched. Of `servers` and
-    `shelves` the client sees what its `rules` permit."""
+    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched."""
 
     def __init__(
         self,
@@ -62,13 +61,10 @@ class CatalogView:
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
         activated: Collection[str] = (),
-        rules: Rules | None = None,
     ) -> None:
-        self.servers = servers if rules is None else rules.servers(servers)
+        self.servers = servers
         self.activated = activated
-        self.shelf = shelves if rules is None else self._permitted
-        self._shelves = shelves
-        self._rules = rules
+        self.shelf = shelves
         self.pending = frozenset(pending)
         self._faults = faults
 
@@ -76,11 +72,31 @@ class CatalogView:
         return self._faults.get((server, kind))
 
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
-        return self._rules is None or self._rules.verdict(names.OWN, kind, name, hints) != "off"
+        return True
+
+    def for_whom(self, rules: Rules | None) -> CatalogView:
+        """What a client sees of it; None: all."""
+        return self if rules is None else PermittedView(self, rules)
+
+
+class PermittedView(CatalogView):
+    """The part of a view that the rules of its client permit."""
+
+    def __init__(self, whole: CatalogView, rules: Rules) -> None:
+        self.servers = rules.servers(whole.servers)
+        self.activated = whole.activated
+        self.pending = whole.pending
+        self.shelf = self._permitted
+        self.fault = whole.fault
+        self._whole = whole.shelf
+        self._rules = rules
+
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return self._rules.verdict(names.OWN, kind, name, hints) != "off"
 
     def _permitted(self, server: str, kind: str) -> Shelf | None:
-        whole = self._shelves(server, kind)
-        return permitted.shelf(whole, server, kind, self._rules) if whole and self._rules else whole
+        whole = self._whole(server, kind)
+        return permitted.shelf(whole, server, kind, self._rules) if whole else whole
 
 
 class Slot:
@@ -195,7 +211,7 @@ class Catalog:
         def shelf(server: str, kind: str) -> Shelf | None:
             return shelves.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending, activated, rules)
+        return CatalogView(servers, shelf, faults, pending, activated).for_whom(rules)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are

@@ -120,7 +120,8 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
-            return route.surface.refuse(entered, fault, self._known(route, call.client))
+            rules = self.access.rules(call.client.principal)
+            return route.surface.refuse(entered, fault, self._known(route, call.client, rules))
 
         try:
             entered = await self._enter(call, route)
@@ -129,9 +130,11 @@ class Gateway:
             return refused(fault)
         return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
 
-    def _known(self, route: Route, client: Client) -> CatalogView:
+    def _known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
         """What is known now of those of a route's servers that a client may see."""
-        return CatalogView(route.servers, self._shelves(client), {}, (), rules=self.access.rules(client.principal))
+        catalog = self.snapshot.catalog
+        view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, client), {}, ())
+        return view.for_whom(rules)
 
     def _shelves(self, client: Client) -> Callable[[str, str], Shelf | None]:
         catalog = self.snapshot.catalog
@@ -168,9 +171,9 @@ class Gateway:
         if call.kind == "tasks":
             return self._handles.enter(call, route.path)
         rules = self.access.rules(call.client.principal)
-        if rules is not None:
+        if rules is not None and route.is_strict:
             self.check_let_in(route, call.client.principal)
-        view = self._known(route, call.client)
+        view = self._known(route, call.client, rules)
         needs = list(route.surface.needs(call, view))
         if any(view.shelf(*need) is None for need in needs):
             # A bare name may be any server's: those that do not come up in time cannot be meant.
