@@ -96,7 +96,7 @@ class PermittedView(CatalogView):
 
     def _permitted(self, server: str, kind: str) -> Shelf | None:
         whole = self._whole(server, kind)
-        return permitted.shelf(whole, server, kind, self._rules) if whole else whole
+        return whole and (whole.memo.get(self._rules.print) or permitted.shelf(whole, server, kind, self._rules))
 
 
 class Slot:

@@ -22,12 +22,13 @@ _SILENT = Hints()
 
 def shelf(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
     """What of a list of a server these rules permit."""
-    kept: dict[str, Shelf] = whole.memo.get("permitted") or whole.memo.setdefault("permitted", {})
-    found = kept.get(rules.print)
+    found: Shelf | None = whole.memo.get(rules.print)
     if found is None:
+        kept: list[str] = whole.memo.setdefault("permitted", [])
         if len(kept) >= MOST_KEPT:
-            del kept[next(iter(kept))]
-        found = kept[rules.print] = _permitted(whole, server, kind, rules)
+            del whole.memo[kept.pop(0)]
+        kept.append(rules.print)
+        found = whole.memo[rules.print] = _permitted(whole, server, kind, rules)
     return found
 
 
