@@ -10,13 +10,17 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.access import Access
+from toolgate.audit import Trail, is_on, nowhere
+from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.catalog import Catalog
-from toolgate.config import Config, ConfigError
+from toolgate.config import Config, ConfigError, secrets_of
 from toolgate.events import Events
-from toolgate.frontends.guards import Identify, everyone_is_local
+from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -24,13 +28,16 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Fault
+from toolgate.model import Event, Fault, Principal
 from toolgate.news import News
+from toolgate.outside import Outside
 from toolgate.parking import Parking
+from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock, House, Store, SystemClock, Upstream
-from toolgate.redaction import Redactor
+from toolgate.policy.limits import Meters
+from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
+from toolgate.redaction import quiet_logs
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -57,13 +64,15 @@ class App:
         clock: Clock,
         environ: Mapping[str, str],
         policies: Sequence[Policy],
-        identify: Identify,
+        identify: Identify | None,
         links: Mapping[str, MakeLink],
         settings: Settings,
         store: Store,
         keys: Sequence[bytes],
+        audit: Trail,
     ) -> None:
         self.clock = clock
+        self.audit = audit
         self.problem = ""  # why the configuration as it stands now is not served
         self._settings = settings
         self._opened = config
@@ -73,11 +82,15 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, Redactor(), Access(config))
+        self.redactor = audit.redactor
+        self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        self._pins = Pins(store, clock, config.source)
+        self._pins.use(config)
+        self._news.listen("pins", self._approved)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -86,12 +99,20 @@ class App:
             __version__,
             os.getpid(),
             lambda: self.port,
-            lambda: self.problem,
+            lambda: self.problem or audit.problem,
             config.source,
             project_at(config.source),
         )
         self.gateway = Gateway(
-            snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, self._common.access, clock
+            snapshot,
+            self.events,
+            Handles(Seal("task", keys)),
+            house,
+            self,
+            self._spills,
+            self._common.access,
+            clock,
+            self.redactor,
         )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
@@ -101,7 +122,10 @@ class App:
         self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self.http = HttpDoor(self._inside, self.sessions, identify)
+        self._keeper = Doorkeeper(config, store, clock)
+        self._judges_itself = identify is None
+        self.http = HttpDoor(self._inside, self.sessions, identify or self._identify, self._keeper.resource)
+        self._news.listen("keys", self._look_at_keys)
 
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
@@ -113,6 +137,7 @@ class App:
         await self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._spawn(self._follow_files())
+        if self._settings.has_files or not self._opened.is_open:
             self._spawn(self._news.follow())
 
     async def close(self) -> None:
@@ -133,6 +158,24 @@ class App:
         async with asyncio.TaskGroup() as together:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
+
+    # Who a client is.
+
+    async def _identify(self, headers: Headers, address: str, path: str) -> Principal:
+        is_open = self.gateway.snapshot.config.is_open
+        return await (everyone_is_local if is_open else self._keeper)(headers, address, path)
+
+    def _look_at_keys(self) -> None:
+        self._keeper.look()
+        self._see_who_is_in()
+
+    def _see_who_is_in(self) -> None:
+        """Whoever would not be let in any more leaves."""
+        if self._judges_itself:
+            self.http.expel_unknown(self._is_known)
+
+    def _is_known(self, principal: Principal) -> bool:
+        return not principal.via if self.gateway.snapshot.config.is_open else self._keeper.knows(principal)
 
     # Another configuration, whoever wants it: the one path.
 
@@ -157,7 +200,11 @@ class App:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
 
+    def _scrubbed(self, items: Items) -> Items:
+        return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
+
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
+        self.redactor.learn(secrets_of(config))
         return snapshots.build(
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
@@ -167,10 +214,15 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        snapshot.take_over()
+        self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
+        self._pins.use(config)
+        snapshot.take_over()
+        self._keeper.use(config)
+        self._see_who_is_in()
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._ground.outside.allowed = config.guard.allow_hosts
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
@@ -211,13 +263,12 @@ class App:
         return [upstream.name for upstream in self.gateway.snapshot.upstreams.values()]
 
     async def _follow_files(self) -> None:
-        """Serve what stands in the files whenever that is another, and has been the same for a moment."""
-        served = last = self._settings.seen()
+        """Serve what stands in the files whenever that is another than was read, and the same for a moment."""
+        last = self._settings.known
         while True:
             await self.clock.sleep(LOOK)
             seen = self._settings.seen()
-            if seen == last != served:
-                served = seen
+            if seen == last != self._settings.known:
                 await self._reload_or_say()
             last = seen
 
@@ -237,6 +288,11 @@ class App:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
+    def _approved(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        self._pins.read_again()
+        self._catalog.show(self._catalog.overlays)
+
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
@@ -246,14 +302,16 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(event)
+            self.events.tell(self.gateway.scrubber.event(event))
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
-    """The doors and the store stand as they were opened."""
+    """The doors, the store and the audit stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
         if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+    if now.audit.path not in (opened.audit.path, before.audit.path):
+        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")
 
 
 @asynccontextmanager
@@ -263,25 +321,28 @@ async def running(
     clock: Clock | None = None,
     environ: Mapping[str, str] | None = None,
     policies: Sequence[Policy] = (),
-    identify: Identify = everyone_is_local,
+    identify: Identify | None = None,
     links: Mapping[str, MakeLink] | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
+    audit: Trail | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
-    that the configuration came from (without them, what is added is kept in memory), and the store, which is its
-    opener's to close (without one all is forgotten at the end).
+    that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
-    try:
-        await app.open()
-        yield app
-    finally:
-        await app.close()
+    audit = audit or nowhere(clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
+    with quiet_logs(app.redactor):
+        try:
+            await app.open()
+            yield app
+        finally:
+            await app.close()

@@ -4,7 +4,9 @@ The rules this file keeps: a shelf is fetched once however many wait for it; one
 data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
 was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
 anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
-they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps.
+they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps. It keeps, too, why a
+list could not be had: after a restart the first merged list shows that at once, of a server that was mended meanwhile
+the old fault, and clients hear when its list is there.
 
 What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
 
@@ -32,7 +34,8 @@ from toolgate.access import Rules
 from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, EventSink, Fault, Hints
 from toolgate.overlays import Overlays
-from toolgate.ports import About, Clock, Shelf, Store, Upstream
+from toolgate.pins import Pins
+from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Records
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -78,6 +81,15 @@ class CatalogView:
         """What a client sees of it; None: all."""
         return self if rules is None else PermittedView(self, rules)
 
+    def with_held(self) -> CatalogView:
+        """The same view, but what is in quarantine stands in it."""
+
+        def shelf(server: str, kind: str) -> Shelf | None:
+            found = self.shelf(server, kind)
+            return (found and found.whole) or found
+
+        return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
+
 
 class PermittedView(CatalogView):
     """The part of a view that the rules of its client permit."""
@@ -88,15 +100,18 @@ class PermittedView(CatalogView):
         self.pending = whole.pending
         self.shelf = self._permitted
         self.fault = whole.fault
-        self._whole = whole.shelf
+        self._view = whole
         self._rules = rules
 
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
         return self._rules.verdict(names.OWN, kind, name, hints) != "off"
 
     def _permitted(self, server: str, kind: str) -> Shelf | None:
-        whole = self._whole(server, kind)
+        whole = self._view.shelf(server, kind)
         return whole and (whole.memo.get(self._rules.print) or permitted.shelf(whole, server, kind, self._rules))
+
+    def with_held(self) -> CatalogView:
+        return self._view.with_held().for_whom(self._rules)
 
 
 class Slot:
@@ -117,7 +132,8 @@ class Slot:
 
 class Catalog:
     """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
-    those of servers without one are not kept there."""
+    those of servers without one are not kept there. `pins` say which tools are in quarantine; `scrubbed` takes secrets
+    out of a list."""
 
     def __init__(
         self,
@@ -127,8 +143,12 @@ class Catalog:
         tell: EventSink,
         store: Store,
         prints: Mapping[str, str],
+        pins: Pins | None = None,
+        scrubbed: Callable[[Items], Items] = lambda items: items,
     ) -> None:
+        self._scrubbed = scrubbed
         self._upstreams = upstreams
+        self._pins = pins
         self._prints = prints
         self._clock = clock
         self.limits = limits
@@ -167,16 +187,21 @@ class Catalog:
                 self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
 
     def _shown(self, place: Place, shelf: Shelf) -> Shelf:
-        server, _, kind = place
+        server, scope, kind = place
         if kind != "tools":
             return shelf
-        shown = overlays.apply(shelf, self.overlays.get(server, {}))
+        held = self._pins.judge(server, scope, shelf.own) if self._pins else None
+        shown = overlays.apply(shelf, self.overlays.get(server, {}), held)
         warned = self._warned.setdefault(server, set())
         for warning in shown.warnings:
             if warning not in warned and len(warned) < MOST_WARNINGS:
                 log.warning("Overlays of the tools of %s: %.500s", server, warning)
                 warned.add(warning)
         return shown
+
+    def hides(self, server: str) -> bool:
+        """Whether some of a server's tools may be hidden, so that without its list nobody knows which."""
+        return bool(self.overlays.get(server)) or (self._pins is not None and self._pins.holds(server))
 
     # What is known.
 
@@ -268,10 +293,9 @@ class Catalog:
             return
         self._loaded.add(server)
         if print := self._prints.get(server):
-            shelves, about = self._records.load(server, print)
-            for kind, fault in self._records.faults(server, print).items():
-                if kind not in shelves:
-                    self._slots.setdefault((server, "", kind), Slot()).fault = fault
+            shelves, faults, about = self._records.load(server, print)
+            for kind, fault in faults.items():
+                self._slots.setdefault((server, "", kind), Slot()).fault = fault
             for kind, shelf in shelves.items():
                 self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
             if about:
@@ -430,7 +454,7 @@ class Catalog:
         if not upstream:
             raise _gone(server)
         try:
-            items = await upstream.list(kind, client)
+            items = self._scrubbed(await upstream.list(kind, client))
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'

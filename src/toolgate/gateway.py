@@ -9,6 +9,7 @@ them around what comes later (`Then`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, overlays, permitted, traits
+from toolgate import asks, controls, greeting, overlays, permitted, traits
 from toolgate.access import OPERATOR, Access, Rules
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
@@ -37,9 +38,13 @@ from toolgate.model import (
     Required,
     Resumption,
 )
+from toolgate.policy import scrub
 from toolgate.policy.base import Policy, Wait
+from toolgate.policy.quarantine import quarantined
+from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
+from toolgate.redaction import Redactor
 from toolgate.snapshot import Route, Snapshot
 from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
@@ -48,7 +53,6 @@ from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
-VIA_MCP_CALL = "mcp_call"  # the control tool that promises a retry (seed 002)
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
@@ -65,14 +69,17 @@ class Gateway:
         spills: Spills,
         access: Access,
         clock: Clock,
+        redactor: Redactor,
     ) -> None:
         self.snapshot = snapshot
         self.access = access
+        self.redactor = redactor
         self.events = events
         self._handles = handles
         self._clock = clock
         self._realms = Realms(house, editor, spills, access, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
+        self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
         self._rewatching: set[asyncio.Task[None]] = set()
 
     def route(self, path: str) -> Route:
@@ -83,9 +90,19 @@ class Gateway:
         """The id of a server by any spelling of its name. Raises `Fault`."""
         return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
 
+    @property
+    def scrubber(self) -> Scrubber:
+        """What takes secrets out of what servers say."""
+        return self.snapshot.scrubber
+
+    def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Those headers of a client that some server is to get; each gets its own ones of them."""
+        return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
+
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
-        watch of a server that was changed is asked for anew."""
+        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
+        came or are others now: whoever hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
         was_open, known = self.access.is_open, self.access.clients
         self.access.use(snapshot.config)
@@ -93,21 +110,33 @@ class Gateway:
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
-                again = asyncio.get_running_loop().create_task(_watch_again(call, upstream), name="watch again")
+                self._unheld[id(call)] = upstream
+                again = asyncio.get_running_loop().create_task(self._watch_again(call, upstream), name="watch again")
                 self._rewatching.add(again)
                 again.add_done_callback(self._rewatching.discard)
 
     def _tell_who_sees_others(self, before: Snapshot, was_open: bool, known: Mapping[str, Rules]) -> None:
-        """Clients hear that their lists are others now: of servers that they see, or by what they may do."""
-        old, new = before.servers, self.snapshot.servers
-        servers = {id for id in {**old, **new} if old.get(id) != new.get(id)}
-        everybodys = Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND))
+        """Clients hear that their lists are others now: by what they may do, or for reasons that no event of one server
+        brings to its clients."""
+        servers, everybodys = _news(before, self.snapshot), Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND))
         is_open, now = self.access.is_open, self.access.clients
-        if is_open != was_open or before.config.surface != self.snapshot.config.surface or (is_open and servers):
+        is_shown_otherwise = any(getattr(before.config, part) != getattr(self.snapshot.config, part) for part in _SHOWN)
+        if is_open != was_open or is_shown_otherwise or (is_open and servers):
             return self.events.tell(everybodys)
         told = {id for id in {**known, **now} if _sees_others(known.get(id), now.get(id), servers)}
         if told or servers:
             self.events.tell(msgspec.structs.replace(everybodys, clients=frozenset((*told, OPERATOR))))
+
+    async def _watch_again(self, call: Call, upstream: Upstream) -> None:
+        try:
+            await upstream.watch(call.target, call.client, call.kind)
+        except Fault as fault:
+            log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
+            return
+        if id(call) not in self._watches:  # its client has left before there was anything to end
+            upstream.unwatch(call.target, call.client, call.kind)
+        elif self._unheld.get(id(call)) is upstream:
+            del self._unheld[id(call)]
 
     async def close(self) -> None:
         self._realms.close()
@@ -120,8 +149,11 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
+            shown = scrub.fault(fault, self.redactor)
+            if fault.code == "INSUFFICIENT_SCOPE":
+                raise shown  # its client's door answers, whatever tool it came through: another token may mend it
             rules = self.access.rules(call.client.principal)
-            return route.surface.refuse(entered, fault, self._known(route, call.client, rules))
+            return route.surface.refuse(entered, shown, self._known(route, call.client, rules))
 
         try:
             entered = await self._enter(call, route)
@@ -180,21 +212,17 @@ class Gateway:
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
         try:
-            return self._entered(call, route, view)
+            return self._by_own_name(_entered(route, call, view), view)
         except Fault as fault:
             if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route, rules)):
                 return denied
             raise
 
-    def _entered(self, call: Call, route: Route, view: CatalogView) -> Call:
-        try:
-            entered = route.surface.enter(call, view)
-        except Fault as fault:
-            raise fault.at("", call.target) from None
+    def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
         shelf = view.shelf(entered.server, "tools")
-        if shelf is None and self.snapshot.catalog.overlays.get(entered.server):
+        if shelf is None and self.snapshot.catalog.hides(entered.server):
             raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
         return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
@@ -220,7 +248,7 @@ class Gateway:
             entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
         except Fault as fault:
             return fault
-        return _by_own_name(entered, shelves(entered.server, "tools"))
+        return _as_permitted(entered, shelves(entered.server, "tools"))
 
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
@@ -232,7 +260,9 @@ class Gateway:
         snapshot = self.snapshot
         view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated, rules)
         failures = [
-            (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
+            (route.upstreams[server].name, self.redactor.text(fault.message))
+            for server in shown
+            if (fault := view.fault(server, kind))
         ]
         shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
         if failures and len(failures) == len(shown) and not shelves:
@@ -243,7 +273,7 @@ class Gateway:
         return Listing(
             kind,
             tuple(route.surface.list(kind, view)),
-            (*failures, *route.surface.faults(kind, view)),
+            (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
             is_public=is_whole and rules is None and all(shelf.is_public for shelf in shelves),
@@ -262,7 +292,8 @@ class Gateway:
                     await asyncio.wait(asked)
             except TimeoutError:
                 pass
-        return greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        about = greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
     def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
         return [route.upstreams[id] for id in self.servers(route, client)]
@@ -280,7 +311,9 @@ class Gateway:
             if not isinstance(answer, Fault)
             for id, raw in answer.items()
         ]
-        failures = [(server.name, answer.message) for server, answer in answers if isinstance(answer, Fault)]
+        failures = [
+            (server.name, self.redactor.text(answer.message)) for server, answer in answers if isinstance(answer, Fault)
+        ]
         return Listing("tasks", tuple(items), tuple(failures))
 
     def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
@@ -300,7 +333,7 @@ class Gateway:
         try:
             await route.upstream(call.server).watch(call.target, client, call.kind)
         except Fault as fault:
-            raise fault.at(call.server, call.target) from None
+            raise scrub.fault(fault.at(call.server, call.target), self.redactor) from None
         self._watches[id(call)] = call
         return call
 
@@ -319,7 +352,9 @@ class Gateway:
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
         self._watches.pop(id(call), None)
-        if upstream := self.snapshot.upstreams.get(call.server):
+        unheld = self._unheld.pop(id(call), None)
+        upstream = self.snapshot.upstreams.get(call.server)
+        if upstream and upstream is not unheld:
             upstream.unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
@@ -380,6 +415,8 @@ class Gateway:
             raise
         if isinstance(outcome, NeedInput):
             _ended(passed, call, outcome)
+            if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
+                return outcome  # its next leg goes through all of this itself
         return _then(outcome, lambda last: _left(passed, call, last), lambda fault: _failed(passed, call, fault))
 
     async def _judged(self, call: Call, route: Route, passed: list[tuple[Policy, Call]]) -> Call | Outcome:
@@ -432,7 +469,12 @@ class Gateway:
         catalog = self.snapshot.catalog
         catalog.changed(call.server, upstream.scope(call.client), ("tools",))
         view = await catalog.view({call.server: upstream.name}, [(call.server, "tools")], call.client)
-        return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
+        found = traits.of(view.shelf(call.server, "tools"), call.target)
+        if found and found.held:
+            raise quarantined(call, found.held)
+        if not found and catalog.hides(call.server):
+            raise _unlisted()
+        return msgspec.structs.replace(call, traits=found)
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
@@ -445,13 +487,27 @@ class Gateway:
         hints = call.traits.hints
         if hints.destructiveHint and not hints.idempotentHint:
             return False
-        return hints.is_harmless_twice or (
-            hints.say_nothing and call.via == VIA_MCP_CALL and self._is_vital(call.server)
-        )
+        return hints.is_harmless_twice or (hints.say_nothing and _insists(call) and self._is_vital(call.server))
 
     def _is_vital(self, server: str) -> bool:
         found = self.snapshot.servers.get(server)
         return found is not None and found.criticality == "vital"
+
+
+def _news(before: Snapshot, now: Snapshot) -> Collection[str]:
+    """The servers of which clients hear by no event of theirs: they are gone, or who would hear of them has a
+    connection of its own."""
+    fresh = [id for id, upstream in now.upstreams.items() if before.upstreams.get(id) is not upstream]
+    gone = before.upstreams.keys() - now.upstreams.keys()
+    return {*gone, *(id for id in fresh if now.servers[id].scope != "shared")}
+
+
+_SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
+
+
+def _insists(call: Call) -> bool:
+    control = controls.CONTROLS.get(call.via)
+    return control is not None and control.insists
 
 
 async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
@@ -462,6 +518,17 @@ async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
         if fault.reach == "not_sent" and before.reach == "sent_unknown":
             raise before from None
         raise
+
+
+def _entered(route: Route, call: Call, view: CatalogView) -> Call:
+    """The call with its true target. What is in quarantine is found too: a policy says why it cannot be called."""
+    try:
+        return route.surface.enter(call, view)
+    except Fault as fault:
+        if fault.code == "TOOL_NOT_FOUND":
+            with contextlib.suppress(Fault):
+                return route.surface.enter(call, view.with_held())
+        raise fault.at("", call.target) from None
 
 
 def _with_traits(call: Call, shelf: Shelf | None) -> Call:
@@ -475,6 +542,8 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
 def _by_own_names(call: Call, shelf: Shelf) -> Call:
     """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
     and goes on as the server knows it."""
+    if shelf.whole and call.target not in shelf.items:
+        shelf = shelf.whole
     change = overlays.find(shelf, call)
     if call.headers is not None:
         mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
@@ -482,8 +551,8 @@ def _by_own_names(call: Call, shelf: Shelf) -> Call:
     return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
 
 
-def _by_own_name(call: Call, shelf: Shelf | None) -> Call:
-    """The same as far as permissions go by it."""
+def _as_permitted(call: Call, shelf: Shelf | None) -> Call:
+    """The call as far as permissions go by it."""
     if call.method != mcp.CALL or not shelf or call.server == names.OWN:
         return call
     own = shelf.changes[call.target].own if call.target in shelf.changes else call.target
@@ -502,13 +571,6 @@ _NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS
 def _unlisted() -> Fault:
     """Without its list nobody knows what a server's overlays hide."""
     return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
-
-
-async def _watch_again(call: Call, upstream: Upstream) -> None:
-    try:
-        await upstream.watch(call.target, call.client, call.kind)
-    except Fault as fault:
-        log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
 
 
 Answered = TypeVar("Answered")
@@ -566,6 +628,8 @@ def _left(passed: Sequence[tuple[Policy, Call]], call: Call, outcome: Outcome) -
     try:
         for policy, _ in reversed(passed):
             outcome = policy.after(call, outcome)
+    except Fault:
+        raise  # on its way to `_failed`
     except BaseException as error:
         _ended(passed, call, error)
         raise

@@ -33,14 +33,21 @@ def shelf(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
 
 
 def _permitted(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
-    changes = whole.changes
-    own = {name: changes[name].own if name in changes else name for name in whole.items}
+    own = {name: whole.changes[name].own if name in whole.changes else name for name in whole.items}
     shown = {name: raw for name, raw in whole.items.items() if _is_permitted(whole, server, kind, own[name], rules)}
-    if len(shown) == len(whole.items):
+    with_held = whole.whole and shelf(whole.whole, server, kind, rules)
+    if len(shown) == len(whole.items) and with_held is whole.whole:
         return whole
-    listed = {own[name]: whole.own[own[name]] for name in shown} if whole.is_overlaid else None
-    left = {name: change for name, change in changes.items() if name in shown}
-    return Shelf(shown, whole.fetched, whole.until, whole.is_public, listed=listed, changes=left)
+    return Shelf(
+        shown,
+        whole.fetched,
+        whole.until,
+        whole.is_public,
+        listed={own[name]: whole.own[own[name]] for name in shown} if whole.is_overlaid else None,
+        changes={name: change for name, change in whole.changes.items() if name in shown},
+        held=whole.held,
+        whole=with_held,
+    )
 
 
 def _is_permitted(whole: Shelf, server: str, kind: str, own: str, rules: Rules) -> bool:

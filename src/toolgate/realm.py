@@ -166,7 +166,7 @@ class RouteRealm:
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
-        id = await self._realms.editor.add(name, table)
+        id = await self._realms.editor.add(name, {**table, "by_operator": False})  # a model may have thought it up
         self._look()
         return id
 
@@ -178,4 +178,10 @@ class RouteRealm:
     def _check_admin(self) -> None:
         if not self._realms.access.may_administer(self.client.principal):
             message = "Only who administers this gateway may change its servers"
-            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="use a key with admin = true")
+            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
+
+
+_WHO_MAY = (
+    "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "
+    "has admin = true"
+)

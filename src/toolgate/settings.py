@@ -6,6 +6,7 @@ were added at run time. The rule this file keeps: what is written was understood
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,12 +20,15 @@ from toolgate.config.edits import Tree
 from toolgate.model import Fault
 from toolgate.wire import jsonrpc
 
-Seen = tuple[tuple[int, int, int] | None, ...]
+Stamp = tuple[int, int, int]  # when it was written, its size, its inode
+Seen = tuple[Stamp | None, Stamp | None, Stamp | None]  # of what people wrote, what was added, and of secrets
 
 
 class Settings:
     """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
-    one it is kept in memory. Values of variables come from `environ`."""
+    one it is kept in memory. Values of variables come from `environ`; `beside` is a file that secrets come from, and is
+    followed too. `known` is what `seen` said of the files that the configuration was last made of, or that were last
+    found to be wrong."""
 
     def __init__(
         self,
@@ -32,13 +36,16 @@ class Settings:
         environ: Mapping[str, str],
         path: Path | None = None,
         own: Path | None = None,
+        beside: Path | None = None,
     ) -> None:
         self._written = written
         self._environ = environ
         self._path = path
         self._own = own
+        self._beside = beside
         self._in_memory: Tree = {}
         self._was_file = path is not None and path.is_file()
+        self.known = self.seen()
 
     @property
     def has_files(self) -> bool:
@@ -46,6 +53,7 @@ class Settings:
 
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
+        self.known = self.seen()  # before they are read: what changes meanwhile is to be read again
         return configs.with_own(self._as_written(), self._added(), self._environ)
 
     def _as_written(self) -> Config:
@@ -56,7 +64,7 @@ class Settings:
 
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
-        return tuple(_stamp(path) for path in (self._path, self._own))
+        return _stamp(self._path), _stamp(self._own), _stamp(self._beside)
 
     def add(self, name: str, table: Mapping[str, Any]) -> Config:
         """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""
@@ -67,7 +75,7 @@ class Settings:
         return self._change(lambda own, written: edits.removed(own, name, written), "Not removed")
 
     def _change(self, change: Callable[[Tree, Config], Tree], otherwise: str) -> Config:
-        found = Config()
+        found, before = Config(), self.seen()
 
         def checked(own: Tree) -> Tree:
             nonlocal found
@@ -78,7 +86,7 @@ class Settings:
 
         try:
             if self._own:
-                edits.edit(self._own, checked)
+                self._wrote(edits.edit(self._own, checked), before)
             else:
                 self._in_memory = checked(self._in_memory)
         except ConfigError as error:
@@ -88,11 +96,18 @@ class Settings:
             raise Fault("INTERNAL", f"{otherwise}: {self._own} cannot be written ({why})", reach="not_sent") from None
         return found
 
+    def _wrote(self, own: Tree, before: Seen) -> None:
+        """Know our own file as it is now, where it still holds what we wrote, and the other one as it was read."""
+        after = self.seen()
+        with contextlib.suppress(ConfigError):  # then somebody else has written it, and it is to be read again
+            if self._added() == own:
+                self.known = (before[0], after[1], before[2])
+
     def _added(self) -> Tree:
         return edits.read_own(self._own) if self._own else self._in_memory
 
 
-def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+def _stamp(path: Path | None) -> Stamp | None:
     try:
         found = path.stat() if path else None
     except OSError:

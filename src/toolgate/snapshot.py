@@ -18,6 +18,7 @@ from toolgate.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import Common
+from toolgate.policy.scrub import Scrubber
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces import bundle
@@ -60,8 +61,13 @@ class Snapshot(msgspec.Struct, frozen=True):
     upstreams: Mapping[str, Upstream]
     catalog: Catalog
     routes: Mapping[str, Route]
-    list_timeout: float
     servers: Mapping[str, Server]  # those that are enabled, by id
+    scrubber: Scrubber
+    passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
+
+    @property
+    def list_timeout(self) -> float:
+        return self.config.catalog.list_timeout
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""
@@ -110,8 +116,9 @@ def build(
         upstreams=upstreams,
         catalog=catalog,
         routes=build_routes(config, upstreams, tuple(policies), common),
-        list_timeout=config.catalog.list_timeout,
         servers=servers,
+        scrubber=Scrubber(common.redactor, config.guard.scrub),
+        passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 
 

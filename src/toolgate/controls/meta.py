@@ -115,5 +115,6 @@ CONTROLS = (
         },
         ("server", "tool"),
         forward=Forward("server", "tool", "args"),
+        insists=True,
     ),
 )

@@ -37,14 +37,14 @@ class Admin:
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks."""
+        request = await self._guards.admit_admin(scope, receive)
         work = self._find(scope)
-        request = self._guards.admit_admin(scope, receive)
         try:
             status, said = await work(await self._guards.read(request))
         except Fault as fault:
             said = {"error": fault.message, "code": fault.code} | ({"hint": fault.hint} if fault.hint else {})
             status = STATUSES.get(fault.code, 500)
-        await response.whole(status, jsonrpc.encode(said))
+        await response.whole(status, self._gateway.redactor.own(jsonrpc.encode(said)))
 
     def _find(self, scope: Scope) -> Callable[[bytes], Awaitable[Answer]]:
         method, path = str(scope["method"]), str(scope["path"]).rstrip("/").removeprefix(PREFIX)

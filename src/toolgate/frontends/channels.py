@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from toolgate.frontends.streams import NOTES_KEPT, waited, wake
@@ -40,6 +41,7 @@ class Channel:
     The reader of the first turn need not ask for it; each later one takes it from the one before."""
 
     last = b""  # the message that it ended with
+    error: Exception | None = None  # that made it so
     has_ended = False
     kept = 0  # events in the archive
     name = ""
@@ -50,7 +52,8 @@ class Channel:
     _turns = 1
     _reader: asyncio.Future[None] | None = None
 
-    def __init__(self, can_stream: bool, can_ask: bool) -> None:
+    def __init__(self, can_stream: bool, can_ask: bool, headers: Mapping[str, str] | None = None) -> None:
+        self.headers: Mapping[str, str] = headers or {}
         self.can_stream = can_stream
         self.can_ask = can_ask
         self._items: deque[Item] = deque()
@@ -92,6 +95,9 @@ class Channel:
         wake(self._reader)
         if self._archive:
             self._archive.settle(self)
+
+    def failed(self, error: Exception) -> None:
+        self.error = error
 
     # Who carries it.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -47,6 +47,7 @@ class Stream(Protocol):
     """Where messages to a client go. `can_ask`: whether a question sent there can be answered."""
 
     can_ask: bool
+    headers: Mapping[str, str]  # of the client's request that it belongs to, where there is one
 
     def send(self, message: bytes) -> None: ...
 
@@ -55,6 +56,10 @@ class Stream(Protocol):
         ...
 
     def end(self) -> None: ...
+
+    def failed(self, error: Exception) -> None:
+        """The request whose stream it is fails; the answer says so too."""
+        ...
 
 
 class Session:
@@ -112,6 +117,12 @@ class Session:
         if not self.client.session:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, session=self.id)
 
+    def is_shown(self, principal: Principal) -> None:
+        """The client shows anew who it is: its token may be another one, with other scopes."""
+        shown = self.client.principal.shown_anew(principal)
+        if shown != self.client.principal:
+            self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
+
     # What the client sends.
 
     def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
@@ -121,7 +132,7 @@ class Session:
             return self._spawn(_fixed(face.write_reused(message)))
         if len(self._in_flight) >= face.MOST_IN_FLIGHT:
             return self._spawn(_fixed(face.write_too_many(message)))
-        task = self._spawn(self._answer(message, stream))
+        task = self._spawn(self._answer(message, stream, self.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
@@ -191,16 +202,18 @@ class Session:
 
     # Requests.
 
-    async def _answer(self, message: Message, stream: Stream) -> bytes:
+    async def _answer(self, message: Message, stream: Stream, principal: Principal) -> bytes:
+        """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
-            return jsonrpc.result(id, await self._result(message, stream))
+            return jsonrpc.result(id, await self._result(message, stream, principal))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
+            stream.failed(error)
             return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
 
-    async def _result(self, message: Message, stream: Stream) -> bytes | Raw:
+    async def _result(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
         if message.method in mcp.CALLS or (self._has_tasks and message.method in mcp.TASK_CALLS_BEFORE):
-            return await self._call(message, stream)
+            return await self._call(message, stream, principal)
         if self._has_tasks and message.method == mcp.TASKS_LIST:
             return await self._list_tasks(message)
         if message.method in mcp.LISTS:
@@ -254,12 +267,14 @@ class Session:
         listing = await self._gateway.tasks(self.route, self.client)
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
 
-    async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
+    async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+        client = msgspec.structs.replace(self.client, principal=principal)
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params)
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         notes = Notes(self._reporter(stream.note, token))
-        call = calls.read_call(message.method, params, meta, self.client, notes, self._log_level, True)
+        passed_on = self._gateway.passed_on(stream.headers)
+        call = calls.read_call(message.method, params, meta, client, notes, self._log_level, True, passed_on=passed_on)
         if call.method == mcp.TASK_RESULT:
             notes.attach(self._reporter(stream.note, token, call.target))
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
@@ -293,7 +308,7 @@ class Session:
         outcome = await self._gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
-                for ask in outcome.asks:
+                for ask in self._gateway.scrubber.asks(outcome.asks):
                     _refuse_if_unaskable(ask, stream, outcome.resume)
                     asking.add(self._spawn(self._put(ask, outcome.resume, stream, task)))
                 outcome = await outcome.resume.next()

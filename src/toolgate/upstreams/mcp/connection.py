@@ -139,7 +139,7 @@ class Connection:
         exchange = self._expect(id, call, LONGEST_RESULT if _waits(call) else self._server.timeout, whole=whole)
         try:
             params, headers = self.dialect.call(call, id)
-            await self._send(id, call.method, params, headers)
+            await self._send(id, call.method, params, [*headers, *passed_on(self._server, call)])
         except BaseException:
             self._forget(id)
             exchange.cancel()
@@ -310,6 +310,8 @@ class Connection:
                 self._questions.asked(message, origin)
         except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
             log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
+            if isinstance(error, jsonrpc.Malformed) and (id := jsonrpc.answered_id(data)) is not None:
+                self.failed(id, self._unreadable(error))
 
     def awaits(self, origin: int) -> bool:
         return origin in self._requests
@@ -351,20 +353,26 @@ class Connection:
         if not request:
             self._given_up.pop(id or 0, None)
             log.debug("%s answered a request that nobody waits for", self._server.name)
-        elif message.error:
-            request.exchange.fail(self._error(request.call, jsonrpc.read_error(message.error)))
-        else:
-            try:
-                outcome = self._outcome(request.call, message.result)
-                if isinstance(outcome, Accepted):
-                    self._accepted(id or 0, request, outcome)
-                elif request.call and request.call.method == mcp.TASK_RESULT:
-                    self._task_over(request.call.target)
-                elif request.call and request.call.method == mcp.TASK_GET:
-                    self._taken_on(request.call, outcome.body if isinstance(outcome, Done) else b"")
-                request.exchange.finish(outcome)
-            except Fault as fault:
-                request.exchange.fail(fault)
+            return
+        try:
+            if message.error:
+                raise self._error(request.call, jsonrpc.read_error(message.error))
+            outcome = self._outcome(request.call, message.result)
+            if isinstance(outcome, Accepted):
+                self._accepted(id or 0, request, outcome)
+            elif request.call and request.call.method == mcp.TASK_RESULT:
+                self._task_over(request.call.target)
+            elif request.call and request.call.method == mcp.TASK_GET:
+                self._taken_on(request.call, outcome.body if isinstance(outcome, Done) else b"")
+            request.exchange.finish(outcome)
+        except Fault as fault:
+            request.exchange.fail(fault)
+        except jsonrpc.UNREADABLE as error:
+            request.exchange.fail(self._unreadable(error))
+
+    def _unreadable(self, error: Exception) -> Fault:
+        message = f"The server's answer cannot be read: {error}"
+        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach="executed")
 
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
@@ -486,6 +494,15 @@ def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
             yield tasks.read_id(raw), raw
         except Fault as fault:
             log.warning("%s: %.200r", fault.message, bytes(raw)[:200])
+
+
+def passed_on(server: Server, call: Call) -> Headers:
+    """Of the client's headers those that this server is to get; what its configuration sends itself is sent once."""
+    if not call.passed_on:
+        return ()
+    own = {name.lower() for name in server.headers}
+    names = [name for name in server.forward_headers if name in call.passed_on and name not in own]
+    return [(name.encode(), call.passed_on[name].encode("latin-1", "replace")) for name in names]
 
 
 def _waits(call: Call) -> bool:
