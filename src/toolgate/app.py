@@ -10,11 +10,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.catalog import Catalog
-from toolgate.config import Config, ConfigError
+from toolgate.config import Config, ConfigError, secrets_of
 from toolgate.events import Events
 from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
@@ -31,8 +34,9 @@ from toolgate.parking import Parking
 from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
-from toolgate.ports import Clock, House, Store, SystemClock, Upstream
-from toolgate.redaction import Redactor
+from toolgate.policy.limits import Meters
+from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
+from toolgate.redaction import quiet_logs
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -64,8 +68,10 @@ class App:
         settings: Settings,
         store: Store,
         keys: Sequence[bytes],
+        audit: Trail,
     ) -> None:
         self.clock = clock
+        self.audit = audit
         self.problem = ""  # why the configuration as it stands now is not served
         self._settings = settings
         self._opened = config
@@ -77,12 +83,13 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, Redactor())
+        self.redactor = audit.redactor
+        self._common = chain.Common(clock, store, self._spills, self.redactor, audit, Meters(clock))
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source)
         self._pins.use(config)
         self._news.listen("pins", self._approved)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -91,11 +98,13 @@ class App:
             __version__,
             os.getpid(),
             lambda: self.port,
-            lambda: self.problem,
+            lambda: self.problem or audit.problem,
             config.source,
             project_at(config.source),
         )
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
+        self.gateway = Gateway(
+            snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock, self.redactor
+        )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
@@ -182,7 +191,11 @@ class App:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
 
+    def _scrubbed(self, items: Items) -> Items:
+        return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
+
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
+        self.redactor.learn(secrets_of(config))
         return snapshots.build(
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
@@ -192,6 +205,7 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
+        self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
         self._pins.use(config)
         snapshot.take_over()
@@ -279,14 +293,16 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(event)
+            self.events.tell(self.gateway.scrubber.event(event))
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
-    """The doors and the store stand as they were opened."""
+    """The doors, the store and the audit stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
         if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+    if now.audit.path not in (opened.audit.path, before.audit.path):
+        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")
 
 
 @asynccontextmanager
@@ -300,21 +316,24 @@ async def running(
     links: Mapping[str, MakeLink] | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
+    audit: Trail | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
-    that the configuration came from (without them, what is added is kept in memory), and the store, which is its
-    opener's to close (without one all is forgotten at the end).
+    that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
-    try:
-        await app.open()
-        yield app
-    finally:
-        await app.close()
+    audit = audit or nowhere(clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
+    with quiet_logs(app.redactor):
+        try:
+            await app.open()
+            yield app
+        finally:
+            await app.close()

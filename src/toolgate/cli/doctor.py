@@ -14,13 +14,14 @@ from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 
-from toolgate import __version__, suspicions
+from toolgate import __version__, audit, suspicions
 from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
 from toolgate.model import Client, Fault
 from toolgate.pins import Shelves
+from toolgate.policy import scrub
 from toolgate.ports import Status
 from toolgate.store.sqlite import FILE
 from toolgate.upstreams import causes
@@ -52,6 +53,7 @@ async def _doctor(config: Config, only: Server | None) -> int:
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {config.source or 'none'}")
+    is_audited = _look_at_audit(console, config)
     async with running(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
         findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
@@ -60,7 +62,20 @@ async def _doctor(config: Config, only: Server | None) -> int:
             _print(console, gateway, server, len(tools), fault, lines=30 if only else 5)
             for line in _to_be_looked_at(server, tools, pending.get(server.id, ())):
                 console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
-    return 1 if any(fault for _, fault in findings) else 0
+    return 1 if not is_audited or any(fault for _, fault in findings) else 0
+
+
+def _look_at_audit(console: Console, config: Config) -> bool:
+    """Whether it can be written, where it is to be."""
+    if not audit.is_on(config):
+        return True
+    file = audit.place(config, os.environ)
+    if why := audit.trouble(file):
+        console.print(f"[red]✗[/] audit: {escape(why)}", soft_wrap=True)
+        console.print("    mend: let this user write there, or say another place as `audit.path`", soft_wrap=True)
+        return False
+    console.print(f"[green]✓[/] audit: {escape(str(file))}", soft_wrap=True)
+    return True
 
 
 async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault | None]:
@@ -70,7 +85,7 @@ async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault |
     try:
         return (await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw, None
     except Fault as fault:
-        return (), fault
+        return (), scrub.fault(fault, gateway.redactor)
 
 
 async def _pending(config: Config) -> Mapping[str, Collection[str]]:
@@ -97,7 +112,7 @@ def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fa
     if not server.enabled:
         console.print(f"– {escape(server.name)}: disabled")
         return
-    status = gateway.gateway.snapshot.upstreams[server.id].status()
+    status = scrub.status(gateway.gateway.snapshot.upstreams[server.id].status(), gateway.redactor)
     if not fault:
         console.print(f"[green]✓[/] {escape(server.name)}: {what_it_has(tools, status.revision)}")
     else:
