@@ -14,6 +14,7 @@ import msgspec
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError, secrets_of
@@ -28,11 +29,14 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault, Principal
 from toolgate.news import News
+from toolgate.outside import Outside
 from toolgate.parking import Parking
+from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
+from toolgate.policy.limits import Meters
 from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
-from toolgate.redaction import Redactor, quiet_logs
+from toolgate.redaction import quiet_logs
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -64,8 +68,10 @@ class App:
         settings: Settings,
         store: Store,
         keys: Sequence[bytes],
+        audit: Trail,
     ) -> None:
         self.clock = clock
+        self.audit = audit
         self.problem = ""  # why the configuration as it stands now is not served
         self._settings = settings
         self._opened = config
@@ -75,12 +81,15 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
-        self.redactor = Redactor()
-        self._common = chain.Common(clock, store, self._spills, self.redactor)
+        self.redactor = audit.redactor
+        self._common = chain.Common(clock, store, self._spills, self.redactor, audit, Meters(clock))
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._scrubbed)
+        self._pins = Pins(store, clock, config.source)
+        self._pins.use(config)
+        self._news.listen("pins", self._approved)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -89,7 +98,7 @@ class App:
             __version__,
             os.getpid(),
             lambda: self.port,
-            lambda: self.problem,
+            lambda: self.problem or audit.problem,
             config.source,
             project_at(config.source),
         )
@@ -196,12 +205,15 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
+        self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
+        self._pins.use(config)
         snapshot.take_over()
         self._keeper.use(config)
         self._see_who_is_in()
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._ground.outside.allowed = config.guard.allow_hosts
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
@@ -267,6 +279,11 @@ class App:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
+    def _approved(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        self._pins.read_again()
+        self._catalog.show(self._catalog.overlays)
+
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
@@ -280,10 +297,12 @@ class App:
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
-    """The doors and the store stand as they were opened."""
+    """The doors, the store and the audit stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
         if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+    if now.audit.path not in (opened.audit.path, before.audit.path):
+        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")
 
 
 @asynccontextmanager
@@ -297,19 +316,21 @@ async def running(
     links: Mapping[str, MakeLink] | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
+    audit: Trail | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
-    that the configuration came from (without them, what is added is kept in memory), and the store, which is its
-    opener's to close (without one all is forgotten at the end).
+    that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
+    audit = audit or nowhere(clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     with quiet_logs(app.redactor):
         try:
             await app.open()
