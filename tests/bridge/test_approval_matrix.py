@@ -14,6 +14,7 @@ from virtualtime import FakeClock
 
 from toolgate.approvals import Approvals, Request, Unfit
 from toolgate.config import access
+from toolgate.model import Call
 from toolgate.policy.approval import Approval
 from toolgate.policy.validate import Validate
 from toolgate.redaction import Redactor
@@ -74,7 +75,9 @@ class Stage:
 
     @asynccontextmanager
     async def gateway(self) -> AsyncGenerator[House]:
-        verdict: Callable[[Any], access.Verdict] = lambda call: "ask" if call.server == "there" else "allow"
+        def verdict(call: Call) -> access.Verdict:
+            return "ask" if call.server == "there" else "allow"
+
         book = Approvals(self.store, self.clock)
         rule = Approval(verdict, book, self.settings, Redactor(), self.clock, {}, Validate())
         async with gateway(policies=[rule], store=self.store, there=self.there) as house:

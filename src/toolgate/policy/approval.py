@@ -67,24 +67,36 @@ class Approval:
         self._gone_on: dict[int, tuple[Call, Case]] = {}  # by id, until their leg has ended
 
     def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required | Wait:
-        if call.kind == "tasks" or self._verdict(call) != "ask":
-            return call
-        if id(call) in self._decided:
-            return self._take(self._decided.pop(id(call)))
+        if call.kind == "tasks":
+            return call  # it was approved, if need be, when it was made
+        verdict, decided = self._verdict(call), self._decided.pop(id(call), None)
+        if verdict == "off":  # since a moment ago: the call has waited
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+        if decided:
+            return self._take(decided)
         resumed, place = call.resumption, self._place(call)
         if resumed and resumed.live:
             return call  # it was sent long ago: what comes now only answers what its server asked
-        answers_us = resumed is not None and resumed.asker == f"policy:{self.name}"
-        is_granted = self._approvals.is_granted(place, cases.session_of(call))
-        if is_granted and not was_passed and not answers_us:
+        if resumed and resumed.asker == f"policy:{self.name}":
+            return self._answered(cases.of(call, place, self._redactor))
+        is_let = verdict == "allow" or self._approvals.is_granted(place, cases.session_of(call))
+        if is_let and not was_passed:
             return call
-        case = cases.of(call, place, self._redactor)
-        if answers_us:
-            return self._answered(case)
-        passage = self._approvals.passage(_passage_of(case)) if was_passed else None
+        return self._as_it_went(call, place, is_let) if was_passed else self._ask(cases.of(call, place, self._redactor))
+
+    def _as_it_went(self, call: Call, place: Place, is_let: bool) -> Call | Required | Wait:
+        """The next leg of a call, with the arguments that it was let go on with. Where that is not known, it is asked
+        for anew."""
+        try:
+            case = cases.of(call, place, self._redactor)
+        except Fault:
+            if is_let:
+                return call  # nobody could have approved it
+            raise
+        passage = self._approvals.passage(_passage_of(case))
         if passage and not passage.is_vague:
             return self._go_on(case, None if passage.arguments is None else Raw(passage.arguments))
-        return call if is_granted else self._ask(case)
+        return call if is_let else self._ask(case)
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
