@@ -1411,5 +1411,5 @@ async def gateway(
         logging.getLogger("toolgate").removeHandler(alarm)
 
 
-def _by_header(headers: Mapping[str, str], address: str) -> Principal:
+async def _by_header(headers: Mapping[str, str], address: str, path: str) -> Principal:
     return Principal(headers.get("x-test-principal", "local"), address)

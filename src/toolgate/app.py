@@ -12,10 +12,11 @@ from typing import Any
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError
 from toolgate.events import Events
-from toolgate.frontends.guards import Identify, everyone_is_local
+from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -23,7 +24,7 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Fault
+from toolgate.model import Event, Fault, Principal
 from toolgate.news import News
 from toolgate.parking import Parking
 from toolgate.policy import chain
@@ -56,7 +57,7 @@ class App:
         clock: Clock,
         environ: Mapping[str, str],
         policies: Sequence[Policy],
-        identify: Identify,
+        identify: Identify | None,
         links: Mapping[str, MakeLink],
         settings: Settings,
         store: Store,
@@ -98,7 +99,10 @@ class App:
         self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self.http = HttpDoor(self._inside, self.sessions, identify)
+        self._keeper = Doorkeeper(config, store, clock)
+        self._judges_itself = identify is None
+        self.http = HttpDoor(self._inside, self.sessions, identify or self._identify, self._keeper.resource)
+        self._news.listen("keys", self._look_at_keys)
 
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
@@ -110,6 +114,7 @@ class App:
         await self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._spawn(self._follow_files())
+        if self._settings.has_files or not self._opened.is_open:
             self._spawn(self._news.follow())
 
     async def close(self) -> None:
@@ -130,6 +135,24 @@ class App:
         async with asyncio.TaskGroup() as together:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
+
+    # Who a client is.
+
+    async def _identify(self, headers: Headers, address: str, path: str) -> Principal:
+        is_open = self.gateway.snapshot.config.is_open
+        return await (everyone_is_local if is_open else self._keeper)(headers, address, path)
+
+    def _look_at_keys(self) -> None:
+        self._keeper.look()
+        self._see_who_is_in()
+
+    def _see_who_is_in(self) -> None:
+        """Whoever would not be let in any more leaves."""
+        if self._judges_itself:
+            self.http.expel_unknown(self._is_known)
+
+    def _is_known(self, principal: Principal) -> bool:
+        return not principal.via if self.gateway.snapshot.config.is_open else self._keeper.knows(principal)
 
     # Another configuration, whoever wants it: the one path.
 
@@ -164,8 +187,10 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        snapshot.take_over()
         self.gateway.adopt(snapshot)
+        snapshot.take_over()
+        self._keeper.use(config)
+        self._see_who_is_in()
         self.problem = ""
         self._ground.pool.limits = config.pool
         self._catalog.limits = config.catalog
@@ -208,13 +233,12 @@ class App:
         return [upstream.name for upstream in self.gateway.snapshot.upstreams.values()]
 
     async def _follow_files(self) -> None:
-        """Serve what stands in the files whenever that is another, and has been the same for a moment."""
-        served = last = self._settings.seen()
+        """Serve what stands in the files whenever that is another than was read, and the same for a moment."""
+        last = self._settings.known
         while True:
             await self.clock.sleep(LOOK)
             seen = self._settings.seen()
-            if seen == last != served:
-                served = seen
+            if seen == last != self._settings.known:
                 await self._reload_or_say()
             last = seen
 
@@ -260,7 +284,7 @@ async def running(
     clock: Clock | None = None,
     environ: Mapping[str, str] | None = None,
     policies: Sequence[Policy] = (),
-    identify: Identify = everyone_is_local,
+    identify: Identify | None = None,
     links: Mapping[str, MakeLink] | None = None,
     settings: Settings | None = None,
     store: Store | None = None,

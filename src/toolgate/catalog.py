@@ -4,7 +4,9 @@ The rules this file keeps: a shelf is fetched once however many wait for it; one
 data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
 was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
 anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
-they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps.
+they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps. It keeps, too, why a
+list could not be had: after a restart the first merged list shows that at once, of a server that was mended meanwhile
+the old fault, and clients hear when its list is there.
 
 What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
 
@@ -239,10 +241,9 @@ class Catalog:
             return
         self._loaded.add(server)
         if print := self._prints.get(server):
-            shelves, about = self._records.load(server, print)
-            for kind, fault in self._records.faults(server, print).items():
-                if kind not in shelves:
-                    self._slots.setdefault((server, "", kind), Slot()).fault = fault
+            shelves, faults, about = self._records.load(server, print)
+            for kind, fault in faults.items():
+                self._slots.setdefault((server, "", kind), Slot()).fault = fault
             for kind, shelf in shelves.items():
                 self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
             if about:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, greeting, overlays, traits
+from toolgate import asks, controls, greeting, overlays, traits
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
 from toolgate.controls.base import find_server
@@ -35,7 +35,6 @@ from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
-VIA_MCP_CALL = "mcp_call"  # the control tool that promises a retry (seed 002)
 GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
 
 
@@ -58,6 +57,7 @@ class Gateway:
         self._clock = clock
         self._realms = Realms(house, editor, spills, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
+        self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
         self._rewatching: set[asyncio.Task[None]] = set()
 
     def route(self, path: str) -> Route:
@@ -70,16 +70,29 @@ class Gateway:
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
-        watch of a server that was changed is asked for anew."""
+        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
+        came or are others now: whoever hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
-        if before.servers != snapshot.servers or before.config.surface != snapshot.config.surface:
+        if _is_news_to_all(before, snapshot):
             self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
-                again = asyncio.get_running_loop().create_task(_watch_again(call, upstream), name="watch again")
+                self._unheld[id(call)] = upstream
+                again = asyncio.get_running_loop().create_task(self._watch_again(call, upstream), name="watch again")
                 self._rewatching.add(again)
                 again.add_done_callback(self._rewatching.discard)
+
+    async def _watch_again(self, call: Call, upstream: Upstream) -> None:
+        try:
+            await upstream.watch(call.target, call.client, call.kind)
+        except Fault as fault:
+            log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
+            return
+        if id(call) not in self._watches:  # its client has left before there was anything to end
+            upstream.unwatch(call.target, call.client, call.kind)
+        elif self._unheld.get(id(call)) is upstream:
+            del self._unheld[id(call)]
 
     async def close(self) -> None:
         self._realms.close()
@@ -92,6 +105,8 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
+            if fault.code == "INSUFFICIENT_SCOPE":
+                raise fault  # its client's door answers, whatever tool it came through: another token may mend it
             return route.surface.refuse(entered, fault, self._known(route, call.client))
 
         try:
@@ -220,7 +235,9 @@ class Gateway:
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
         self._watches.pop(id(call), None)
-        if upstream := self.snapshot.upstreams.get(call.server):
+        unheld = self._unheld.pop(id(call), None)
+        upstream = self.snapshot.upstreams.get(call.server)
+        if upstream and upstream is not unheld:
             upstream.unwatch(call.target, call.client, call.kind)
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
@@ -334,13 +351,30 @@ class Gateway:
         hints = call.traits.hints
         if hints.destructiveHint and not hints.idempotentHint:
             return False
-        return hints.is_harmless_twice or (
-            hints.say_nothing and call.via == VIA_MCP_CALL and self._is_vital(call.server)
-        )
+        return hints.is_harmless_twice or (hints.say_nothing and _insists(call) and self._is_vital(call.server))
 
     def _is_vital(self, server: str) -> bool:
         found = self.snapshot.servers.get(server)
         return found is not None and found.criticality == "vital"
+
+
+def _is_news_to_all(before: Snapshot, now: Snapshot) -> bool:
+    """Whether lists are others now for reasons that no event of one server brings to its clients: it is gone, or who
+    would hear of it has a connection of its own, or what is shown of all of them is another part."""
+    fresh = [id for id, upstream in now.upstreams.items() if before.upstreams.get(id) is not upstream]
+    return (
+        bool(before.upstreams.keys() - now.upstreams.keys())
+        or any(now.servers[id].scope != "shared" for id in fresh)
+        or any(getattr(before.config, part) != getattr(now.config, part) for part in _SHOWN)
+    )
+
+
+_SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
+
+
+def _insists(call: Call) -> bool:
+    control = controls.CONTROLS.get(call.via)
+    return control is not None and control.insists
 
 
 async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
@@ -374,13 +408,6 @@ def _by_own_names(call: Call, shelf: Shelf) -> Call:
 def _unlisted() -> Fault:
     """Without its list nobody knows what a server's overlays hide."""
     return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
-
-
-async def _watch_again(call: Call, upstream: Upstream) -> None:
-    try:
-        await upstream.watch(call.target, call.client, call.kind)
-    except Fault as fault:
-        log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
 
 
 Answered = TypeVar("Answered")

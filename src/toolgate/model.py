@@ -108,7 +108,8 @@ class Fault(Exception):
 class Principal(msgspec.Struct, frozen=True):
     """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
     configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
-    where it came without one; `via` is how it showed who it is."""
+    where it came without one; `via` is how it showed who it is, `credential` names what it showed, without being it,
+    and `expires` is when that is good no more (seconds since 1970)."""
 
     id: str = "local"
     address: str = ""
@@ -116,10 +117,18 @@ class Principal(msgspec.Struct, frozen=True):
     client: str = ""
     scopes: frozenset[str] | None = None
     via: Literal["", "key", "token"] = ""
+    credential: str = ""
+    expires: float | None = None
 
     def may_act_as(self, other: Principal) -> bool:
         """Whether this is the same one, wherever they are, with rights that are no less."""
         return self.id == other.id and (self.is_admin or not other.is_admin)
+
+    def shown_anew(self, by: Principal) -> Principal:
+        """The same one with what it shows now: other scopes, another key."""
+        return msgspec.structs.replace(
+            self, client=by.client, scopes=by.scopes, via=by.via, credential=by.credential, expires=by.expires
+        )
 
     @property
     def cap_key(self) -> str:

@@ -136,4 +136,10 @@ class RouteRealm:
     def _check_admin(self) -> None:
         if not self.client.principal.is_admin:
             message = "Only who administers this gateway may change its servers"
-            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint="use a key with admin = true")
+            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
+
+
+_WHO_MAY = (
+    "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "
+    "has admin = true"
+)

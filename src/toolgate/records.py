@@ -1,4 +1,4 @@
-"""What is known of servers between two runs: their lists, and what they say of themselves, in the store.
+"""What is known of servers between two runs: their lists or why there are none, and their own words, in the store.
 
 Each record stands under the server's id and a print of its configuration: what was listed under another print is not
 known. The rule this file keeps: nobody waits for what is written here, and what is as it was is not written again.
@@ -39,11 +39,16 @@ class Records:
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[object, float]] = {}  # by space and key: what, and when
 
-    def load(self, server: str, print: str) -> tuple[Mapping[str, Shelf], About | None]:
-        """The lists by kind, and what the server says of itself."""
+    def load(self, server: str, print: str) -> tuple[Mapping[str, Shelf], Mapping[str, Fault], About | None]:
+        """The lists by kind, why others could not be had, and what the server says of itself."""
         records = self._store.items(_space(server, print))
-        shelves = {kind: self._shelf(raw) for kind, raw in records.items() if kind in mcp.LIST_OF_KIND}
-        return {kind: shelf for kind, shelf in shelves.items() if shelf}, _about(records.get(_ABOUT, b""))
+        shelves = {kind: self._shelf(records.get(kind, b"")) for kind in mcp.LIST_OF_KIND}
+        faults = {kind: _fault(records.get(_FAULT + kind, b""), server) for kind in mcp.LIST_OF_KIND}
+        return (
+            {kind: shelf for kind, shelf in shelves.items() if shelf},
+            {kind: fault for kind, fault in faults.items() if fault and not shelves[kind]},
+            _about(records.get(_ABOUT, b"")),
+        )
 
     def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
         ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
@@ -53,13 +58,8 @@ class Records:
             record = _List(wall, ttl, shelf.is_public, items)
             self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
 
-    def faults(self, server: str, print: str) -> Mapping[str, Fault]:
-        """Why lists that were never known could not be had, by kind: who starts again need not wait for that anew."""
-        records = self._store.items(_space(server, print))
-        found = {kind: _fault(records.get(_FAULT + kind, b""), server) for kind in mcp.LIST_OF_KIND}
-        return {kind: fault for kind, fault in found.items() if fault}
-
     def save_fault(self, server: str, print: str, kind: str, fault: Fault) -> None:
+        """Why a list that was never known could not be had: who starts again need not wait for that anew."""
         said = [fault.code, fault.message, fault.hint]
         if self._is_due(_space(server, print), _FAULT + kind, said):
             self._store.put(_space(server, print), _FAULT + kind, jsonrpc.encode(said), ttl=KEPT)

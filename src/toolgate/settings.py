@@ -6,6 +6,7 @@ were added at run time. The rule this file keeps: what is written was understood
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,12 +20,14 @@ from toolgate.config.edits import Tree
 from toolgate.model import Fault
 from toolgate.wire import jsonrpc
 
-Seen = tuple[tuple[int, int, int] | None, ...]
+Stamp = tuple[int, int, int]  # when it was written, its size, its inode
+Seen = tuple[Stamp | None, Stamp | None]  # of what people wrote, and of what was added
 
 
 class Settings:
     """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
-    one it is kept in memory. Values of variables come from `environ`."""
+    one it is kept in memory. Values of variables come from `environ`. `known` is what `seen` said of the files that the
+    configuration was last made of, or that were last found to be wrong."""
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Settings:
         self._own = own
         self._in_memory: Tree = {}
         self._was_file = path is not None and path.is_file()
+        self.known = self.seen()
 
     @property
     def has_files(self) -> bool:
@@ -46,6 +50,7 @@ class Settings:
 
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
+        self.known = self.seen()  # before they are read: what changes meanwhile is to be read again
         return configs.with_own(self._as_written(), self._added(), self._environ)
 
     def _as_written(self) -> Config:
@@ -56,7 +61,7 @@ class Settings:
 
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
-        return tuple(_stamp(path) for path in (self._path, self._own))
+        return _stamp(self._path), _stamp(self._own)
 
     def add(self, name: str, table: Mapping[str, Any]) -> Config:
         """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""
@@ -67,7 +72,7 @@ class Settings:
         return self._change(lambda own, written: edits.removed(own, name, written), "Not removed")
 
     def _change(self, change: Callable[[Tree, Config], Tree], otherwise: str) -> Config:
-        found = Config()
+        found, before = Config(), self.seen()
 
         def checked(own: Tree) -> Tree:
             nonlocal found
@@ -78,7 +83,7 @@ class Settings:
 
         try:
             if self._own:
-                edits.edit(self._own, checked)
+                self._wrote(edits.edit(self._own, checked), before)
             else:
                 self._in_memory = checked(self._in_memory)
         except ConfigError as error:
@@ -88,11 +93,18 @@ class Settings:
             raise Fault("INTERNAL", f"{otherwise}: {self._own} cannot be written ({why})", reach="not_sent") from None
         return found
 
+    def _wrote(self, own: Tree, before: Seen) -> None:
+        """Know our own file as it is now, where it still holds what we wrote, and the other one as it was read."""
+        after = self.seen()
+        with contextlib.suppress(ConfigError):  # then somebody else has written it, and it is to be read again
+            if self._added() == own:
+                self.known = (before[0], after[1])
+
     def _added(self) -> Tree:
         return edits.read_own(self._own) if self._own else self._in_memory
 
 
-def _stamp(path: Path | None) -> tuple[int, int, int] | None:
+def _stamp(path: Path | None) -> Stamp | None:
     try:
         found = path.stat() if path else None
     except OSError:

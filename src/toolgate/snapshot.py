@@ -60,8 +60,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     upstreams: Mapping[str, Upstream]
     catalog: Catalog
     routes: Mapping[str, Route]
-    list_timeout: float
     servers: Mapping[str, Server]  # those that are enabled, by id
+
+    @property
+    def list_timeout(self) -> float:
+        return self.config.catalog.list_timeout
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""
@@ -110,7 +113,6 @@ def build(
         upstreams=upstreams,
         catalog=catalog,
         routes=build_routes(config, upstreams, tuple(policies), common),
-        list_timeout=config.catalog.list_timeout,
         servers=servers,
     )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from peers import LATEST, MODERN, Ear, House, LegacyServer, ModernServer, Scene, _LegacyConnection, gateway
 from virtualtime import settle
+
+from toolgate.config import Config, Limits, Overlay, Server, VirtualSearch
 
 SERVERS = [LegacyServer, ModernServer]
 CLIENTS = ["2024-11-05", LATEST, MODERN]
@@ -213,3 +216,80 @@ async def test_a_server_that_says_of_each_list_that_it_has_changed_is_asked_ever
         there.offer("tools", tool("another"))
         await house.clock.advance(0.1)
         assert ear.changed == ["tools"]
+
+
+# Another configuration.
+
+
+def first(**changes: Any) -> Any:
+    """An edit of the first server."""
+    return lambda config: with_servers(config, msgspec.structs.replace(config.servers[0], **changes))
+
+
+def with_servers(config: Config, *servers: Server) -> Config:
+    return msgspec.structs.replace(config, servers=(*servers, *config.servers[1:]))
+
+
+def whole(**changes: Any) -> Any:
+    return lambda config: msgspec.structs.replace(config, **changes)
+
+
+GREETER = Server(id="greeter", name="greeter", type="registry")
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize(
+    ("edited", "told"),
+    [
+        (first(timeout=7.0), LISTS),
+        (first(scope="principal"), LISTS),
+        (lambda config: with_servers(config, config.servers[0], GREETER), LISTS),
+        (lambda config: with_servers(config), LISTS),
+        (first(tools={"plain": Overlay(hidden=True)}), ("tools",)),
+        (whole(surface="meta"), LISTS),
+        (whole(virtual_search=VirtualSearch(enabled=True, threshold=1)), LISTS),
+        (whole(bundles={"some": ("there__*",)}), LISTS),
+        (first(description="another"), ()),
+        (first(result_limit=1000), ()),
+        (whole(limits=Limits(head=3)), ()),
+        (lambda config: config, ()),
+    ],
+    ids=[
+        "changed",
+        "own",
+        "added",
+        "removed",
+        "overlay",
+        "surface",
+        "search",
+        "bundle",
+        "description",
+        "limit",
+        "limits",
+        "same",
+    ],
+)
+async def test_another_configuration_is_told_of_once_where_it_changes_a_list(
+    edited: Any, told: tuple[str, ...], revision: str
+) -> None:
+    async with gateway(there=a_server(LegacyServer), other=a_server(ModernServer), edited=edited) as house:
+        _, ear = await reading(house, revision)
+        await house.app.reload()
+        await house.clock.advance(1)
+        assert sorted(ear.changed) == sorted(told)
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_who_hears_of_another_configuration_finds_its_lists(revision: str) -> None:
+    """A client on the endpoint of a bundle that takes in a server which is added at the same time."""
+
+    def added(config: Config) -> Config:
+        return with_servers(config, config.servers[0], GREETER)
+
+    bundles = {"some": ("there__*", "greeter__*")}
+    async with gateway(there=a_server(LegacyServer), edited=added, bundles=bundles) as house:
+        client, ear = await reading(house, revision, path="/mcp/bundles/some")
+        await house.app.reload()
+        await settle()
+        assert "tools" in ear.changed
+        assert "greeter__greet" in [tool["name"] for tool in (await client.request("tools/list")).result["tools"]]

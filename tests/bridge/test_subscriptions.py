@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from peers import (
     LATEST,
@@ -25,6 +26,7 @@ from peers import (
 )
 from virtualtime import settle, soon
 
+from toolgate.config import Config
 from toolgate.frontends.subscriber import MOST_WATCHED
 
 SERVERS = [LegacyServer, ModernServer]
@@ -539,3 +541,40 @@ async def test_one_client_that_asks_a_silent_server_for_much_keeps_no_other_wait
         assert [each["params"]["notifications"] for each in much.messages] == [{}]
         await little.gone()
         await much.gone()
+
+
+# Another configuration.
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("who_stays", [0, 1, None])
+async def test_who_leaves_while_a_changed_server_starts_takes_only_its_own_subscription(
+    kind: Any, who_stays: int | None
+) -> None:
+    def changed(config: Config) -> Config:
+        return msgspec.structs.replace(config, servers=(msgspec.structs.replace(config.servers[0], timeout=7.0),))
+
+    there, opens = docs(kind), asyncio.Event()
+    connects = there.make_link
+
+    async def connects_when_it_may(*given: Any) -> Any:
+        await opens.wait()
+        return await connects(*given)
+
+    there.make_link = connects_when_it_may
+    opens.set()
+    async with gateway(there=there, edited=changed) as house:
+        ears = [await house.modern(who).listen("there+mem://a") for who in ("ann", "bob")]
+        opens.clear()
+        await house.app.reload()
+        await settle()
+        for number, ear in enumerate(ears):
+            if number != who_stays:
+                await ear.stop()
+        await settle()
+        opens.set()
+        await house.clock.advance(1)
+        assert there.watched == ([] if who_stays is None else ["mem://a"])
+        there.update("mem://a")
+        await settle()
+        assert [ear.updated for ear in ears] == [["there+mem://a"] if number == who_stays else [] for number in (0, 1)]

@@ -70,13 +70,41 @@ async def test_the_configuration_is_read_again_on_request() -> None:
         assert await asked(Visitor(app), "POST", "/admin/reload") == (200, {"servers": ["greeter"]})
 
 
+async def somebody(_headers: Any, address: str, _path: str) -> Principal:
+    return Principal("somebody", address)
+
+
 async def test_no_page_of_a_browser_and_nobody_else_steers_the_gateway() -> None:
     async with gateway(GREETER) as app:
         for method, path in (("GET", "/admin/servers"), ("POST", "/admin/servers"), ("POST", "/admin/reload")):
             status, _ = await asked(Visitor(app), method, path, origin="http://127.0.0.1:8765")
             assert status == 403
-    async with gateway(GREETER, identify=lambda _headers, address: Principal("somebody", address)) as app:
+    async with gateway(GREETER, identify=somebody) as app:
         assert (await asked(Visitor(app), "GET", "/admin/servers"))[0] == 403
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "10.0.0.7", "2001:db8::1", "::ffff:192.0.2.1", "", "localhost"])
+async def test_who_comes_over_the_network_may_call_and_changes_no_server(address: str) -> None:
+    async with gateway(GREETER) as app:
+        visitor, before = Visitor(app), app.gateway.snapshot
+        there = {"client": (address, 5)}
+        for method, path in (("GET", "/admin/servers"), ("POST", "/admin/servers"), ("POST", "/admin/reload")):
+            response = await visitor.begin(method, b'{"name": "x", "command": "x"}', path=path, **there).response()
+            assert response.status == 403
+        new = {"name": "x", "transport": "stdio", "command": "x"}
+        asked = visitor.request("tools/call", name="add_mcp_server", arguments=new)
+        told = json.loads((await visitor.post(asked, **there)).result["content"][0]["text"])
+        assert not told["success"] and told["error_type"] == "PermissionError"
+        assert "from a program on this machine" in told["hint"] and "admin = true" in told["hint"]
+        listed = await visitor.post(visitor.request("tools/list"), **there)
+        assert listed.result["tools"] and app.gateway.snapshot is before
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
+async def test_who_is_on_this_machine_administers_it(address: str) -> None:
+    async with gateway(GREETER) as app:
+        exchange = Visitor(app).begin("GET", path="/admin/servers", client=(address, 5))
+        assert (await exchange.response()).status == 200
 
 
 async def test_servers_name_the_project_that_their_configuration_lies_in(tmp_path: Path) -> None:

@@ -263,6 +263,27 @@ async def test_an_answer_that_is_no_message_fails_its_call_at_once(body: bytes) 
     assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
 
 
+def a_broken_answer(request: Request) -> bytes:
+    return request.answer("broken").replace(b"broken", rb"\ud800")
+
+
+def a_broken_event(request: Request) -> None:
+    """On a stream that stays open."""
+    request.open_stream()
+    request.event(a_broken_answer(request))
+
+
+def a_broken_body(request: Request) -> None:
+    request.whole(a_broken_answer(request))
+
+
+@pytest.mark.parametrize("way", [a_broken_event, a_broken_body])
+@real
+async def test_an_answer_that_is_no_json_inside_fails_its_call_at_once(way: Callable[[Request], None]) -> None:
+    error = await fails(writes(way))
+    assert (error.data["code"], error.data["outcome"]) == ("UPSTREAM_ERROR", "executed")
+
+
 @real
 async def test_an_answer_to_another_request_fails_the_call_at_once() -> None:
     foreign = b'{"jsonrpc":"2.0","id":"never sent","result":{"content":[]}}'

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +40,21 @@ class Files:
         return Settings(lambda: configs.load(self.path, {}), {}, self.path, self.own)
 
 
-@real
-async def test_200_edits_under_load_cost_no_call_and_no_child(tmp_path: Path) -> None:
-    files, chance = Files(tmp_path), random.Random(4)
-    files.servers = {name: child("counting", "keep") for name in STEADY}
+@asynccontextmanager
+async def edited(folder: Path, *names: str, **injected: Any) -> AsyncIterator[tuple[Files, Served]]:
+    """A gateway whose configuration can be edited; servers of these names are in it, else `one`."""
+    files = Files(folder)
+    files.servers = {name: child("counting") for name in names or ("one",)}
     files.write()
     settings = files.settings()
-    async with gateway(settings.read(), settings=settings) as served:
+    async with gateway(settings.read(), settings=settings, **injected) as served:
+        yield files, served
+
+
+@real
+async def test_200_edits_under_load_cost_no_call_and_no_child(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    async with edited(tmp_path, *STEADY) as (files, served):
         app = served.app
         pids = {name: await pid_of(served, name) for name in STEADY}
         stop, calls = asyncio.Event(), [0]
@@ -110,25 +120,74 @@ async def pid_of(served: Served, server: str) -> int:
 
 @real
 async def test_an_edited_file_is_served_without_being_asked(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    files.servers = {"one": child("counting")}
-    files.write()
-    settings = files.settings()
-    async with gateway(settings.read(), settings=settings) as served:
+    async with edited(tmp_path) as (files, served):
         files.servers["two"] = child("counting")
         files.write()
         await until(lambda: "two" in served.app.gateway.snapshot.upstreams)
         await served.client().call("two__counts")
 
 
+@real
+async def test_an_edit_while_servers_start_is_served_too(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.servers = {"slow": child("counting") | {"start": "eager"}}
+    files.write()
+    settings = files.settings()
+
+    async def edited_meanwhile(*_: Any) -> Any:
+        files.servers["two"] = child("counting")
+        files.write()
+        raise Fault("SERVER_FAILED", "It does not start")
+
+    async with gateway(settings.read(), settings=settings, links={"slow": edited_meanwhile}) as served:
+        await until(lambda: "two" in served.app.gateway.snapshot.upstreams)
+
+
+def test_what_we_write_ourselves_is_known_and_what_others_write_is_not(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.write()
+    settings = files.settings()
+    settings.read()
+    settings.add("one", child("counting"))
+    assert settings.known == settings.seen()
+    settings.remove("one")
+    assert settings.known == settings.seen()
+    other = files.settings()
+    other.add("two", child("counting"))
+    assert settings.known != settings.seen()
+    settings.add("three", child("counting"))  # which reads the file of both
+    assert settings.known == settings.seen()
+    files.write('{"mcpServers": {"x": {}}}')
+    with pytest.raises(ConfigError):
+        settings.read()
+    assert settings.known == settings.seen()  # nothing is gained by reading it again
+    files.write()
+    with pytest.raises(Fault):
+        settings.add("three", child("counting"))
+    assert settings.known != settings.seen()
+
+
+def test_an_edit_while_the_files_are_read_is_none_that_is_known(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    files.write()
+
+    def read_and_edited() -> configs.Config:
+        config = configs.load(files.path, {})
+        files.servers["late"] = child("counting")
+        files.write()
+        return config
+
+    settings = Settings(read_and_edited, {}, files.path, files.own)
+    settings.read()
+    assert settings.known != settings.seen()
+    settings.add("one", child("counting"))
+    assert settings.known != settings.seen()
+
+
 def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     @real
     async def test() -> None:
-        files = Files(tmp_path)
-        files.servers = {"one": child("counting")}
-        files.write()
-        settings = files.settings()
-        async with gateway(settings.read(), settings=settings) as served:
+        async with edited(tmp_path) as (files, served):
             text = json.dumps({"http": {"port": 9999}, "mcpServers": {**files.servers, "two": child("counting")}})
             for written in (text, text + " ", None):  # the last one is as it was at the start, and waits for nothing
                 caplog.clear()
@@ -145,11 +204,7 @@ def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pyte
 
 @real
 async def test_how_long_a_page_is_may_change_too(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    files.servers = {"one": child("counting")}
-    files.write()
-    settings = files.settings()
-    async with gateway(settings.read(), settings=settings) as served:
+    async with edited(tmp_path) as (files, served):
         assert len(await served.client().tools()) > 1
         files.write(json.dumps({"mcpServers": files.servers, "catalog": {"page_size": 1}}))
         await served.app.reload()
@@ -158,11 +213,7 @@ async def test_how_long_a_page_is_may_change_too(tmp_path: Path) -> None:
 
 @real
 async def test_a_broken_edit_changes_nothing_and_is_told(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    files.servers = {"one": child("counting")}
-    files.write()
-    settings = files.settings()
-    async with gateway(settings.read(), settings=settings) as served:
+    async with edited(tmp_path) as (files, served):
         files.write('{"mcpServers": {"one": {"comand": "x"}}}')
         await until(lambda: served.app.problem)
         assert "comand" in served.app.problem
@@ -174,12 +225,9 @@ async def test_a_broken_edit_changes_nothing_and_is_told(tmp_path: Path) -> None
 
 @real
 async def test_what_is_added_by_a_tool_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    files.servers = {"one": child("counting")}
-    files.write()
-    written, settings = files.path.read_bytes(), files.settings()
     new = child("counting")
-    async with gateway(settings.read(), settings=settings) as served:
+    async with edited(tmp_path) as (files, served):
+        written = files.path.read_bytes()
         client = served.client()
         added = json.loads(await client.call("add_mcp_server", name="two", transport="stdio", **new))
         assert added["success"] and added["state"] == "connected"
@@ -187,7 +235,7 @@ async def test_what_is_added_by_a_tool_is_kept_in_a_file_of_its_own(tmp_path: Pa
         await client.call("two__counts")
         assert files.own.stat().st_mode & 0o777 == 0o600
     assert files.path.read_bytes() == written
-    async with gateway(settings.read(), settings=settings) as served:  # after a restart
+    async with edited(tmp_path) as (_, served):  # after a restart
         client = served.client()
         await client.call("two__counts")
         refused = json.loads(await client.call("remove_mcp_server", name="one"))
@@ -212,11 +260,7 @@ def test_what_cannot_be_added_says_why_and_leaves_all_as_it_was(
 ) -> None:
     @real
     async def test() -> None:
-        files = Files(tmp_path)
-        files.servers = {"one": child("counting")}
-        files.write()
-        settings = files.settings()
-        async with gateway(settings.read(), settings=settings) as served:
+        async with edited(tmp_path) as (files, served):
             before = served.app.gateway.snapshot
             reply = json.loads(await served.client().call("add_mcp_server", **{"name": "two", **table}))
             assert not reply["success"] and says in reply["error"]
@@ -228,11 +272,7 @@ def test_what_cannot_be_added_says_why_and_leaves_all_as_it_was(
 
 @real
 async def test_a_server_that_does_not_start_is_kept_and_says_so(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    files.servers = {"one": child("counting")}
-    files.write()
-    settings = files.settings()
-    async with gateway(settings.read(), settings=settings) as served:
+    async with edited(tmp_path) as (_, served):
         reply = json.loads(
             await served.client().call("add_mcp_server", name="lost", transport="stdio", command="no_such_command")
         )

@@ -236,6 +236,22 @@ async def test_a_message_that_is_not_taken_fails_its_call_only(status: str, outc
 
 
 @real
+async def test_an_answer_that_is_no_json_inside_fails_its_call_only() -> None:
+    server = OldServer()
+
+    async def broken(request: Request) -> None:
+        server.say(request.answer("broken").replace(b"broken", rb"\ud800"))
+
+    server._on_call = broken
+    async with behind(server) as served:
+        client = served.client()
+        error = await failure(client.call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("UPSTREAM_ERROR", "executed")
+        answering(server)
+        assert await client.call("one__act") == "ok" and len(server.streams) == 1
+
+
+@real
 async def test_questions_and_changes_come_by_the_stream() -> None:
     held: list[Request] = []
 

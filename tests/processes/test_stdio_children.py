@@ -47,6 +47,15 @@ async def test_32_calls_to_one_child_are_in_flight_together(era: str) -> None:
         assert (await counts(client))["most"] == 32
 
 
+@real
+async def test_an_answer_that_is_no_json_inside_fails_its_call_only() -> None:
+    async with gateway(settings(one=child("broken"))) as served:
+        client = served.client()
+        error = await failure(client.call("one__breaks"))
+        assert (error.data["code"], error.data["outcome"]) == ("UPSTREAM_ERROR", "executed")
+        assert await client.call("one__works") == "fine"
+
+
 @pytest.mark.promise("000.sessions.queue")
 @real
 async def test_with_concurrency_1_calls_queue() -> None:

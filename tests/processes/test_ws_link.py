@@ -307,6 +307,20 @@ async def test_a_frame_that_is_no_message_harms_nobody(frame: str | bytes) -> No
         assert await served.client().call("one__act") == "ok"
 
 
+@real
+async def test_an_answer_that_is_no_json_inside_fails_its_call_only() -> None:
+    async def broken(connection: ServerConnection, message: Json) -> None:
+        await connection.send(result(message, "broken").replace("broken", r"\ud800"))
+
+    server = Scripted(broken)
+    async with behind(server) as served:
+        client = served.client()
+        error = await failure(client.call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("UPSTREAM_ERROR", "executed")
+        server.on_call = answer
+        assert await client.call("one__act") == "ok" and len(server.connections) == 1
+
+
 @pytest.mark.parametrize("status", [401, 404, 500, 302])
 @real
 async def test_a_refused_handshake_is_told_with_its_status(status: int) -> None:

@@ -354,6 +354,27 @@ async def test_what_a_server_says_of_itself_is_known_too() -> None:
         assert (shop.state == "ready") == is_asked
 
 
+async def test_a_server_that_was_mended_shows_its_old_fault_once_after_a_restart_and_then_is_told_of() -> None:
+    clock, events = FakeClock(), list[Event]()
+    store, prints = MemoryStore(clock), PRINTS | {"good": "as configured"}
+    bad, good, wanted = Shop("docs", "read"), Shop("good", "fine"), [("docs", "tools"), ("good", "tools")]
+    bad.fault = Fault("SERVER_FAILED", "it broke", hint="mend it")
+    await seen(catalog_of(bad, good, clock=clock, store=store, prints=prints), *wanted)
+    bad.fault, bad.state = None, "configured"
+    await clock.advance(60)
+    bad.doors.clear()
+    catalog = catalog_of(bad, good, clock=clock, store=store, prints=prints, events=events)
+    view = await seen(catalog, *wanted)
+    fault = view.fault("docs", "tools")
+    assert fault and (fault.message, fault.hint, fault.server) == ("it broke", "mend it", "docs")
+    assert (names(view, "good"), events) == (["fine"], [])
+    bad.doors.set()
+    await settle()
+    assert events == [Event("docs", "list_changed", "", ("tools",))]
+    view = await seen(catalog, *wanted)
+    assert (names(view), view.fault("docs", "tools")) == (["read"], None)
+
+
 @pytest.mark.parametrize("damage", [b"", b"\xc1", b"\x93\x00", b"\x94\x00\x00\x00\x00", b"not msgpack"])
 async def test_a_record_that_cannot_be_read_is_none(damage: bytes) -> None:
     shop, clock = Shop("docs", "read"), FakeClock()

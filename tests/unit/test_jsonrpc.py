@@ -139,3 +139,34 @@ def test_a_batch_is_read_no_further_than_it_may_be_long() -> None:
     assert most < 2_000_000
     for broken in (b"[1,", b"[1,]", b"[" + b"1," * 200 + b"]", b"{}", b"7", b"[" * 5000):
         assert jsonrpc.read_batch(broken) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "id"),
+    [
+        (rb'{"jsonrpc":"2.0","id":4,"result":{"text":"\ud800"}}', 4),
+        (rb'{ "result" : {"text":"\ud800", "id": 9}, "jsonrpc" : "2.0", "id" : 4 }', 4),
+        (rb'{"jsonrpc":"2.0","id":4,"error":{"code":1,"message":"\q"}}', 4),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"x":NaN}}', 4),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"text":"\xff"}}', 4),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"text":"cut off', 4),
+        (rb'{"result":{"text":"\",\"id\":9,\q"},"id":4}', 4),  # what a string holds is no member
+        (b'{"id":4,"result":' + b"[" * 50_000 + b"]" * 40_000, 4),
+        (b'{"result":{"a":[1},"id":4}', None),  # nobody knows what is inside what
+        (rb'{"jsonrpc":"2.0","id":4,"method":"elicitation/create","params":{"message":"\ud800"}}', None),
+        (rb'{"jsonrpc":"2.0","method":"x","params":{"id":4,"result":"\ud800"}}', None),
+        (rb'{"jsonrpc":"2.0","id":"4","result":{"text":"\ud800"}}', None),
+        (b'{"jsonrpc":"2.0","id":NaN,"result":{}}', None),
+        (b'{"id":' + b"9" * 5000 + b',"result":{', None),
+        (b'[{"id":4,"result":NaN}]', None),
+        (b'"', None),
+        (b"", None),
+    ],
+)
+def test_the_request_that_a_broken_answer_is_for_is_found_by_its_envelope(data: bytes, id: int | None) -> None:
+    assert jsonrpc.answered_id(data) == id
+
+
+@pytest.mark.parametrize("part", [b'\\"', b'"', b"{", b'{"', b"a", b'":', b"\\"])
+def test_however_long_a_broken_answer_is_looking_for_its_request_ends_soon(part: bytes) -> None:
+    assert jsonrpc.answered_id(b'"' + part * 3_000_000) is None

@@ -17,6 +17,7 @@ COMMANDS = {
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print what it says."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that ask first: list them, allow, deny, revoke."),
+    "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),
     "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
     "doctor": ("toolgate.cli.doctor", "Look at the configuration and every server; name each fault with its mend."),
 }

@@ -58,6 +58,7 @@ class Control(msgspec.Struct, frozen=True):
     aliases: Mapping[str, str] = {}
     also: tuple[str, ...] = ()
     changes: bool = False  # whether it does more than tell, or call
+    insists: bool = False  # whether it promises another try where a tool says nothing of itself
     check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
     output: Object | None = None  # its output schema
 

@@ -116,5 +116,6 @@ CONTROLS = (
         },
         ("server", "tool"),
         forward=Forward("server", "tool", "args"),
+        insists=True,
     ),
 )

@@ -7,6 +7,7 @@ import msgspec
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy.base import Policy
+from toolgate.policy.scopes import Scopes
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -33,7 +34,9 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         # access: nobody learns anything by what they may not call.
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
-        # limits: what is charged could be right. step-up, then approval: a person is asked last, and once.
+        # limits: what is charged could be right.
+        Scopes(config.auth) if config.auth.step_up else None,
+        # approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
     )

@@ -310,6 +310,8 @@ class Connection:
                 self._questions.asked(message, origin)
         except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
             log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
+            if isinstance(error, jsonrpc.Malformed) and (id := jsonrpc.answered_id(data)) is not None:
+                self.failed(id, self._unreadable(error))
 
     def awaits(self, origin: int) -> bool:
         return origin in self._requests
@@ -351,20 +353,26 @@ class Connection:
         if not request:
             self._given_up.pop(id or 0, None)
             log.debug("%s answered a request that nobody waits for", self._server.name)
-        elif message.error:
-            request.exchange.fail(self._error(request.call, jsonrpc.read_error(message.error)))
-        else:
-            try:
-                outcome = self._outcome(request.call, message.result)
-                if isinstance(outcome, Accepted):
-                    self._accepted(id or 0, request, outcome)
-                elif request.call and request.call.method == mcp.TASK_RESULT:
-                    self._task_over(request.call.target)
-                elif request.call and request.call.method == mcp.TASK_GET:
-                    self._taken_on(request.call, outcome.body if isinstance(outcome, Done) else b"")
-                request.exchange.finish(outcome)
-            except Fault as fault:
-                request.exchange.fail(fault)
+            return
+        try:
+            if message.error:
+                raise self._error(request.call, jsonrpc.read_error(message.error))
+            outcome = self._outcome(request.call, message.result)
+            if isinstance(outcome, Accepted):
+                self._accepted(id or 0, request, outcome)
+            elif request.call and request.call.method == mcp.TASK_RESULT:
+                self._task_over(request.call.target)
+            elif request.call and request.call.method == mcp.TASK_GET:
+                self._taken_on(request.call, outcome.body if isinstance(outcome, Done) else b"")
+            request.exchange.finish(outcome)
+        except Fault as fault:
+            request.exchange.fail(fault)
+        except jsonrpc.UNREADABLE as error:
+            request.exchange.fail(self._unreadable(error))
+
+    def _unreadable(self, error: Exception) -> Fault:
+        message = f"The server's answer cannot be read: {error}"
+        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach="executed")
 
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""

@@ -39,6 +39,7 @@ class Watching:
     def __init__(self, name: str, line: Line, clock: Clock) -> None:
         self.wanted = Wanted()
         self.work: set[asyncio.Task[None]] = set()
+        self._leaving: set[Watched] = set()  # what the server is to be told to stop telling of, unless it is wanted
         self._name = name
         self._line = line
         self._clock = clock
@@ -68,7 +69,7 @@ class Watching:
                 self.wanted.fell_silent = self._clock.now()
             raise
         except asyncio.CancelledError:
-            self._spawn(self._tell_to_stop(what))  # the server may have heard that much
+            self._leave(what)  # the server may have heard that much
             raise
 
     def end(self, what: Watched) -> None:
@@ -76,10 +77,16 @@ class Watching:
         self.wanted.watched[what] -= 1
         if self.wanted.watched[what] <= 0:
             del self.wanted.watched[what]
+            self._leave(what)
+
+    def _leave(self, what: Watched) -> None:
+        if what not in self._leaving:
+            self._leaving.add(what)
             self._spawn(self._tell_to_stop(what))
 
     async def _tell_to_stop(self, what: Watched) -> None:
         async with self.wanted.turn:
+            self._leaving.discard(what)
             live = self._line.live
             if what in self.wanted.watched or not live or not live.hearing:
                 return

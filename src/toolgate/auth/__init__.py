@@ -1,0 +1,1 @@
+"""Who a client is: by a key of ours, or by a token of an issuer that the operator trusts."""
