@@ -296,6 +296,7 @@ def _cells() -> list[Any]:
     ]
 
 
+@pytest.mark.promise("b.approval.matrix")
 @pytest.mark.parametrize("play", PLAYS, ids=lambda play: play.__name__)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("revision", "is_stdio", "by"), _cells())
