@@ -25,8 +25,8 @@ Who: TypeAlias = Literal["client", "operator"]
 
 HOUR = 3600.0
 LONGEST_SESSION = 7 * 24 * 3600.0  # seconds; the id of a session comes never again
-MOST_UNDECIDED = 64  # requests of one principal
-MOST_REQUESTS = 2048  # of all
+MOST_UNDECIDED = 32  # requests of one principal
+MOST_REQUESTS = 512  # of all
 MOST_GRANTS = 4096
 MOST_PASSAGES = 4096
 

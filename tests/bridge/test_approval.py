@@ -28,7 +28,7 @@ from toolgate.approvals import MOST_UNDECIDED, Approvals, Place, Request, Unfit
 from toolgate.config import Overlay, Parameter, access
 from toolgate.model import Call
 from toolgate.policy.approval import Approval
-from toolgate.policy.cases import MOST_SHOWN
+from toolgate.policy.cases import LARGEST, MOST_SHOWN
 from toolgate.policy.validate import Validate
 from toolgate.redaction import GONE, Redactor
 from toolgate.store.memory import MemoryStore
@@ -607,3 +607,11 @@ async def test_a_record_that_cannot_be_read_has_not_been_decided() -> None:
     for key in desk.store.items("grants"):
         await desk.store.put("grants", key, b"\xff")
     assert not desk.book.is_granted(place, "") and desk.book.grants() == []
+
+
+async def test_arguments_that_are_too_long_for_anybody_are_refused() -> None:
+    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        for size, expected in ((LARGEST - 100, "APPROVAL_REQUIRED"), (LARGEST, "INVALID_ARGS")):
+            reply = await house.modern().call("there__echo", arguments={"text": "é" * (size // 6)})
+            assert code(reply) == expected

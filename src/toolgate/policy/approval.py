@@ -30,8 +30,7 @@ from toolgate.wire import exhibit, jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
-LARGEST = 256 * 1024  # characters of arguments that wait for an operator
-LARGEST_SCHEMA = 64 * 1024  # bytes that are kept with them
+LARGEST_SCHEMA = 16 * 1024  # bytes that are kept with what waits for an operator
 LOOK = 0.5  # seconds between looks for what an operator has decided
 PASSES = 24 * 3600.0  # seconds in which a call that its server asks something of may come back
 
@@ -224,10 +223,8 @@ class Approval:
 
 
 def _about(case: Case) -> dict[str, str | bytes]:
-    """What an operator is shown beside the place. Raises `Fault` where that is too much."""
+    """What an operator is shown beside the place."""
     shown, traits = exhibit.written(case.shown), case.call.traits
-    if len(shown) > LARGEST:
-        raise Fault("INVALID_ARGS", f"The arguments of {case.named} are too long to be approved", reach="not_sent")
     known_as = case.call.shown if case.call.shown != case.call.target else ""
     schema = traits.schema if traits and len(traits.schema) <= LARGEST_SCHEMA else b""
     return {"shown": shown, "session": case.session, "via": case.call.via, "known_as": known_as, "schema": schema}

@@ -22,6 +22,7 @@ from toolgate.wire import exhibit, jsonrpc
 from toolgate.wire.exhibit import Ambiguous, Tree
 
 MOST_SHOWN = 16_000  # characters of a question; what is longer no form shows whole
+LARGEST = 64 * 1024  # bytes of arguments
 KEY = "approval"  # of the question in its answers
 METHOD = "elicitation/create"
 NOUNS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
@@ -64,7 +65,10 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def of(call: Call, place: Place, redactor: Redactor) -> Case:
-    """Raises `Fault` for arguments that one reader takes for something else than another."""
+    """Raises `Fault` for arguments that one reader takes for something else than another, or that are too long."""
+    if len(memoryview(call.arguments)) > LARGEST:
+        message = f"Invalid arguments for {call.shown}: more than {LARGEST:,} bytes are approved by nobody"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:
         arguments = exhibit.read(bytes(call.arguments or b"{}"))
     except Ambiguous as why:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, cast
@@ -32,7 +33,7 @@ def read(text: bytes | str) -> Tree:
     """Raises `Ambiguous`."""
     try:
         written = bytes(text).decode() if not isinstance(text, str) else text
-        return json.loads(
+        tree = json.loads(
             written, object_pairs_hook=_object, parse_int=Number, parse_float=Number, parse_constant=_no_number
         )
     except Ambiguous:
@@ -40,9 +41,26 @@ def read(text: bytes | str) -> Tree:
     except UnicodeDecodeError:
         raise Ambiguous("it is not UTF-8") from None
     except RecursionError:
-        raise Ambiguous("it is nested too deeply") from None
+        raise Ambiguous(_TOO_DEEP) from None
     except ValueError as error:
         raise Ambiguous(f"it is no JSON ({error})") from None
+    _check_depth(tree, DEEPEST)
+    return tree
+
+
+DEEPEST = 64  # levels
+
+
+def _check_depth(tree: Tree, left: int) -> None:
+    if not isinstance(tree, dict | list):
+        return
+    if not left:
+        raise Ambiguous(_TOO_DEEP)
+    for each in cast("dict[str, Tree]", tree).values() if isinstance(tree, dict) else cast("list[Tree]", tree):
+        _check_depth(each, left - 1)
+
+
+_TOO_DEEP = "it is nested too deeply"
 
 
 def _object(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
@@ -141,29 +159,40 @@ def kept_apart(text: str) -> str:
 
 def plain(text: str, is_allowed: Callable[[str], bool] = lambda _each: True) -> str:
     """A text of strangers without the quotes."""
-    found: list[str] = []
-    marks = MOST_MARKS  # nothing stands yet that a mark could belong to
-    for place, each in enumerate(text):
-        is_shown = _is_harmless(each) and is_allowed(each) and _stands_well(text, place, each)
-        if unicodedata.category(each)[0] == "M":
-            marks += 1
-            is_shown = is_shown and marks <= MOST_MARKS
-        else:
-            marks = 0 if is_shown else MOST_MARKS
-        found.append(each if is_shown else _escaped(each))
-    return "".join(found)
+
+    def shown(found: re.Match[str]) -> str:
+        each, place = found[0], found.start()
+        is_shown = is_allowed(each) and _is_harmless(each) and _stands_well(text, place, each)
+        return each if is_shown else _escaped(each)
+
+    return _SUSPICIOUS.sub(shown, text)
 
 
+# All that means something somewhere, or may: see `_stands_well` for spaces and underscores.
+_SUSPICIOUS = re.compile(
+    r"[^A-Za-z0-9.,;:!?@#%(){}/'+=_ -]|(?<![^ ]) | (?![^ ])|(?<![A-Za-z0-9_])_|_(?![A-Za-z0-9_])", re.ASCII
+)
 MOST_MARKS = 2  # on one letter
 
 
 def _stands_well(text: str, place: int, each: str) -> bool:
-    """What means something in some places only: a second space, and one at an end, are not seen; and an underscore
-    emphasizes, but not inside a word."""
-    around = text[place - 1 : place] if place else "", text[place + 1 : place + 2]
+    """What means something in some places only: a second space, and one at an end, are not seen; an underscore
+    emphasizes, but not inside a word; and a mark belongs to a letter."""
+    before, after = text[place - 1 : place] if place else "", text[place + 1 : place + 2]
     if each == " ":
-        return around[0] not in ("", " ") and around[1] != ""
-    return each != "_" or all(side.isalnum() or side == "_" for side in around)
+        return before not in ("", " ") and after != ""
+    if each == "_":
+        return all(side.isalnum() or side == "_" for side in (before, after))
+    return not _is_mark(each) or any(
+        letter.isalpha() and all(map(_is_mark, text[place - marks : place]))
+        for marks in range(MOST_MARKS)
+        for letter in text[max(0, place - marks - 1) : place - marks]
+    )
+
+
+@functools.lru_cache(4096)
+def _is_mark(each: str) -> bool:
+    return unicodedata.category(each)[0] == "M"
 
 
 _ACTIVE = frozenset('"\\`*[]<>~|&$^')  # of JSON, HTML, or one of the kinds of Markdown
@@ -186,6 +215,7 @@ def _is_harmless(each: str) -> bool:
     return each == " " or unicodedata.category(each) not in _NOT_SHOWN
 
 
+@functools.lru_cache(4096)
 def _escaped(each: str) -> str:
     if each in _ESCAPED:
         return _ESCAPED[each]
