@@ -12,6 +12,7 @@ from typing import Any
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError
@@ -29,8 +30,8 @@ from toolgate.news import News
 from toolgate.parking import Parking
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
+from toolgate.policy.limits import Meters
 from toolgate.ports import Clock, House, Store, SystemClock, Upstream
-from toolgate.redaction import Redactor
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -62,8 +63,10 @@ class App:
         settings: Settings,
         store: Store,
         keys: Sequence[bytes],
+        audit: Trail,
     ) -> None:
         self.clock = clock
+        self.audit = audit
         self.problem = ""  # why the configuration as it stands now is not served
         self._settings = settings
         self._opened = config
@@ -75,7 +78,7 @@ class App:
         self.supervisor = Supervisor(clock, environ)
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, Redactor())
+        self._common = chain.Common(clock, store, self._spills, audit.redactor, audit, Meters(clock))
         self._news = News(store, clock)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
         snapshot = self._build(config, None)
@@ -86,7 +89,7 @@ class App:
             __version__,
             os.getpid(),
             lambda: self.port,
-            lambda: self.problem,
+            lambda: self.problem or audit.problem,
             config.source,
             project_at(config.source),
         )
@@ -187,6 +190,7 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
+        self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
         snapshot.take_over()
         self._keeper.use(config)
@@ -271,10 +275,12 @@ class App:
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
-    """The doors and the store stand as they were opened."""
+    """The doors, the store and the audit stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
         if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+    if now.audit.path not in (opened.audit.path, before.audit.path):
+        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")
 
 
 @asynccontextmanager
@@ -288,19 +294,21 @@ async def running(
     links: Mapping[str, MakeLink] | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
+    audit: Trail | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
-    that the configuration came from (without them, what is added is kept in memory), and the store, which is its
-    opener's to close (without one all is forgotten at the end).
+    that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
+    audit = audit or nowhere(clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     try:
         await app.open()
         yield app

@@ -286,6 +286,8 @@ class Gateway:
             raise
         if isinstance(outcome, NeedInput):
             _ended(passed, call, outcome)
+            if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
+                return outcome  # its next leg goes through all of this itself
         return _then(outcome, lambda last: _left(passed, call, last), lambda fault: _failed(passed, call, fault))
 
     async def _judged(self, call: Call, route: Route, passed: list[tuple[Policy, Call]]) -> Call | Outcome:
@@ -465,6 +467,8 @@ def _left(passed: Sequence[tuple[Policy, Call]], call: Call, outcome: Outcome) -
     try:
         for policy, _ in reversed(passed):
             outcome = policy.after(call, outcome)
+    except Fault:
+        raise  # on its way to `_failed`
     except BaseException as error:
         _ended(passed, call, error)
         raise

@@ -19,6 +19,7 @@ COMMANDS = {
     "approvals": ("toolgate.cli.approvals", "Decide on calls that ask first: list them, allow, deny, revoke."),
     "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),
     "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
+    "audit": ("toolgate.cli.audit", "Look at the audit, check that it is whole, hand it on."),
     "doctor": ("toolgate.cli.doctor", "Look at the configuration and every server; name each fault with its mend."),
 }
 

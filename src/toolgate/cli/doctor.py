@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import sys
 from typing import Annotated
@@ -11,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from toolgate import __version__
+from toolgate import __version__, audit
 from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config, Server
@@ -43,12 +44,26 @@ async def _doctor(config: Config, only: Server | None) -> int:
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {config.source or 'none'}")
+    is_audited = _look_at_audit(console, config)
     async with running(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
         findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
         for server, (tools, fault) in zip(examined, findings, strict=True):
             _print(console, gateway, server, tools, fault, lines=30 if only else 5)
-    return 1 if any(fault for _, fault in findings) else 0
+    return 1 if not is_audited or any(fault for _, fault in findings) else 0
+
+
+def _look_at_audit(console: Console, config: Config) -> bool:
+    """Whether it can be written, where it is to be."""
+    if not audit.is_on(config):
+        return True
+    file = audit.place(config, os.environ)
+    if why := audit.trouble(file):
+        console.print(f"[red]✗[/] audit: {escape(why)}", soft_wrap=True)
+        console.print("    mend: let this user write there, or say another place as `audit.path`", soft_wrap=True)
+        return False
+    console.print(f"[green]✓[/] audit: {escape(str(file))}", soft_wrap=True)
+    return True
 
 
 async def _examine(gateway: App, server: Server) -> tuple[int, Fault | None]:

@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from toolgate import audit
 from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.auth.soundness import problems
@@ -20,6 +21,7 @@ from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Problem, state_folder
 from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
+from toolgate.ports import SystemClock
 from toolgate.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -105,7 +107,8 @@ async def _serve(config: Config, settings: Settings) -> None:
     where = state_folder(config, os.environ)
     async with (
         stores.opened(where) as store,
-        running(config, store=store, settings=settings) as gateway,
+        audit.opened(config, os.environ, SystemClock(), store) as trail,
+        running(config, store=store, settings=settings, audit=trail) as gateway,
         serving(gateway.http, listener),
     ):
         gateway.port = listener.getsockname()[1]
