@@ -167,3 +167,19 @@ def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_it_is(here: Path)
         shown = toolgate(*command).stdout
         assert not set(shown) & set("\x1b\x07\r\u202e")
         assert shown.count("- Server:") <= 1 or "\\n- Server:" in shown
+
+
+def test_what_was_decided_is_in_the_audit(here: Path) -> None:
+    (here.parent / "toolgate.json").write_text(json.dumps({"mcpServers": {}, "audit": {"enabled": True}}))
+    request = ask(here)
+    toolgate("allow", request.id, "--for", "always", "-y")
+    toolgate("deny", request.id)
+    toolgate("revoke", json.loads(toolgate("grants", "--json").stdout)[0]["id"])
+    noted = [json.loads(line) for line in (here / "audit.jsonl").read_text().splitlines()]
+    events = [
+        (each["event"], each["principal"], each["server"], each["target"]) for each in noted if "principal" in each
+    ]
+    assert events == [
+        (f"approvals.{what}", "client:ci", "files", "delete_file") for what in ("allow", "deny", "revoke")
+    ]
+    assert noted[0]["lasts"] == "always" and noted[0]["sha256"] == "d1"

@@ -10,7 +10,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from toolgate import audit
 from toolgate.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit
+from toolgate.audit import Trail
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
 from toolgate.policy import cases, schemas
@@ -36,7 +38,7 @@ Kept = TypeVar("Kept", Request, Grant)
 @app.command("list", help="The calls that wait for a decision, or for the call that uses it.")
 def listing(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as approvals:
+        async with _opened(common.load_config(config)) as (approvals, _):
             _print([_request_line(each) for each in approvals.requests()], "nothing waits", as_json)
 
     common.run(work())
@@ -45,7 +47,7 @@ def listing(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
 @app.command(help="One call: server, tool and arguments.")
 def show(id: Id, config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as approvals:
+        async with _opened(common.load_config(config)) as (approvals, _):
             request = _find(approvals.requests(), id, "nothing waits by the id")
             typer.echo(json.dumps(_row(request), indent=2) if as_json else _text(request))
 
@@ -63,7 +65,7 @@ def allow(
 
 
 async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:
-    async with _opened(config) as approvals:
+    async with _opened(config) as (approvals, trail):
         request = _find(approvals.requests(), id, "nothing waits by the id")
         typer.echo(_text(request))
         if arguments:
@@ -72,15 +74,17 @@ async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: boo
         if not yes:
             typer.confirm(_TITLES[lasts], abort=True)
         await approvals.allow(request, lasts, config.approvals.ttl, arguments)
+        _note(trail, "allow", request, sha256=request.digest, lasts=lasts, edited=bool(arguments))
         typer.echo("allowed")
 
 
 @app.command(help="Refuse a call, and the same one for as long as it could have been decided.")
 def deny(id: Id, config: common.ConfigPath = None) -> None:
     async def work(config: Config) -> None:
-        async with _opened(config) as approvals:
+        async with _opened(config) as (approvals, trail):
             request = _find(approvals.requests(), id, "nothing waits by the id")
             await approvals.deny(request, config.approvals.ttl)
+            _note(trail, "deny", request, sha256=request.digest)
             typer.echo("denied")
 
     common.run(work(common.load_config(config)))
@@ -89,7 +93,7 @@ def deny(id: Id, config: common.ConfigPath = None) -> None:
 @app.command(help="The tools that may be called without asking, since somebody has said so.")
 def grants(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as approvals:
+        async with _opened(common.load_config(config)) as (approvals, _):
             _print([_grant_line(each) for each in approvals.grants()], "nothing is granted", as_json)
 
     common.run(work())
@@ -98,27 +102,36 @@ def grants(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
 @app.command(help="Have a tool ask again.")
 def revoke(id: Id, config: common.ConfigPath = None) -> None:
     async def work() -> None:
-        async with _opened(common.load_config(config)) as approvals:
-            await approvals.revoke(_find(approvals.grants(), id, "nothing is granted by the id"))
+        async with _opened(common.load_config(config)) as (approvals, trail):
+            grant = _find(approvals.grants(), id, "nothing is granted by the id")
+            await approvals.revoke(grant)
+            _note(trail, "revoke", grant)
             typer.echo("revoked")
 
     common.run(work())
 
 
 @asynccontextmanager
-async def _opened(config: Config) -> AsyncGenerator[Approvals]:
-    """What all gateways of this state folder have in common, or the end of the command."""
+async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
+    """What all gateways of this state folder have in common, and where it is noted, or the end of the command."""
     clock = SystemClock()
     try:
         store = SqliteStore(state_folder(config, os.environ), clock)
     except Unusable as why:
         common.fail(f"What waits cannot be read: {why}")
     try:
-        yield Approvals(store, clock)
+        async with audit.opened(config, os.environ, clock, store) as trail:
+            yield Approvals(store, clock), trail
     except (NotKept, Unfit) as why:
         common.fail(f"Nothing was decided: {why}")
     finally:
         await store.close()
+
+
+def _note(trail: Trail, what: str, decided: Request | Grant, **about: Any) -> None:
+    place = decided.place
+    named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
+    trail.note(f"approvals.{what}", f"cli:{os.getuid()}", **named, **about)
 
 
 def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:

@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from toolgate import asks
 from toolgate.approvals import Approvals, Lasts, Place, Request, TooMany
+from toolgate.audit import Trail
 from toolgate.config import access
 from toolgate.model import Call, Fault, NeedInput, Outcome, Required
 from toolgate.policy import cases
@@ -54,6 +55,7 @@ class Approval:
         clock: Clock,
         prints: Mapping[str, str],
         validate: Validate | None = None,
+        audit: Trail | None = None,
     ) -> None:
         self._verdict = verdict
         self._approvals = approvals
@@ -62,6 +64,7 @@ class Approval:
         self._clock = clock
         self._prints = prints
         self._validate = validate
+        self._audit = audit
         self._decided: dict[int, Decided] = {}  # of calls that have waited, by id; taken at once
         self._gone_on: dict[int, tuple[Call, Case]] = {}  # by id, until their leg has ended
 
@@ -170,7 +173,14 @@ class Approval:
             await self._approvals.grant(case.place, lasts, "client", case.session)
         except (NotKept, TooMany) as why:
             log.warning("%s was allowed this once only: %s", case.named, why)
+        else:
+            self._note_grant(case, lasts)
         self._decided[id(case.call)] = case, edited
+
+    def _note_grant(self, case: Case, lasts: Lasts) -> None:
+        if self._audit:
+            about = {"server": case.place.server, "target": case.place.target, "lasts": lasts}
+            self._audit.note("approvals.grant", case.call.client.principal, **about)
 
     def _edited(self, case: Case, text: str) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unfit`."""
