@@ -27,7 +27,9 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault, Principal
 from toolgate.news import News
+from toolgate.outside import Outside
 from toolgate.parking import Parking
+from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
@@ -76,11 +78,14 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
         self._common = chain.Common(clock, store, self._spills, audit.redactor, audit, Meters(clock))
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        self._pins = Pins(store, clock, config.source)
+        self._pins.use(config)
+        self._news.listen("pins", self._approved)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -192,11 +197,13 @@ class App:
         snapshot = self._build(config, before)
         self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
+        self._pins.use(config)
         snapshot.take_over()
         self._keeper.use(config)
         self._see_who_is_in()
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._ground.outside.allowed = config.guard.allow_hosts
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
@@ -261,6 +268,11 @@ class App:
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+
+    def _approved(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        self._pins.read_again()
+        self._catalog.show(self._catalog.overlays)
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""

@@ -269,7 +269,7 @@ class Hints(msgspec.Struct, frozen=True):
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
     `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
-    content. Where an overlay says otherwise, `shown`
+    content; `held` is why it is in quarantine, if it is. Where an overlay says otherwise, `shown`
     is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
     parameters by, by the server's names."""
 
@@ -278,6 +278,7 @@ class Traits(msgspec.Struct, frozen=True):
     task_support: str = ""
     hints: Hints = Hints()
     has_output: bool = False
+    held: str = ""
     shown: str = ""
     shown_schema: bytes = b""
     parameters: Mapping[str, str] = {}
