@@ -34,7 +34,7 @@ from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
 from toolgate.pins import Pins
-from toolgate.ports import About, Clock, Shelf, Store, Upstream
+from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Records
 from toolgate.wire import jsonrpc, mcp
 
@@ -101,7 +101,8 @@ class Slot:
 
 class Catalog:
     """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
-    those of servers without one are not kept there. `pins` say which tools are in quarantine."""
+    those of servers without one are not kept there. `pins` say which tools are in quarantine; `scrubbed` takes secrets
+    out of a list."""
 
     def __init__(
         self,
@@ -112,7 +113,9 @@ class Catalog:
         store: Store,
         prints: Mapping[str, str],
         pins: Pins | None = None,
+        scrubbed: Callable[[Items], Items] = lambda items: items,
     ) -> None:
+        self._scrubbed = scrubbed
         self._upstreams = upstreams
         self._pins = pins
         self._prints = prints
@@ -419,7 +422,7 @@ class Catalog:
         if not upstream:
             raise _gone(server)
         try:
-            items = await upstream.list(kind, client)
+            items = self._scrubbed(await upstream.list(kind, client))
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,10 +25,13 @@ from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.policy import scrub
 from toolgate.policy.base import Policy, Wait
 from toolgate.policy.quarantine import quarantined
+from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
+from toolgate.redaction import Redactor
 from toolgate.snapshot import Route, Snapshot
 from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
@@ -52,8 +55,10 @@ class Gateway:
         editor: Editor,
         spills: Spills,
         clock: Clock,
+        redactor: Redactor,
     ) -> None:
         self.snapshot = snapshot
+        self.redactor = redactor
         self.events = events
         self._handles = handles
         self._clock = clock
@@ -69,6 +74,15 @@ class Gateway:
     def server_id(self, name: str) -> str:
         """The id of a server by any spelling of its name. Raises `Fault`."""
         return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """What takes secrets out of what servers say."""
+        return self.snapshot.scrubber
+
+    def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Those headers of a client that some server is to get; each gets its own ones of them."""
+        return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
@@ -107,9 +121,10 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
+            shown = scrub.fault(fault, self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
-                raise fault  # its client's door answers, whatever tool it came through: another token may mend it
-            return route.surface.refuse(entered, fault, self._known(route, call.client))
+                raise shown  # its client's door answers, whatever tool it came through: another token may mend it
+            return route.surface.refuse(entered, shown, self._known(route, call.client))
 
         try:
             entered = await self._enter(call, route)
@@ -155,7 +170,9 @@ class Gateway:
         snapshot = self.snapshot
         view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated)
         failures = [
-            (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
+            (route.upstreams[server].name, self.redactor.text(fault.message))
+            for server in shown
+            if (fault := view.fault(server, kind))
         ]
         shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
         if failures and len(failures) == len(shown) and not shelves:
@@ -166,7 +183,7 @@ class Gateway:
         return Listing(
             kind,
             tuple(route.surface.list(kind, view)),
-            (*failures, *route.surface.faults(kind, view)),
+            (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
             is_public=is_whole and all(shelf.is_public for shelf in shelves),
@@ -184,7 +201,8 @@ class Gateway:
                     await asyncio.wait(asked)
             except TimeoutError:
                 pass
-        return greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        about = greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
@@ -198,7 +216,9 @@ class Gateway:
             if not isinstance(answer, Fault)
             for id, raw in answer.items()
         ]
-        failures = [(server.name, answer.message) for server, answer in answers if isinstance(answer, Fault)]
+        failures = [
+            (server.name, self.redactor.text(answer.message)) for server, answer in answers if isinstance(answer, Fault)
+        ]
         return Listing("tasks", tuple(items), tuple(failures))
 
     def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
@@ -215,7 +235,7 @@ class Gateway:
         try:
             await route.upstream(call.server).watch(call.target, client, call.kind)
         except Fault as fault:
-            raise fault.at(call.server, call.target) from None
+            raise scrub.fault(fault.at(call.server, call.target), self.redactor) from None
         self._watches[id(call)] = call
         return call
 

@@ -13,6 +13,7 @@ from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
+from toolgate.policy.scrub import Scrub
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -49,6 +50,7 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         # approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
+        Scrub(common.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
 
