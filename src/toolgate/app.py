@@ -12,6 +12,7 @@ from typing import Any
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.auth.oauth.credentials import OAuth
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError
 from toolgate.events import Events
@@ -25,6 +26,7 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault
 from toolgate.news import News
+from toolgate.outside import Outside
 from toolgate.parking import Parking
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
@@ -39,6 +41,7 @@ from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
+from toolgate.wire import mcp
 from toolgate.wire.names import slug
 
 log = logging.getLogger(__name__)
@@ -72,13 +75,17 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
+        redactor = Redactor()
+        self._outside = Outside(config.guard.allow_hosts)
+        self.sign_ins = OAuth(store, keys, clock, self._outside, redactor, self._reached_at, self._signed_in)
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), self.sign_ins)
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, Redactor())
+        self._common = chain.Common(clock, store, self._spills, redactor)
         self._news = News(store, clock)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
         snapshot = self._build(config, None)
         snapshot.take_over()
+        self.sign_ins.knows(snapshot.servers)
         house = House(
             clock.wall,
             clock.wall(),
@@ -96,7 +103,7 @@ class App:
             self.gateway, self.parking, Seal("requestState", keys), self._pages, clock, node=secrets.token_hex(8)
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self)
+        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self, self.sign_ins)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self.http = HttpDoor(self._inside, self.sessions, identify)
 
@@ -116,6 +123,7 @@ class App:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.supervisor.close)
+            last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
@@ -130,6 +138,21 @@ class App:
         async with asyncio.TaskGroup() as together:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
+
+    # Signing in at servers.
+
+    def _reached_at(self) -> str:
+        """The URL that browsers reach the gateway by, without a path; empty where they cannot."""
+        config = self.gateway.snapshot.config
+        host = config.http.host
+        if self.port is None:
+            return ""
+        return config.auth.audience.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def _signed_in(self, server: str, _principal: str) -> None:
+        """What a user may see of a server is another now; whose lists these are, each client knows itself."""
+        log.debug("somebody has signed in at %s", server)
+        self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
 
     # Another configuration, whoever wants it: the one path.
 

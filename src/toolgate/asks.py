@@ -36,6 +36,11 @@ def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
     return True
 
 
+def sign_in_at(server: str) -> str:
+    """Who asks where a server wants its user to sign in: the server itself asks nothing, and gets no answer."""
+    return f"sign-in:{server}"
+
+
 def declined(ask: Ask, why: str = "") -> Answer:
     """The answer of a client that cannot be asked, in the protocol's own way."""
     method = mcp.ASKS[ask.method]

@@ -12,9 +12,10 @@ from typing import Any
 
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import admin, batches, carrying, face, streams
+from toolgate.frontends import admin, batches, carrying, connect, face, streams
 from toolgate.frontends.admin import Admin
 from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.connect import Connect
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
@@ -42,6 +43,7 @@ class HttpDoor:
         self._clock = inside.clock
         self._guards = Guards(inside.gateway, inside.config, identify)
         self._admin = Admin(inside.gateway, inside.editor, self._guards)
+        self._connect = Connect(inside.sign_ins, self._guards)
         self._pipes = Pipes(inside)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
@@ -57,6 +59,9 @@ class HttpDoor:
         try:
             if scope["path"].startswith(admin.PREFIX):
                 await self._admin.answer(scope, receive, response)
+                return
+            if scope["path"].startswith(connect.PREFIX):
+                await self._connect.answer(scope, receive, response)
                 return
             request = self._guards.admit(scope, receive)
             methods = self._sse_methods if request.is_sse else self._methods

@@ -240,9 +240,8 @@ class ModernFace:
             can = all(asks.is_answerable(ask, call.client.capabilities) for ask in required.asks)
             if not required.asks or was_declined or not can:
                 raise
-            again = Retry(
-                f"upstream:{fault.server}", call, required, lambda next: self._handled(next, route), self._clock
-            )
+            asker = asks.sign_in_at(fault.server) if fault.code == "SIGN_IN_REQUIRED" else f"upstream:{fault.server}"
+            again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
             return NeedInput(required.asks, again)
 
     async def _reply(self, call: Call, route: Route, flow: Flow | None, outcome: Outcome) -> Reply:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from toolgate.config import Server
-from toolgate.ports import Clock
+from toolgate.ports import Badge, Clock, Credentials
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
@@ -21,6 +21,7 @@ class Ground(msgspec.Struct, frozen=True):
     clock: Clock
     supervisor: Supervisor
     pool: Pool
+    credentials: Credentials | None = None
 
 
 MakeLink: TypeAlias = Callable[[Server, Receiver, Ground], Awaitable[Link]]
@@ -33,11 +34,11 @@ async def _stdio(server: Server, receiver: Receiver, ground: Ground) -> Link:
 
 
 async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    return http.HttpLink(server, receiver, ground.clock)
+    return http.HttpLink(server, receiver, ground.clock, _badge(server, receiver, ground))
 
 
 async def _sse(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = sse.SseLink(server, receiver, ground.clock)
+    link = sse.SseLink(server, receiver, ground.clock, _badge(server, receiver, ground))
     await link.connect(server.start_timeout)
     return link
 
@@ -46,6 +47,13 @@ async def _ws(server: Server, receiver: Receiver, ground: Ground) -> Link:
     link = ws.WsLink(server, receiver)
     await link.connect()
     return link
+
+
+def _badge(server: Server, receiver: Receiver, ground: Ground) -> Badge | None:
+    """What stands in `headers` is shown before anything else."""
+    if not server.auth or not ground.credentials or any(name.lower() == "authorization" for name in server.headers):
+        return None
+    return ground.credentials.badge(server, receiver.principal)
 
 
 LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http, "sse": _sse, "ws": _ws}

@@ -27,6 +27,7 @@ from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
+SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 MOST_AWAY = 256  # scopes without a connection that are remembered, to be compared when their clients are back
 
 # A server with several berths is shown as the most lively of them; among equals, as the one that changed last.
@@ -39,7 +40,8 @@ class McpUpstream:
     def __init__(self, server: Server, make_link: MakeLink, ground: Ground, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
-        self._server = server
+        self._server = server = _own(server)
+        self._credentials = ground.credentials
         self._clock = ground.clock
         self._on_event = on_event
         self._terms = Terms(server, ground, make_link, self.invoke, on_event, self._opened, self._rested)
@@ -120,6 +122,9 @@ class McpUpstream:
         return True
 
     async def invoke(self, call: Call) -> Outcome:
+        if call.resumption and self._credentials and call.resumption.asker == asks.sign_in_at(self.id):
+            principal = call.client.principal.id if self._server.scope != "shared" else ""
+            await self._credentials.settled(self.id, principal, SIGNING_IN)
         return await self._berth(call.client).use(call.client, lambda connection: connection.invoke(call), is_call=True)
 
     async def tasks(self, client: Client) -> Mapping[str, Raw]:
@@ -215,6 +220,18 @@ class McpUpstream:
     def _drop(self, berth: Berth) -> None:
         del self._berths[berth.scope]
         self._breakers.keep(berth.scope, berth.breaker)
+
+
+def _own(server: Server) -> Server:
+    """Where each principal signs in for itself, none uses the connection of another."""
+    if (
+        server.auth
+        and server.auth.grant == "authorization_code"
+        and not server.auth.shared
+        and server.scope == "shared"
+    ):
+        return msgspec.structs.replace(server, scope="principal")
+    return server
 
 
 async def _nothing(_connection: Connection) -> None:

@@ -1,0 +1,1 @@
+"""Who comes in, and who the gateway is to others."""
