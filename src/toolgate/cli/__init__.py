@@ -16,6 +16,7 @@ COMMANDS = {
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print what it says."),
+    "connect": ("toolgate.cli.connect", "Sign in at a server that wants OAuth, or forget that."),
     "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
     "doctor": ("toolgate.cli.doctor", "Look at the configuration and every server; name each fault with its mend."),
 }

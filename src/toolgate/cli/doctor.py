@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from toolgate import __version__
-from toolgate.app import App, running
-from toolgate.cli import common
+from toolgate.app import App
+from toolgate.cli import common, gateways
 from toolgate.config import Config, Server
 from toolgate.model import Client, Fault
 from toolgate.ports import Status
@@ -43,7 +43,7 @@ async def _doctor(config: Config, only: Server | None) -> int:
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {config.source or 'none'}")
-    async with running(config) as gateway:
+    async with gateways.opened(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
         findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
         for server, (tools, fault) in zip(examined, findings, strict=True):

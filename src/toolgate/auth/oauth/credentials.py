@@ -73,8 +73,7 @@ class OAuth:
     def badge(self, server: Server, principal: str) -> Badge:
         assert server.auth
         self._servers[server.id] = server
-        is_ours = server.auth.shared or server.auth.grant == "client_credentials"
-        return Badge(self, server, server.auth, "" if is_ours else principal)
+        return Badge(self, server, server.auth, _whose(server, principal))
 
     async def close(self) -> None:
         under_way = list(self._under_way.values())
@@ -174,17 +173,22 @@ class OAuth:
         is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri == self._base() + CALLBACK
         return link if is_good and sign_in and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
 
+    async def forget(self, server: Server, principal: str) -> bool:
+        """Forget what a principal was granted; whether there was anything."""
+        grant = self.vault.read_again(server, _whose(server, principal))
+        if grant:
+            await self.vault.drop(grant)
+        return grant is not None
+
     def link(self, server: str, principal: str) -> str:
         """The page of the sign-in that is offered now; empty where none is."""
-        for each in (principal, ""):
-            link, _ = self._offered.get((server, each), ("", ()))
-            if link and self.vault.sign_in(link):
-                return f"{self._base()}/connect/{link}"
-        return ""
+        link, _ = self._offered.get((server, _whose(self._servers.get(server), principal)), ("", ()))
+        return f"{self._base()}/connect/{link}" if link and self.vault.sign_in(link) else ""
 
     async def settled(self, server: str, principal: str, seconds: float) -> None:
         """It may be another process where the sign-in ends."""
         configured = self._servers.get(server)
+        principal = _whose(configured, principal)
         offered = self._offered.get((server, principal))
         before = self.vault.read_again(configured, principal) if configured else None
         until = self.clock.now() + seconds
@@ -405,6 +409,12 @@ class Badge:
             raise failed(self.server, f"cannot be signed in at: {plan.issuer} says {no or 'no'}", hint) from None
         await self._vault.keep(grant)
         return grant.shown
+
+
+def _whose(server: Server | None, principal: str) -> str:
+    """Whose grants a principal uses at a server: its own, or those of the gateway."""
+    auth = server and server.auth
+    return "" if auth and (auth.shared or auth.grant == "client_credentials") else principal
 
 
 def _authorize(found: SignIn, state: str, verifier: str) -> str:

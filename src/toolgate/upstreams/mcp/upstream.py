@@ -123,8 +123,7 @@ class McpUpstream:
 
     async def invoke(self, call: Call) -> Outcome:
         if call.resumption and self._credentials and call.resumption.asker == asks.sign_in_at(self.id):
-            principal = call.client.principal.id if self._server.scope != "shared" else ""
-            await self._credentials.settled(self.id, principal, SIGNING_IN)
+            await self._credentials.settled(self.id, call.client.principal.id, SIGNING_IN)
         return await self._berth(call.client).use(call.client, lambda connection: connection.invoke(call), is_call=True)
 
     async def tasks(self, client: Client) -> Mapping[str, Raw]:
