@@ -100,7 +100,13 @@ class App:
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState", keys), self._pages, clock, node=secrets.token_hex(8)
+            self.gateway,
+            self.parking,
+            Seal("requestState", keys),
+            self._pages,
+            clock,
+            node=secrets.token_hex(8),
+            credentials=self.sign_ins,
         )
         self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self, self.sign_ins)

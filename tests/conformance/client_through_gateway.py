@@ -13,15 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import html
 import json
 import os
-import re
 import sys
 import tempfile
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +24,10 @@ from typing import Any
 import mcp.types as types
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from suite import gateway
+
+from suite import gateway  # isort: skip
+
+import browser  # isort: skip
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -40,7 +38,7 @@ async def elicit(context: Any, params: types.ElicitRequestParams) -> types.Elici
     """Accept with the defaults of the form; a field without one is answered if we have a word for it. Go to a page,
     and use it."""
     if isinstance(params, types.ElicitRequestURLParams):
-        await asyncio.to_thread(sign_in, params.url)
+        await asyncio.to_thread(browser.sign_in, params.url)
         return types.ElicitResult(action="accept")
     fields = params.requested_schema.get("properties", {}) if isinstance(params, types.ElicitRequestFormParams) else {}
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
@@ -57,30 +55,8 @@ async def roots(context: Any) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[])
 
 
-class NoPage(Exception):
-    """There is nothing to sign in at, or it did not end well."""
-
-
-def sign_in(page: str) -> None:
-    """What a user does with a browser: read the page, press the button, be led to the authorization server and back."""
-    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    try:
-        with browser.open(page, timeout=20) as shown:
-            form = re.search(r'name="confirm" value="([^"]+)"', shown.read().decode())
-        if not form:
-            raise NoPage(f"no form at {page}")
-        body = urllib.parse.urlencode({"confirm": html.unescape(form[1])}).encode()
-        origin = {"Origin": "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(page))}
-        with browser.open(urllib.request.Request(page, body, origin), timeout=20) as done:
-            if b"Signed in" not in done.read():
-                raise NoPage("the last page does not say that it went well")
-    except urllib.error.HTTPError as error:
-        with error:
-            raise NoPage(f"{error.url} answered {error.status}: {error.read()[-200:]!r}") from None
-
-
 def page_in(error: MCPError) -> str:
-    found = re.search(r"https?://\S+/connect/[\w-]+", f"{error} {error.error.data}")
+    found = browser.PAGE.search(f"{error} {error.error.data}")
     if not found:
         raise error
     return found[0]
@@ -111,7 +87,7 @@ async def signing_in(work: Callable[[], Awaitable[Any]]) -> Any:
             return await work()
         except MCPError as error:
             print(f"sent to a page by: {error}", file=sys.stderr)
-            await asyncio.to_thread(sign_in, page_in(error))
+            await asyncio.to_thread(browser.sign_in, page_in(error))
     return await work()
 
 
@@ -134,7 +110,7 @@ async def act_protected(url: str, era: str) -> None:
     async with connected(url, era) as client:
         try:
             await use_what_is_protected(client)
-        except (MCPError, NoPage) as refused:
+        except (MCPError, browser.NoPage) as refused:
             print(f"refused: {refused}", file=sys.stderr)
             if SCENARIO not in REFUSED:
                 raise

@@ -14,7 +14,7 @@ LONGEST = 16 * 1024  # characters that are read
 MOST_SCOPES = 64
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-_part = re.compile(rf'({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))|({_TOKEN})')
+_part = re.compile(rf'({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|({_TOKEN})')
 _scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 

@@ -27,7 +27,6 @@ from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
-SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 MOST_AWAY = 256  # scopes without a connection that are remembered, to be compared when their clients are back
 
 # A server with several berths is shown as the most lively of them; among equals, as the one that changed last.
@@ -41,7 +40,6 @@ class McpUpstream:
         self.id = server.id
         self.name = server.name
         self._server = server = _own(server)
-        self._credentials = ground.credentials
         self._clock = ground.clock
         self._on_event = on_event
         self._terms = Terms(server, ground, make_link, self.invoke, on_event, self._opened, self._rested)
@@ -122,8 +120,6 @@ class McpUpstream:
         return True
 
     async def invoke(self, call: Call) -> Outcome:
-        if call.resumption and self._credentials and call.resumption.asker == asks.sign_in_at(self.id):
-            await self._credentials.settled(self.id, call.client.principal.id, SIGNING_IN)
         return await self._berth(call.client).use(call.client, lambda connection: connection.invoke(call), is_call=True)
 
     async def tasks(self, client: Client) -> Mapping[str, Raw]:
