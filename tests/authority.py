@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from toolgate.outside import Fetched, Outside, check_scheme
+from toolgate.outside import Fetched, Outside, check_url
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]
@@ -139,7 +139,7 @@ class Reached(Outside):
         trusted: Iterable[str] = (),
         follow: bool = True,
     ) -> Fetched:
-        check_scheme(url, (*self.allowed, *trusted))
+        check_url(url, (*self.allowed, *trusted))
         host = urlsplit(url).netloc
         for authority in self.authorities:
             if host in (urlsplit(authority.issuer).netloc, urlsplit(authority.server).netloc):

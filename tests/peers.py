@@ -27,7 +27,9 @@ from official import LEGACY, MODERN, Json
 from virtualtime import FakeClock, complain, settle, soon
 
 from toolgate.app import App, running
-from toolgate.config import CatalogLimits, Config, ParkingLimits, PoolLimits, Server
+from toolgate.audit import Trail
+from toolgate.config import CatalogLimits, Config, Limits, ParkingLimits, PoolLimits, Server
+from toolgate.config.access import Concurrency
 from toolgate.model import Principal
 from toolgate.policy.base import Policy
 from toolgate.ports import Store
@@ -1357,11 +1359,15 @@ class House:
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}
         running = {task for task in running if not task.get_name().startswith("hear")}  # as long as their connection
         assert not running, f"still running: {running}"
+        assert self.app._common.meters.are_idle, "something that was taken was not given back"
 
     async def leave(self) -> None:
         for client in self._clients:
             await client.close()
         await settle()
+
+
+METERED = Limits(concurrency=Concurrency(10**6, 10**6, 10**6))  # so that what is taken and not given back is seen
 
 
 @asynccontextmanager
@@ -1374,13 +1380,14 @@ async def gateway(
     bundles: Mapping[str, tuple[str, ...]] | None = None,
     config: Config | None = None,
     edited: Callable[[Config], Config] | None = None,
+    audit: Trail | None = None,
     **servers: _Server,
 ) -> AsyncGenerator[House]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left, but what was put
     into a store that is given. `edited`: what is made of the configuration when it is read again."""
     clock = FakeClock()
     config = msgspec.structs.replace(
-        config or Config(),
+        config or Config(limits=METERED),
         servers=tuple(
             Server(id=id.replace("_", "-"), name=id, type="stdio", command=id, **server.settings)
             for id, server in servers.items()
@@ -1394,7 +1401,7 @@ async def gateway(
     alarm = _Alarm(logging.ERROR)
     logging.getLogger("toolgate").addHandler(alarm)
     try:
-        injected: Json = {"clock": clock, "environ": {}, "identify": _by_header, "store": store}
+        injected: Json = {"clock": clock, "environ": {}, "identify": _by_header, "store": store, "audit": audit}
         if edited:
             injected["settings"] = Settings(lambda: edited(config), {})
         async with running(config, policies=policies, links=links, **injected) as app:
@@ -1411,5 +1418,5 @@ async def gateway(
         logging.getLogger("toolgate").removeHandler(alarm)
 
 
-def _by_header(headers: Mapping[str, str], address: str) -> Principal:
+async def _by_header(headers: Mapping[str, str], address: str, path: str) -> Principal:
     return Principal(headers.get("x-test-principal", "local"), address)

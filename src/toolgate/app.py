@@ -12,11 +12,13 @@ from typing import Any
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.audit import Trail, is_on, nowhere
+from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError
 from toolgate.events import Events
-from toolgate.frontends.guards import Identify, everyone_is_local
+from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -24,14 +26,15 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
-from toolgate.model import Event, Fault
+from toolgate.model import Event, Fault, Principal
 from toolgate.news import News
 from toolgate.outside import Outside
 from toolgate.parking import Parking
+from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
+from toolgate.policy.limits import Meters
 from toolgate.ports import Clock, House, Store, SystemClock, Upstream
-from toolgate.redaction import Redactor
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -59,13 +62,15 @@ class App:
         clock: Clock,
         environ: Mapping[str, str],
         policies: Sequence[Policy],
-        identify: Identify,
+        identify: Identify | None,
         links: Mapping[str, MakeLink],
         settings: Settings,
         store: Store,
         keys: Sequence[bytes],
+        audit: Trail,
     ) -> None:
         self.clock = clock
+        self.audit = audit
         self.problem = ""  # why the configuration as it stands now is not served
         self._settings = settings
         self._opened = config
@@ -75,14 +80,16 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        redactor = Redactor()
-        self._outside = Outside(config.guard.allow_hosts)
-        self.sign_ins = OAuth(store, keys, clock, self._outside, redactor, self._reached_at, self._signed_in)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), self.sign_ins)
+        outside = Outside(config.guard.allow_hosts)
+        self.sign_ins = OAuth(store, keys, clock, outside, audit.redactor, self._reached_at, self._signed_in)
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins)
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, redactor)
+        self._common = chain.Common(clock, store, self._spills, audit.redactor, audit, Meters(clock))
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        self._pins = Pins(store, clock, config.source)
+        self._pins.use(config)
+        self._news.listen("pins", self._approved)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins)
         snapshot = self._build(config, None)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
@@ -92,7 +99,7 @@ class App:
             __version__,
             os.getpid(),
             lambda: self.port,
-            lambda: self.problem,
+            lambda: self.problem or audit.problem,
             config.source,
             project_at(config.source),
         )
@@ -111,7 +118,10 @@ class App:
         self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self, self.sign_ins)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self.http = HttpDoor(self._inside, self.sessions, identify)
+        self._keeper = Doorkeeper(config, store, clock)
+        self._judges_itself = identify is None
+        self.http = HttpDoor(self._inside, self.sessions, identify or self._identify, self._keeper.resource)
+        self._news.listen("keys", self._look_at_keys)
 
     def stdio(
         self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
@@ -123,6 +133,7 @@ class App:
         await self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._spawn(self._follow_files())
+        if self._settings.has_files or not self._opened.is_open:
             self._spawn(self._news.follow())
 
     async def close(self) -> None:
@@ -160,6 +171,24 @@ class App:
         log.debug("somebody has signed in at %s", server)
         self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
 
+    # Who a client is.
+
+    async def _identify(self, headers: Headers, address: str, path: str) -> Principal:
+        is_open = self.gateway.snapshot.config.is_open
+        return await (everyone_is_local if is_open else self._keeper)(headers, address, path)
+
+    def _look_at_keys(self) -> None:
+        self._keeper.look()
+        self._see_who_is_in()
+
+    def _see_who_is_in(self) -> None:
+        """Whoever would not be let in any more leaves."""
+        if self._judges_itself:
+            self.http.expel_unknown(self._is_known)
+
+    def _is_known(self, principal: Principal) -> bool:
+        return not principal.via if self.gateway.snapshot.config.is_open else self._keeper.knows(principal)
+
     # Another configuration, whoever wants it: the one path.
 
     async def reload(self) -> None:
@@ -193,10 +222,15 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
+        self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
+        self._pins.use(config)
         snapshot.take_over()
+        self._keeper.use(config)
+        self._see_who_is_in()
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._ground.outside.allowed = config.guard.allow_hosts
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
@@ -262,6 +296,11 @@ class App:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
+    def _approved(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        self._pins.read_again()
+        self._catalog.show(self._catalog.overlays)
+
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
@@ -275,10 +314,12 @@ class App:
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
-    """The doors and the store stand as they were opened."""
+    """The doors, the store and the audit stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
         if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
             log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+    if now.audit.path not in (opened.audit.path, before.audit.path):
+        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")
 
 
 @asynccontextmanager
@@ -288,23 +329,25 @@ async def running(
     clock: Clock | None = None,
     environ: Mapping[str, str] | None = None,
     policies: Sequence[Policy] = (),
-    identify: Identify = everyone_is_local,
+    identify: Identify | None = None,
     links: Mapping[str, MakeLink] | None = None,
     settings: Settings | None = None,
     store: Store | None = None,
+    audit: Trail | None = None,
 ) -> AsyncGenerator[App]:
     """A gateway for this configuration, ended with all that it started when the block is left.
 
     Injected here, for tests and embedding: time, environment, policies, who a client is, links by server id, the files
-    that the configuration came from (without them, what is added is kept in memory), and the store, which is its
-    opener's to close (without one all is forgotten at the end).
+    that the configuration came from (without them, what is added is kept in memory), the store and the audit, which are
+    their openers' to close (without a store all is forgotten at the end, and without an audit nothing is noted).
     """
     gateway_environ = os.environ if environ is None else environ
     clock = clock or SystemClock()
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys)
+    audit = audit or nowhere(clock)
+    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     try:
         await app.open()
         yield app

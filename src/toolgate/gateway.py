@@ -9,6 +9,7 @@ them around what comes later (`Then`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy, Wait
+from toolgate.policy.quarantine import quarantined
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
 from toolgate.snapshot import Route, Snapshot
@@ -105,6 +107,8 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
+            if fault.code == "INSUFFICIENT_SCOPE":
+                raise fault  # its client's door answers, whatever tool it came through: another token may mend it
             return route.surface.refuse(entered, fault, self._known(route, call.client))
 
         try:
@@ -135,14 +139,11 @@ class Gateway:
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience)
-        try:
-            entered = route.surface.enter(call, view)
-        except Fault as fault:
-            raise fault.at("", call.target) from None
+        entered = _entered(route, call, view)
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
         shelf = view.shelf(entered.server, "tools")
-        if shelf is None and self.snapshot.catalog.overlays.get(entered.server):
+        if shelf is None and self.snapshot.catalog.hides(entered.server):
             raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
         return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
@@ -284,6 +285,8 @@ class Gateway:
             raise
         if isinstance(outcome, NeedInput):
             _ended(passed, call, outcome)
+            if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
+                return outcome  # its next leg goes through all of this itself
         return _then(outcome, lambda last: _left(passed, call, last), lambda fault: _failed(passed, call, fault))
 
     async def _judged(self, call: Call, route: Route, passed: list[tuple[Policy, Call]]) -> Call | Outcome:
@@ -336,7 +339,12 @@ class Gateway:
         catalog = self.snapshot.catalog
         catalog.changed(call.server, upstream.scope(call.client), ("tools",))
         view = await catalog.view({call.server: upstream.name}, [(call.server, "tools")], call.client)
-        return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
+        found = traits.of(view.shelf(call.server, "tools"), call.target)
+        if found and found.held:
+            raise quarantined(call, found.held)
+        if not found and catalog.hides(call.server):
+            raise _unlisted()
+        return msgspec.structs.replace(call, traits=found)
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
@@ -385,6 +393,17 @@ async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
         raise
 
 
+def _entered(route: Route, call: Call, view: CatalogView) -> Call:
+    """The call with its true target. What is in quarantine is found too: a policy says why it cannot be called."""
+    try:
+        return route.surface.enter(call, view)
+    except Fault as fault:
+        if fault.code == "TOOL_NOT_FOUND":
+            with contextlib.suppress(Fault):
+                return route.surface.enter(call, view.with_held())
+        raise fault.at("", call.target) from None
+
+
 def _with_traits(call: Call, shelf: Shelf | None) -> Call:
     """The call with what its tool says of itself. Raises `Fault` where the client's headers do not match."""
     found = traits.of(shelf, call.target)
@@ -396,6 +415,8 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
 def _by_own_names(call: Call, shelf: Shelf) -> Call:
     """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
     and goes on as the server knows it."""
+    if shelf.whole and call.target not in shelf.items:
+        shelf = shelf.whole
     change = overlays.find(shelf, call)
     if call.headers is not None:
         mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
@@ -463,6 +484,8 @@ def _left(passed: Sequence[tuple[Policy, Call]], call: Call, outcome: Outcome) -
     try:
         for policy, _ in reversed(passed):
             outcome = policy.after(call, outcome)
+    except Fault:
+        raise  # on its way to `_failed`
     except BaseException as error:
         _ended(passed, call, error)
         raise

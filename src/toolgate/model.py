@@ -117,7 +117,8 @@ class Fault(Exception):
 class Principal(msgspec.Struct, frozen=True):
     """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
     configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
-    where it came without one; `via` is how it showed who it is."""
+    where it came without one; `via` is how it showed who it is, `credential` names what it showed, without being it,
+    and `expires` is when that is good no more (seconds since 1970)."""
 
     id: str = "local"
     address: str = ""
@@ -125,10 +126,18 @@ class Principal(msgspec.Struct, frozen=True):
     client: str = ""
     scopes: frozenset[str] | None = None
     via: Literal["", "key", "token"] = ""
+    credential: str = ""
+    expires: float | None = None
 
     def may_act_as(self, other: Principal) -> bool:
         """Whether this is the same one, wherever they are, with rights that are no less."""
         return self.id == other.id and (self.is_admin or not other.is_admin)
+
+    def shown_anew(self, by: Principal) -> Principal:
+        """The same one with what it shows now: other scopes, another key."""
+        return msgspec.structs.replace(
+            self, client=by.client, scopes=by.scopes, via=by.via, credential=by.credential, expires=by.expires
+        )
 
     @property
     def cap_key(self) -> str:
@@ -269,7 +278,7 @@ class Hints(msgspec.Struct, frozen=True):
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
     `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
-    content. Where an overlay says otherwise, `shown`
+    content; `held` is why it is in quarantine, if it is. Where an overlay says otherwise, `shown`
     is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
     parameters by, by the server's names."""
 
@@ -278,6 +287,7 @@ class Traits(msgspec.Struct, frozen=True):
     task_support: str = ""
     hints: Hints = Hints()
     has_output: bool = False
+    held: str = ""
     shown: str = ""
     shown_schema: bytes = b""
     parameters: Mapping[str, str] = {}

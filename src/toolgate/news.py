@@ -24,11 +24,12 @@ def tell(store: Store, subject: Subject) -> Awaitable[None]:
 
 
 class News:
-    """`listen` before `follow`; what was said before that is old."""
+    """`listen` before `follow`. What was said before this was made is old: read the store after."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._known = store.items(SPACE)
         self._listeners: dict[str, list[Callable[[], object]]] = {}
 
     def listen(self, subject: Subject, then: Callable[[], object]) -> None:
@@ -36,12 +37,11 @@ class News:
 
     async def follow(self) -> None:
         """Until cancelled."""
-        known = self._store.items(SPACE)
         while True:
             await self._clock.sleep(LOOK)
             seen = self._store.items(SPACE)
             for subject, listeners in self._listeners.items():
-                if seen.get(subject) != known.get(subject):
+                if seen.get(subject) != self._known.get(subject):
                     for listener in listeners:
                         listener()
-            known = seen
+            self._known = seen

@@ -10,9 +10,11 @@ import pytest
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, form, gateway, named
 from virtualtime import FakeClock
 
+from toolgate.audit import nowhere
 from toolgate.config import Config, Limits, Server
 from toolgate.model import Principal
 from toolgate.policy import chain
+from toolgate.policy.limits import Meters
 from toolgate.policy.truncate import META_KEY
 from toolgate.redaction import Redactor
 from toolgate.spills import Spills
@@ -29,7 +31,7 @@ ECHO |= {"required": ["message"]}
 
 def common(spills: Spills) -> chain.Common:
     clock = FakeClock()
-    return chain.Common(clock, MemoryStore(clock), spills, Redactor())
+    return chain.Common(clock, MemoryStore(clock), spills, Redactor(), nowhere(clock), Meters(clock))
 
 
 def limited(**limits: Any) -> tuple[Spills, Any]:

@@ -36,6 +36,7 @@ class WebSocket:
         self.subprotocol: str | None = None
         self.status: int | None = None
         self.denial = b""
+        self.headers: dict[str, str] = {}
         self.stops_reading = False
         self.code: int | None = None
         self._on_message = on_message
@@ -78,6 +79,7 @@ class WebSocket:
             self._on_message(part["text"].encode())
         elif part["type"] == "websocket.http.response.start":
             self.status = part["status"]
+            self.headers = {name.decode(): value.decode() for name, value in part["headers"]}
         elif part["type"] == "websocket.http.response.body":
             self.denial += part["body"]
         else:

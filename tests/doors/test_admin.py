@@ -70,12 +70,16 @@ async def test_the_configuration_is_read_again_on_request() -> None:
         assert await asked(Visitor(app), "POST", "/admin/reload") == (200, {"servers": ["greeter"]})
 
 
+async def somebody(_headers: Any, address: str, _path: str) -> Principal:
+    return Principal("somebody", address)
+
+
 async def test_no_page_of_a_browser_and_nobody_else_steers_the_gateway() -> None:
     async with gateway(GREETER) as app:
         for method, path in (("GET", "/admin/servers"), ("POST", "/admin/servers"), ("POST", "/admin/reload")):
             status, _ = await asked(Visitor(app), method, path, origin="http://127.0.0.1:8765")
             assert status == 403
-    async with gateway(GREETER, identify=lambda _headers, address: Principal("somebody", address)) as app:
+    async with gateway(GREETER, identify=somebody) as app:
         assert (await asked(Visitor(app), "GET", "/admin/servers"))[0] == 403
 
 

@@ -29,7 +29,7 @@ HELLO: Json = {
 }
 
 
-def identify(headers: Headers, address: str) -> Principal:
+async def identify(headers: Headers, address: str, path: str) -> Principal:
     return Principal(headers.get("authorization", "nobody"), address)
 
 

@@ -22,7 +22,7 @@ LEGACY = ["2025-03-26", "2025-06-18", "2025-11-25"]
 FORM: Json = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {}}}
 
 
-def identify(headers: Headers, address: str) -> Principal:
+async def identify(headers: Headers, address: str, path: str) -> Principal:
     return Principal(headers.get("authorization", "nobody"), address)
 
 

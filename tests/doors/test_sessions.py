@@ -16,7 +16,7 @@ HALF_AN_HOUR = 30 * 60
 PAGE = "http://localhost:5173"
 
 
-def identify(headers: Headers, address: str) -> Principal:
+async def identify(headers: Headers, address: str, path: str) -> Principal:
     return Principal(headers.get("authorization", "nobody"), address)
 
 

@@ -107,7 +107,7 @@ class Protected(ScriptedServer):
             self._streams[-1].event(request.answer(f"for {request.headers['authorization']}"))
 
 
-def by_header(headers: Mapping[str, str], address: str) -> Principal:
+async def by_header(headers: Mapping[str, str], address: str, path: str) -> Principal:
     return Principal(headers.get("x-test-principal", "local"), address)
 
 

@@ -7,17 +7,21 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 import typer
 
+from toolgate import audit
 from toolgate import store as stores
 from toolgate.app import App, running
+from toolgate.auth.soundness import problems
 from toolgate.cli import common
-from toolgate.config import Config, state_folder
+from toolgate.config import Config, ConfigError, Problem, state_folder
 from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
+from toolgate.ports import SystemClock
 from toolgate.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -39,19 +43,43 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    found, settings = common.open_settings(
-        config, children_config, surface, lambda written: with_address(written, host, port)
-    )
+    def change(written: Config) -> Config:
+        """Each time that the configuration is read: one that would open the gateway is not served either."""
+        found = with_address(written, host, port)
+        unsound = list(problems(found))
+        if not open_to_network and (problem := unguarded(found)):
+            unsound.append(Problem(found.source, "clients", problem))
+        if unsound:
+            raise ConfigError(tuple(unsound))
+        return found
+
+    found, settings = common.open_settings(config, children_config, surface, change)
     common.require_servers(found)
-    if found.http.host not in LOOPBACK and not open_to_network:
-        common.fail(
-            f"Refused to listen on {found.http.host}: no clients are configured, so anybody who reaches it could "
-            "call every tool. Listen on 127.0.0.1, or say --open-to-network.",
-            2,
-        )
+    for warning in remarks(found):
+        typer.echo(f"warning: {warning}", err=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("toolgate.app").setLevel(logging.INFO)  # who edits the configuration wants to know that it holds
     common.run(_serve(found, settings))
+
+
+def unguarded(config: Config) -> str:
+    """Why it must not be listened as this configuration says; empty where it may."""
+    if config.http.host in LOOPBACK or not config.is_open:
+        return ""
+    return (
+        f"Refused to listen on {config.http.host}: no clients are configured, so anybody who reaches it could "
+        "call every tool. Listen on 127.0.0.1, configure `clients` or `auth`, or say --open-to-network."
+    )
+
+
+def remarks(config: Config) -> Iterator[str]:
+    """What the operator is to know before anybody comes in."""
+    if config.http.host not in LOOPBACK and not config.is_open:
+        yield "keys and tokens are not encrypted on their way here: put a proxy that does TLS in front"
+    if config.is_open or config.auth.issuer:
+        return
+    if not any(client.enabled for client in config.clients):
+        yield "all clients are disabled: nobody can come in"
 
 
 def with_address(config: Config, host: str | None, port: int | None) -> Config:
@@ -79,7 +107,8 @@ async def _serve(config: Config, settings: Settings) -> None:
     where = state_folder(config, os.environ)
     async with (
         stores.opened(where) as store,
-        running(config, store=store, settings=settings) as gateway,
+        audit.opened(config, os.environ, SystemClock(), store) as trail,
+        running(config, store=store, settings=settings, audit=trail) as gateway,
         serving(gateway.http, listener),
     ):
         gateway.port = listener.getsockname()[1]

@@ -14,11 +14,13 @@ from typing import BinaryIO
 
 import typer
 
+from toolgate import audit
 from toolgate import store as stores
 from toolgate.app import running
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
 from toolgate.frontends.stdio import StdioDoor
+from toolgate.ports import SystemClock
 from toolgate.settings import Settings
 
 app = typer.Typer(add_completion=False)
@@ -44,7 +46,11 @@ async def _stdio(config: Config, settings: Settings) -> None:
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not spoil the protocol
     where = state_folder(config, os.environ)
-    async with stores.opened(where) as store, running(config, store=store, settings=settings) as gateway:
+    async with (
+        stores.opened(where) as store,
+        audit.opened(config, os.environ, SystemClock(), store) as trail,
+        running(config, store=store, settings=settings, audit=trail) as gateway,
+    ):
         writing = await Writing.to(output)
         door = gateway.stdio(writing.write, backlog=writing.backlog)
         finished = asyncio.ensure_future(door.finished())

@@ -201,6 +201,7 @@ SERVER: Mapping[str, Row] = {
     "forward_headers": Key(access.forwarded, only=("http",)),
     "rate": Key(access.rate),
     "pinning": Key(values.choice("off", "warn", "quarantine")),
+    "by_operator": Key(values.flag),
 }
 
 NO_OAUTH = Later(says=_in_headers, grave=True)

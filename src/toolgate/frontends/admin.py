@@ -37,8 +37,8 @@ class Admin:
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks."""
+        request = await self._guards.admit_admin(scope, receive)
         work = self._find(scope)
-        request = self._guards.admit_admin(scope, receive)
         try:
             status, said = await work(await self._guards.read(request))
         except Fault as fault:

@@ -8,10 +8,11 @@ to resume by; for others it is as long as a connection may be silent.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from toolgate.frontends.channels import Channel, Taken
 from toolgate.frontends.session import Session
-from toolgate.frontends.streams import QUIET, Receive, Response, gone
+from toolgate.frontends.streams import QUIET, HeaderList, Receive, Response, gone
 from toolgate.ports import Clock
 from toolgate.wire import mcp, sse
 
@@ -19,7 +20,13 @@ MOMENT = 0.25  # seconds
 RETRY = 1000  # milliseconds until a client whose connection broke comes back
 
 
-async def answer(response: Response, receive: Receive, channel: Channel, session: Session, clock: Clock) -> None:
+Refuse = Callable[[Exception | None], tuple[int, HeaderList] | None]
+"""The status and the headers that say of a failure what its body says; None where the body is enough."""
+
+
+async def answer(
+    response: Response, receive: Receive, channel: Channel, session: Session, clock: Clock, refuse: Refuse
+) -> None:
     """Whatever is said on the channel of a call, and its answer at the end."""
     while not channel.has_ended:
         try:
@@ -29,7 +36,8 @@ async def answer(response: Response, receive: Receive, channel: Channel, session
             if channel.can_stream:
                 break
     if channel.has_ended and not channel.has_items:
-        await response.whole(200 if channel.last else 202, channel.last)
+        status, headers = refuse(channel.error) or (200 if channel.last else 202, ())
+        await response.whole(status, channel.last, headers)
         return
     nothing = b"" if channel.has_items else sse.COMMENT
     first = _primer(channel.open(session.archive, "c"), session) or nothing

@@ -40,6 +40,7 @@ class Channel:
     The reader of the first turn need not ask for it; each later one takes it from the one before."""
 
     last = b""  # the message that it ended with
+    error: Exception | None = None  # that made it so
     has_ended = False
     kept = 0  # events in the archive
     name = ""
@@ -92,6 +93,9 @@ class Channel:
         wake(self._reader)
         if self._archive:
             self._archive.settle(self)
+
+    def failed(self, error: Exception) -> None:
+        self.error = error
 
     # Who carries it.
 

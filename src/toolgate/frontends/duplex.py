@@ -65,6 +65,9 @@ class Conversation:
     def end(self) -> None:
         """A request's end is its answer; the pipe ends with the connection."""
 
+    def failed(self, error: Exception) -> None:
+        """There is no status here that could say it."""
+
     # What comes in.
 
     def received(self, data: bytes) -> None:
@@ -148,12 +151,11 @@ class Conversation:
         if len(self._in_flight) >= face.MOST_IN_FLIGHT:
             self.send(face.write_too_many(message))
             return
-        task = asyncio.get_running_loop().create_task(self._answer(message))
+        task = asyncio.get_running_loop().create_task(self._answer(message, self.session.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
 
-    async def _answer(self, message: Message) -> None:
-        principal = self.session.client.principal
+    async def _answer(self, message: Message, principal: Principal) -> None:
         try:
             reply = await self._modern.answer(message, None, principal, self.session.route, self.note)
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued

@@ -5,14 +5,16 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from ipaddress import IPv6Address, ip_address
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
+from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.streams import Receive
+from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
 from toolgate.model import Principal
 from toolgate.snapshot import Route
@@ -20,15 +22,22 @@ from toolgate.wire import jsonrpc
 
 Scope = MutableMapping[str, Any]
 Headers = Mapping[str, str]
-Identify = Callable[[Headers, str], Principal]
+
+
+class Identify(Protocol):
+    """Says who a client is, by its headers, its address, and the path that it wants. Raises `Unauthorized`."""
+
+    async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal: ...
+
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
-SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of SSE_ALONE
-SSE_ALONE = "/mcp"
+SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
+ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
+ADMIN = "/admin"
 
 
-def everyone_is_local(headers: Headers, address: str) -> Principal:
+async def everyone_is_local(headers: Headers, address: str, path: str) -> Principal:
     """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
     gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
     return Principal("local", address, is_admin="origin" not in headers and is_loopback(address))
@@ -63,8 +72,14 @@ class Request:
         self.route = route
         self.principal = principal
         self.headers = headers
+        self.visit: Visit | None = None
         self.twice: str | None = None  # a routing header that is repeated
         self.is_sse = False  # of the transport of 2024-11-05
+
+    @property
+    def own_path(self) -> str:
+        """As its client wrote it: what a token for it is for."""
+        return str(self.scope["path"]).rstrip("/")
 
     @property
     def accepts_events(self) -> bool:
@@ -85,28 +100,22 @@ class Guards:
         self._identify = identify
         self._hosts = _served_hosts(config)
 
-    def admit(self, scope: Scope, receive: Receive) -> Request:
-        """Raises `Refused`."""
-        headers, twice = era_headers.read(scope["headers"])
-        self._check(headers)
+    async def admit(self, scope: Scope, receive: Receive) -> Request:
+        """Who a client is comes first: to who is nobody, all paths are alike. Raises `Refused`."""
+        headers, twice = self.check(scope)
         path: str = scope["path"].rstrip("/")
-        routes = self._gateway.snapshot.routes
-        route = routes.get(path)
-        is_sse = not route and path.endswith(SSE)
-        if is_sse:
-            route = routes.get(path.removesuffix(SSE) or SSE_ALONE)
+        principal = await self._who(scope, headers, path)
+        route, is_sse = self._find(path, principal)
         if not route:
             raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
-        principal = self._identify(headers, (scope.get("client") or ("",))[0])
         request = Request(scope, receive, route, principal, headers)
         request.twice, request.is_sse = twice, is_sse
         return request
 
-    def admit_admin(self, scope: Scope, receive: Receive) -> Request:
+    async def admit_admin(self, scope: Scope, receive: Receive) -> Request:
         """A request that steers the gateway itself. Raises `Refused`."""
-        headers, _ = era_headers.read(scope["headers"])
-        self._check(headers)
-        principal = self._identify(headers, (scope.get("client") or ("",))[0])
+        headers, _ = self.check(scope)
+        principal = await self._who(scope, headers, ADMIN)
         if not principal.is_admin:
             raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
@@ -119,6 +128,30 @@ class Guards:
         if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
             raise Refused(403, f"Origin {origin!r} is not that of this page")
         return headers
+
+    def _find(self, path: str, principal: Principal) -> tuple[Route | None, bool]:
+        """What is served at a path to this client, and whether by the transport of 2024-11-05."""
+        snapshot = self._gateway.snapshot
+        is_sse = path not in snapshot.routes and path.endswith(SSE)
+        if is_sse:
+            path = path.removesuffix(SSE) or ENDPOINT
+        if path == ENDPOINT and (surface := _surface(snapshot.config, principal.client)):
+            path = f"{ENDPOINT}/{surface}"
+        return snapshot.routes.get(path), is_sse
+
+    async def _who(self, scope: Scope, headers: Headers, path: str) -> Principal:
+        if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
+            raise Refused(400, "Authorization stands there twice")
+        try:
+            return await self._identify(headers, (scope.get("client") or ("",))[0], path)
+        except Unauthorized as unauthorized:
+            raise refused(unauthorized) from None
+
+    def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
+        """The headers of a request, as `era_headers.read` has them. Raises `Refused`."""
+        headers, twice = era_headers.read(scope["headers"])
+        self._check(headers)
+        return headers, twice
 
     def _check(self, headers: Headers) -> None:
         """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
@@ -156,6 +189,18 @@ class Guards:
         if size > limit:
             raise _too_large(limit, is_unread=more)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _surface(config: Config, client: str) -> str:
+    """The surface that is configured for a client itself."""
+    return next((known.surface for known in config.clients if known.id == client), "") if client else ""
+
+
+def refused(unauthorized: Unauthorized) -> Refused:
+    found = Refused(unauthorized.status, unauthorized.message)
+    if unauthorized.challenge:
+        found.headers = [(b"www-authenticate", unauthorized.challenge.encode())]
+    return found
 
 
 def _served_hosts(config: Config) -> frozenset[str]:

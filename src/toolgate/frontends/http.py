@@ -8,11 +8,14 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
+from toolgate.auth.refusals import Unauthorized
+from toolgate.auth.resource import WELL_KNOWN, Resource
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import admin, batches, carrying, connect, face, streams
+from toolgate.frontends import admin, batches, carrying, connect, face, guards, streams
 from toolgate.frontends.admin import Admin
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.connect import Connect
@@ -21,7 +24,8 @@ from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
-from toolgate.frontends.streams import Outbox, Receive, Response, Send
+from toolgate.frontends.streams import HeaderList, Outbox, Receive, Response, Send
+from toolgate.frontends.visits import Known, Visits
 from toolgate.model import Fault
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
@@ -32,9 +36,9 @@ LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
 class HttpDoor:
-    """The ASGI application. `identify` says who a client is, by its headers and address."""
+    """The ASGI application. `identify` says who a client is; `resource` what the gateway says to who wants a token."""
 
-    def __init__(self, inside: Inside, sessions: Sessions, identify: Identify) -> None:
+    def __init__(self, inside: Inside, sessions: Sessions, identify: Identify, resource: Resource) -> None:
         self.body_limit = inside.config.http.body_limit
         self._inside = inside
         self._modern = inside.modern
@@ -44,9 +48,11 @@ class HttpDoor:
         self._guards = Guards(inside.gateway, inside.config, identify)
         self._admin = Admin(inside.gateway, inside.editor, self._guards)
         self._connect = Connect(inside.sign_ins, self._guards)
+        self._resource = resource
+        self._visits = Visits(inside.clock)
         self._pipes = Pipes(inside)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
-        self._sse_methods = {"POST": self._sse_post, "GET": self._pipes.stream}
+        self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
         self._modern_work: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,17 +66,46 @@ class HttpDoor:
             if scope["path"].startswith(admin.PREFIX):
                 await self._admin.answer(scope, receive, response)
                 return
+            if scope["path"].startswith(WELL_KNOWN):
+                await self._describe(scope, response)
+                return
             if scope["path"].startswith(connect.PREFIX):
                 await self._connect.answer(scope, receive, response)
                 return
-            request = self._guards.admit(scope, receive)
+            request = await self._guards.admit(scope, receive)
             methods = self._sse_methods if request.is_sse else self._methods
             method = methods.get(scope["method"])
             if not method:
                 raise not_allowed(", ".join(methods))
-            await method(request, response)
+            with self._visits.of(request.principal) as request.visit:
+                await method(request, response)
+        except Unauthorized as expelled:
+            await _last_word(response, guards.refused(expelled))
         except Refused as refused:
             await response.whole(refused.status, refused.body, refused.headers)
+
+    def expel_unknown(self, is_known: Known) -> None:
+        """End what is under way of clients that would not be let in any more, their sessions too."""
+        self._visits.expel_unknown(is_known)
+        self._sessions.end_unknown(is_known)
+
+    async def _describe(self, scope: Scope, response: Response) -> None:
+        """What is said to anybody who wants a token (RFC 9728)."""
+        self._guards.check(scope)
+        found = self._resource.metadata(scope["path"])
+        if not found:
+            raise Refused(404, "There is nothing here that tokens are for")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise not_allowed("GET")
+        await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300")])
+
+    def _refusal(self, path: str, error: BaseException | None) -> tuple[int, HeaderList] | None:
+        """The status of a failure that its client's authorization can mend, and how."""
+        if not isinstance(error, Fault) or error.code != "INSUFFICIENT_SCOPE":
+            return None
+        scopes = error.extra.get("scopes", ())
+        challenge = self._resource.challenge(path, "insufficient_scope", error.message, scopes)
+        return 403, [(b"www-authenticate", challenge.encode())]
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
@@ -109,6 +144,8 @@ class HttpDoor:
         if message.method == mcp.LISTEN and not request.accepts_events:
             text = "A subscription is a stream of events: accept text/event-stream"
             raise Refused(406, text, id=bytes(message.id))
+        if message.method == mcp.LISTEN:
+            _lasts(request)
         outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
         work = asyncio.get_running_loop().create_task(
             self._modern.answer(message, request.headers, request.principal, request.route, outbox.note)
@@ -118,14 +155,14 @@ class HttpDoor:
         leaving = Leaving(request.receive, work)
         try:
             await streams.relay(response, outbox, self._clock, leaving.start)
-            await self._modern_end(response, message, work, leaving)
+            await self._modern_end(request, response, message, work, leaving)
         finally:
             work.cancel()
             self._modern_work.discard(work)
             leaving.stop()
 
     async def _modern_end(
-        self, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
+        self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
     ) -> None:
         id = bytes(message.id)
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
@@ -135,7 +172,8 @@ class HttpDoor:
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
-            await _finish(response, modern.HTTP_STATUS.get(code, 200), face.write_error(id, fault, code))
+            status, headers = self._refusal(request.own_path, fault) or (modern.HTTP_STATUS.get(code, 200), ())
+            await _finish(response, status, face.write_error(id, fault, code), headers)
             return
         reply = work.result()
         try:
@@ -164,7 +202,9 @@ class HttpDoor:
         await self._answer(request, response, session, channel)
 
     async def _answer(self, request: Request, response: Response, session: Session, channel: Channel) -> None:
-        await carrying.answer(response, request.receive, channel, session, self._clock)
+        await carrying.answer(
+            response, request.receive, channel, session, self._clock, partial(self._refusal, request.own_path)
+        )
         if session.is_to_end:
             self._sessions.end(session)
 
@@ -226,6 +266,7 @@ class HttpDoor:
 
     async def _get(self, request: Request, response: Response) -> None:
         session = self._existing(request)
+        _lasts(request)
         if not request.accepts_events:
             raise Refused(406, "This stream is text/event-stream; accept it")
         last = request.headers.get(LAST_EVENT, "")
@@ -251,6 +292,10 @@ class HttpDoor:
 
     # The transport of 2024-11-05, and WebSocket.
 
+    async def _sse_get(self, request: Request, response: Response) -> None:
+        _lasts(request)
+        await self._pipes.stream(request, response)
+
     async def _sse_post(self, request: Request, response: Response) -> None:
         conversation = self._pipes.find(request)
         conversation.received(await self._guards.read(request))
@@ -259,10 +304,14 @@ class HttpDoor:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # that it wants to connect
         try:
-            request = self._guards.admit(scope, receive)
+            request = await self._guards.admit(scope, receive)
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
-            await self._pipes.websocket(request, send)
+            with self._visits.of(request.principal) as request.visit:
+                _lasts(request)
+                await self._pipes.websocket(request, send)
+        except Unauthorized as expelled:
+            await send({"type": "websocket.close", "code": 1008, "reason": expelled.message[:100]})
         except Refused as refused:
             if DENIAL in scope.get("extensions", {}):
                 await Response(send, kind=DENIAL).whole(refused.status, refused.body, refused.headers)
@@ -292,13 +341,25 @@ class Leaving:
         self._work.cancel()
 
 
-async def _finish(response: Response, status: int, body: bytes) -> None:
+def _lasts(request: Request) -> None:
+    if request.visit:
+        request.visit.lasts()
+
+
+async def _last_word(response: Response, refused: Refused) -> None:
+    if response.is_streaming:
+        await response.end()
+    elif not response.has_begun:
+        await response.whole(refused.status, refused.body, refused.headers)
+
+
+async def _finish(response: Response, status: int, body: bytes, headers: HeaderList = ()) -> None:
     """The last message: as it began, as a stream, or as a plain body."""
     if response.is_streaming:
         await response.event(body)
         await response.end()
     else:
-        await response.whole(status, body)
+        await response.whole(status, body, headers)
 
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:

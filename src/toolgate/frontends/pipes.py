@@ -78,6 +78,7 @@ class Pipes:
         pipe = self._open.get(id)
         if not pipe or not request.principal.may_act_as(pipe.principal) or pipe.path != request.route.path:
             raise Refused(404, "Session not found: open the stream anew")
+        pipe.conversation.session.is_shown(request.principal)
         return pipe.conversation
 
     async def stream(self, request: Request, response: Response) -> None:

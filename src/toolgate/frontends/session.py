@@ -56,6 +56,10 @@ class Stream(Protocol):
 
     def end(self) -> None: ...
 
+    def failed(self, error: Exception) -> None:
+        """The request whose stream it is fails; the answer says so too."""
+        ...
+
 
 class Session:
     """`ask_time` in seconds is how long a client may take to answer a question; `revision` is what it speaks unless
@@ -112,6 +116,12 @@ class Session:
         if not self.client.session:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, session=self.id)
 
+    def is_shown(self, principal: Principal) -> None:
+        """The client shows anew who it is: its token may be another one, with other scopes."""
+        shown = self.client.principal.shown_anew(principal)
+        if shown != self.client.principal:
+            self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
+
     # What the client sends.
 
     def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
@@ -121,7 +131,7 @@ class Session:
             return self._spawn(_fixed(face.write_reused(message)))
         if len(self._in_flight) >= face.MOST_IN_FLIGHT:
             return self._spawn(_fixed(face.write_too_many(message)))
-        task = self._spawn(self._answer(message, stream))
+        task = self._spawn(self._answer(message, stream, self.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
@@ -191,16 +201,18 @@ class Session:
 
     # Requests.
 
-    async def _answer(self, message: Message, stream: Stream) -> bytes:
+    async def _answer(self, message: Message, stream: Stream, principal: Principal) -> bytes:
+        """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
-            return jsonrpc.result(id, await self._result(message, stream))
+            return jsonrpc.result(id, await self._result(message, stream, principal))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
+            stream.failed(error)
             return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
 
-    async def _result(self, message: Message, stream: Stream) -> bytes | Raw:
+    async def _result(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
         if message.method in mcp.CALLS or (self._has_tasks and message.method in mcp.TASK_CALLS_BEFORE):
-            return await self._call(message, stream)
+            return await self._call(message, stream, principal)
         if self._has_tasks and message.method == mcp.TASKS_LIST:
             return await self._list_tasks(message)
         if message.method in mcp.LISTS:
@@ -254,12 +266,13 @@ class Session:
         listing = await self._gateway.tasks(self.route, self.client)
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
 
-    async def _call(self, message: Message, stream: Stream) -> bytes | Raw:
+    async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+        client = msgspec.structs.replace(self.client, principal=principal)
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params)
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         notes = Notes(self._reporter(stream.note, token))
-        call = calls.read_call(message.method, params, meta, self.client, notes, self._log_level, True)
+        call = calls.read_call(message.method, params, meta, client, notes, self._log_level, True)
         if call.method == mcp.TASK_RESULT:
             notes.attach(self._reporter(stream.note, token, call.target))
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 
 from toolgate.frontends.session import Session
+from toolgate.frontends.visits import Known
 from toolgate.model import Principal
 from toolgate.ports import Clock
 
@@ -44,14 +45,21 @@ class Sessions:
 
     def get(self, id: str, principal: Principal) -> Session | None:
         """The session, if it is this principal's; to anyone else it does not exist, nor to a request with less rights,
-        as a browser's has."""
+        as a browser's has. From now on it has what this request has shown."""
         session = self._implicit.get(id) or self._kept.get(id)
         if not session or not principal.may_act_as(session.client.principal):
             return None
         self._forget(session)
         self._kept[id] = session
         session.touch()
+        session.is_shown(principal)
         return session
+
+    def end_unknown(self, is_known: Known) -> None:
+        """End those of clients that would not be let in any more."""
+        for session in self.all():
+            if not is_known(session.client.principal):
+                self.end(session)
 
     def end(self, session: Session) -> None:
         """End one that is ours. Its closing goes on in the background, and is waited for by `close`."""

@@ -87,6 +87,7 @@ class Response:
     def __init__(self, send: Send, headers: HeaderList = (), kind: str = "http.response") -> None:
         self.headers = list(headers)
         self.is_streaming = False
+        self.has_begun = False
         self._send = send
         self._start, self._body = kind + ".start", kind + ".body"
 
@@ -95,6 +96,7 @@ class Response:
     ) -> None:
         length = (b"content-length", b"%d" % len(body))
         typed = [(b"content-type", kind)] if body else []
+        self.has_begun = True
         await self._send({"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]})
         await self._send({"type": self._body, "body": body})
 
@@ -116,7 +118,7 @@ class Response:
 
     async def _open(self) -> None:
         if not self.is_streaming:
-            self.is_streaming = True
+            self.is_streaming = self.has_begun = True
             await self._send({"type": self._start, "status": 200, "headers": [*_SSE, *self.headers]})
 
     async def _part(self, chunk: bytes) -> None:

@@ -41,5 +41,6 @@ class Policy(Protocol):
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
         """A leg of a call that the policy let go on (as `went`) is over, however it went: `ending` is what its client
         gets of it (questions too), or what was raised, a cancellation as well; `call` is as it got to its server.
-        After questions that the client answers on the spot it is told once more, of what came of them."""
+        After questions of a server that the client answers on the spot it is told once more, of what came of them;
+        after those of a policy there is another leg."""
         ...

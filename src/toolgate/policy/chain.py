@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.audit import Trail, is_on
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
+from toolgate.policy import limits
+from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
+from toolgate.policy.limits import Meters
+from toolgate.policy.quarantine import Quarantine
+from toolgate.policy.scopes import Scopes
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -21,6 +27,8 @@ class Common(msgspec.Struct, frozen=True):
     store: Store
     spills: Spills
     redactor: Redactor
+    audit: Trail
+    meters: Meters
 
 
 def build(config: Config, common: Common, *, is_transparent: bool = False) -> tuple[Policy, ...]:
@@ -29,11 +37,16 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`).
     """
     policies = (
-        # audit: it sees what is refused behind it.
+        # The audit sees what is refused behind it.
+        Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
         # access: nobody learns anything by what they may not call.
+        Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
-        # limits: what is charged could be right. step-up, then approval: a person is asked last, and once.
+        # What is charged could be right.
+        _limits(config, common.meters),
+        Scopes(config.auth) if config.auth.step_up else None,
+        # approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
     )
@@ -54,6 +67,12 @@ def _validate(config: Config) -> Validate | None:
     if not config.validate_arguments:
         return None
     return Validate(frozenset(server.id for server in config.servers if not server.validate_arguments))
+
+
+def _limits(config: Config, meters: Meters) -> limits.Limits | None:
+    """None where nothing is limited."""
+    made = limits.Limits(config, meters)
+    return made if made.are_some else None
 
 
 def _truncate(config: Config, spills: Spills) -> Truncate | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
-from toolgate.outside import Fetched, Outside, check_scheme
+from toolgate.outside import Fetched, Outside, check_url
 from toolgate.ports import Clock
 
 KEPT = 300.0  # seconds for which an authorization server's metadata is good
@@ -112,7 +112,7 @@ class Discovery:
             if found:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
-                        check_scheme(endpoint, self.trusted(server))
+                        check_url(endpoint, self.trusted(server))
                 return found
         raise failed(server, f"names the authorization server {issuer}, which has no metadata")
 

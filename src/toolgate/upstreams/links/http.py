@@ -15,6 +15,7 @@ import msgspec
 
 from toolgate.config import Server
 from toolgate.model import Fault, Reach
+from toolgate.outside import Dial
 from toolgate.ports import Badge, Clock, Refusal
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
@@ -55,13 +56,21 @@ class HttpLink:
     signs_of_life: int | None = None
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, clock: Clock, badge: Badge | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        receiver: Receiver,
+        clock: Clock,
+        dial: Dial | None = None,
+        badge: Badge | None = None,
+    ) -> None:
         self._server = server
         self._receiver = receiver
         self._clock = clock
+        self._dial = dial
         self._badge = badge
         self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
-        self._pool = Pool(Target(server.url), clock)
+        self._pool = Pool(Target(server.url), clock, dial)
         self._session: bytes | None = None
         self._is_forgotten = False  # by the server: our session
         target, told = self._pool.target, server.headers
@@ -118,7 +127,7 @@ class HttpLink:
         Compatibility")."""
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
-        other = SseLink(self._server, self._receiver, self._clock, self._badge)
+        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._badge)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
         except Fault as refused:

@@ -1,0 +1,168 @@
+"""The authorization server whose tokens are taken, and its keys (RFC 8414, OIDC Discovery, RFC 7517).
+
+The rules this file keeps: what names itself another issuer is not believed; keys are looked for anew when they are old,
+and when a token names one that is not there, but not more often than every half minute, whoever asks; and while the
+issuer is not there, the keys that it had hold for a day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolgate.model import Fault
+from toolgate.outside import Fetched, Outside
+from toolgate.ports import Clock
+from toolgate.wire import jsonrpc
+
+if TYPE_CHECKING:
+    from joserfc.jwk import Key
+
+log = logging.getLogger(__name__)
+
+HOLDS = 3600.0  # seconds until keys are looked at again
+AT_MOST = 24 * HOLDS  # seconds that they hold while the issuer is not there
+PAUSE = 30.0  # seconds between two looks, at least
+MOST_KEYS = 64
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_PUBLIC = frozenset({"kty", "kid", "n", "e", "crv", "x", "y"})
+
+
+class _About(msgspec.Struct, frozen=True):
+    """What a key says of itself. No secrets are among these kinds."""
+
+    kty: Literal["RSA", "EC", "OKP"]
+    kid: str | None = None
+    use: str = "sig"
+    alg: str = ""
+
+
+class Unreachable(Exception):
+    """The issuer's keys are not to be had. `str()` says why."""
+
+
+class PublicKey(msgspec.Struct, frozen=True):
+    """One key of the issuer. `algorithm` is the only one that it is for, empty where it does not say."""
+
+    id: str | None
+    kind: str
+    algorithm: str
+    key: Key
+
+
+class Issuer:
+    """`name` is as it is configured: without a slash at its end, which its own may have."""
+
+    def __init__(self, name: str, outside: Outside, clock: Clock) -> None:
+        self.name = name
+        self.exact = name  # as it says itself
+        self._outside = outside
+        self._clock = clock
+        self._keys: Sequence[PublicKey] = ()
+        self._fetched = float("-inf")
+        self._tried = float("-inf")
+        self._problem = ""
+        self._turn = asyncio.Lock()
+        self.generation = 0  # grows whenever its keys are others
+
+    async def keys(self, id: str | None) -> Sequence[PublicKey]:
+        """Those that may have signed what names this key; all, where it names none. Raises `Unreachable`."""
+        now = self._clock.now()
+        if self._is_wanting(id, now):
+            async with self._turn:
+                if self._is_wanting(id, now):
+                    await self._look()
+        if not self._keys or self._clock.now() - self._fetched > AT_MOST:
+            raise Unreachable(self._problem or "it has not answered yet")
+        return self._named(id)
+
+    def _named(self, id: str | None) -> Sequence[PublicKey]:
+        return [key for key in self._keys if id is None or key.id == id]
+
+    def _is_wanting(self, id: str | None, now: float) -> bool:
+        if now - self._tried < PAUSE:
+            return False
+        return now - self._fetched >= HOLDS or not self._named(id)
+
+    async def _look(self) -> None:
+        self._tried = self._clock.now()
+        try:
+            keys = read_keys(await self._fetch(await self._where()))
+        except (Fault, Unreachable) as error:
+            self._problem = str(error)
+            log.warning("the keys of %s cannot be had: %s", self.name, error)
+            return
+        if [(key.id, key.key.thumbprint()) for key in keys] != [(key.id, key.key.thumbprint()) for key in self._keys]:
+            self.generation += 1
+        self._keys, self._fetched, self._problem = keys, self._clock.now(), ""
+
+    async def _where(self) -> str:
+        """The URL of its keys."""
+        told = "it says nothing of itself"
+        for url in described_at(self.name):
+            try:
+                metadata = await self._fetch(url)
+            except Unreachable as error:
+                told = str(error)
+                continue
+            if str(metadata.get("issuer", "")).removesuffix("/") != self.name:
+                raise Unreachable(f"{url} speaks for another issuer: {metadata.get('issuer')!r}")
+            if not isinstance(found := metadata.get("jwks_uri"), str):
+                raise Unreachable(f"{url} names no jwks_uri")
+            self.exact = metadata["issuer"]
+            return found
+        raise Unreachable(told)
+
+    async def _fetch(self, url: str) -> dict[str, Any]:
+        host = urlsplit(url).hostname or ""
+        if urlsplit(url).scheme != "https" and host not in LOOPBACK:
+            raise Unreachable(f"{url} is no https URL")
+        own = urlsplit(self.name).hostname or ""
+        fetched = await self._outside.fetch(url, headers={"Accept": "application/json"}, trusted=(own,))
+        return _read(fetched)
+
+
+def described_at(issuer: str) -> tuple[str, ...]:
+    """Where an issuer may say what it is, in the order in which it is asked (RFC 8414, section 3; OIDC Discovery)."""
+    parts = urlsplit(issuer)
+    host, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    places = [
+        f"{host}/.well-known/oauth-authorization-server{path}",
+        f"{host}/.well-known/openid-configuration{path}",
+        f"{host}{path}/.well-known/openid-configuration",
+    ]
+    return tuple(dict.fromkeys(places))
+
+
+def read_keys(found: Mapping[str, Any]) -> list[PublicKey]:
+    """Those of a key set that can check a signature; what is not understood is left out (RFC 7517, section 5)."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import JWKRegistry
+
+    listed = found.get("keys")
+    keys: list[PublicKey] = []
+    for each in cast("list[object]", listed)[:MOST_KEYS] if isinstance(listed, list) else ():
+        try:
+            about = msgspec.convert(each, _About)
+            if about.use == "sig":
+                public = {name: value for name, value in cast("dict[str, Any]", each).items() if name in _PUBLIC}
+                keys.append(PublicKey(about.kid, about.kty, about.alg, JWKRegistry.import_key(public)))
+        except (msgspec.ValidationError, JoseError, ValueError, TypeError, KeyError) as error:
+            log.debug("a key of the issuer is passed over: %s", error)
+    if not keys:
+        raise Unreachable("its key set has no key that can check a signature")
+    return keys
+
+
+def _read(fetched: Fetched) -> dict[str, Any]:
+    if fetched.status != 200:
+        raise Unreachable(f"{fetched.url} answers {fetched.status}")
+    try:
+        return msgspec.json.decode(fetched.body, type=dict[str, Any])
+    except jsonrpc.UNREADABLE:
+        raise Unreachable(f"{fetched.url} answers no JSON object") from None

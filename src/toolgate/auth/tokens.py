@@ -1,0 +1,185 @@
+"""Tokens of the configured issuer: JWTs whose signature, issuer, time and kind are checked (RFC 9068, RFC 8725).
+
+The rules this file keeps: which algorithms are good is said here and not by the token, and each goes with its kind of
+key only; a token that lacks what is checked is no token; and what was found good holds until its time is over or the
+issuer has other keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from toolgate.auth.issuer import Issuer, PublicKey
+from toolgate.ports import Clock
+
+ALGORITHMS: Mapping[str, str] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
+    **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
+    **dict.fromkeys(("EdDSA", "Ed25519"), "OKP"),
+}
+TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})  # of access tokens; an issuer may not say
+SKEW = 30.0  # seconds by which clocks may differ
+LONGEST = 16 * 1024  # characters
+LONGEST_HEADER = 8 * 1024
+KEPT = 4096  # tokens that were found good
+
+
+class BadToken(Exception):
+    """`str()` says what is wrong, in words that its bearer may see."""
+
+
+class Verified(msgspec.Struct, frozen=True):
+    """What a good token says. Times in seconds since 1970."""
+
+    subject: str
+    audience: tuple[str, ...]
+    expires: float
+    scopes: frozenset[str]
+    claims: Mapping[str, Any]
+    digest: bytes
+    generation: int
+
+    @property
+    def name(self) -> str:
+        """To know it again by."""
+        return f"token:{self.digest.hex()}"
+
+
+class Tokens:
+    def __init__(self, issuer: Issuer, clock: Clock) -> None:
+        self.issuer = issuer
+        self._clock = clock
+        self._good: OrderedDict[bytes, Verified] = OrderedDict()
+
+    async def verify(self, token: str) -> Verified:
+        """Raises `BadToken`; `issuer.Unreachable` where its issuer's keys are not to be had."""
+        if len(token) > LONGEST:
+            raise BadToken("the token is too long")
+        digest = hashlib.sha256(token.encode()).digest()
+        if known := self._known(digest):
+            return known
+        header = _header(token)
+        keys = [key for key in await self.issuer.keys(header.kid) if _fits(key, header.alg)]
+        if not keys:
+            raise BadToken("the token names a key that its issuer does not have")
+        verified = self._read(_claims(token, header.alg, keys), digest)
+        self._keep(verified)
+        return verified
+
+    def find(self, name: str) -> Verified | None:
+        """One that was found good of late, by its name."""
+        return self._good.get(bytes.fromhex(name.removeprefix("token:")))
+
+    def _known(self, digest: bytes) -> Verified | None:
+        known = self._good.get(digest)
+        if known and (known.generation != self.issuer.generation or self._clock.wall() >= known.expires + SKEW):
+            del self._good[digest]
+            return None
+        return known
+
+    def _keep(self, verified: Verified) -> None:
+        self._good[verified.digest] = verified
+        if len(self._good) > KEPT:
+            self._good.popitem(last=False)
+
+    def _read(self, claims: Mapping[str, Any], digest: bytes) -> Verified:
+        now = self._clock.wall()
+        if claims.get("iss") not in (self.issuer.exact, self.issuer.name):
+            raise BadToken("the token is of another issuer")
+        expires = _time(claims, "exp")
+        if expires is None:
+            raise BadToken("the token does not say when it expires")
+        if now >= expires + SKEW:
+            raise BadToken("the token has expired")
+        if any((_time(claims, name) or 0.0) > now + SKEW for name in ("nbf", "iat")):
+            raise BadToken("the token is not valid yet")
+        if "cnf" in claims:
+            raise BadToken("the token is bound to a key of its client's, which is not taken here")
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject:
+            raise BadToken("the token does not say whose it is")
+        return Verified(
+            subject,
+            _texts(claims.get("aud")),
+            expires,
+            _scopes(claims),
+            claims,
+            digest,
+            self.issuer.generation,
+        )
+
+
+class _Header(msgspec.Struct, frozen=True):
+    alg: str
+    kid: str | None = None
+    typ: str = ""
+    crit: Any = None
+    b64: bool = True
+
+
+def _header(token: str) -> _Header:
+    import binascii
+    from base64 import urlsafe_b64decode
+
+    parts = token.split(".")
+    if len(parts) != 3 or not all(parts[:2]) or len(parts[0]) > LONGEST_HEADER:
+        raise BadToken("what was sent is no token that is taken here")
+    try:
+        header = msgspec.json.decode(urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)), type=_Header)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise BadToken("what was sent is no token that is taken here") from None
+    if header.alg not in ALGORITHMS:
+        raise BadToken("the token is signed in a way that is not taken here")
+    if header.typ.lower() not in TYPES or header.crit is not None or not header.b64:
+        raise BadToken("the token is no access token")
+    return header
+
+
+def _fits(key: PublicKey, algorithm: str) -> bool:
+    return ALGORITHMS[algorithm] == key.kind and key.algorithm in ("", algorithm)
+
+
+def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> dict[str, Any]:
+    from joserfc import jws
+    from joserfc.errors import JoseError, SecurityWarning
+
+    registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
+    registry.max_header_length = LONGEST_HEADER
+    for key in keys:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SecurityWarning)  # EdDSA has another name now
+                payload = jws.deserialize_compact(token, key.key, [algorithm], registry).payload
+        except (JoseError, ValueError):
+            continue
+        try:
+            return msgspec.json.decode(payload, type=dict[str, Any])
+        except (msgspec.DecodeError, ValueError):
+            raise BadToken("what the token says cannot be read") from None
+    raise BadToken("the token's signature is not right")
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float | None:
+    found = claims.get(name)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise BadToken(f"the token's {name} is no time")
+    return min(float(found), 1e12) if abs(found) < 1e300 else 1e12
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    listed = cast("list[object]", found) if isinstance(found, list) else [found]
+    return tuple(each for each in listed if isinstance(each, str))
+
+
+def _scopes(claims: Mapping[str, Any]) -> frozenset[str]:
+    """As RFC 8693 has them, or in `scp`, as some issuers write them."""
+    found = claims.get("scope", claims.get("scp"))
+    return frozenset(found.split() if isinstance(found, str) else _texts(found))

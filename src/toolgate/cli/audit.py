@@ -1,0 +1,266 @@
+"""`toolgate audit`: what the audit says, whether it is as it was written, and how it is handed on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, cast
+
+import typer
+
+from toolgate import audit as trails
+from toolgate import store as stores
+from toolgate.audit import NOTHING, Anchors, Chain, Head, Verdict
+from toolgate.cli import common
+from toolgate.config import Config, state_folder
+from toolgate.policy.audit import Entry
+from toolgate.ports import SystemClock
+from toolgate.store.sqlite import FILE as STORE
+
+app = typer.Typer(add_completion=False, help="Look at the audit, check that it is whole, hand it on.")
+
+LOOK = 0.5  # seconds between looks at a file that is followed
+BLOCK = 64 * 1024
+
+Files = Annotated[
+    list[Path] | None, typer.Argument(help="Files, the oldest first. Default: that of the configuration.")
+]
+
+
+@app.command(help="Print the last lines, or with -f all that come.")
+def tail(
+    config: common.ConfigPath = None,
+    number: Annotated[int, typer.Option("-n", min=0, help="How many.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The lines as they stand in the file.")] = False,
+) -> None:
+    file = _place(common.load_config(config))
+    try:
+        for line in _followed(file, number) if follow else _last_lines(file, number):
+            typer.echo(line.decode(errors="replace") if as_json else shown(line))
+    except OSError as error:
+        common.fail(_unreadable(file, error))
+    except KeyboardInterrupt:
+        raise typer.Exit from None
+
+
+@app.command(help="Check that every line is there, as it was written. Ends with 1 where one is not.")
+def verify(
+    files: Files = None,
+    config: common.ConfigPath = None,
+    head: Annotated[
+        str | None, typer.Option(help="A line that must be there, as SEQ:HASH, as this command has printed it once.")
+    ] = None,
+) -> None:
+    settings = common.load_config(config)
+    own = _place(settings)
+    examined = files or [own]
+    anchor = _parsed(head) if head else common.run(_anchor(settings, own)) if _is_among(own, examined) else NOTHING
+    try:
+        found = trails.verify(examined, anchor)
+    except OSError as error:
+        if not (isinstance(error, FileNotFoundError) and not anchor.seq):
+            common.fail(_unreadable(Path(error.filename or own), error))
+        typer.echo(f"{own}: nothing was noted yet")
+        raise typer.Exit from None
+    _print(found, anchor)
+    raise typer.Exit(bool(found.wrong))
+
+
+@app.command(help="Print all of it, or what is of a time, to standard output.")
+def export(
+    files: Files = None,
+    config: common.ConfigPath = None,
+    format: Annotated[str, typer.Option(help="jsonl or csv.")] = "jsonl",
+    since: Annotated[datetime | None, typer.Option(help="The first moment, in UTC.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="The moment after the last, in UTC.")] = None,
+) -> None:
+    if format not in ("jsonl", "csv"):
+        common.fail(f"There is no format {format}: choose jsonl or csv", 2)
+    examined = files or [_place(common.load_config(config))]
+    try:
+        chosen = (line for file in examined for line in _lines(file) if _is_of(line, since, until))
+        _write_csv(chosen) if format == "csv" else _write_lines(chosen)
+    except OSError as error:
+        common.fail(_unreadable(Path(error.filename or examined[0]), error))
+
+
+@app.command(
+    help="Move the file away, and begin another that goes on where it ends. Gateways that run go on with that."
+)
+def rotate(
+    to: Annotated[Path, typer.Argument(help="What the file is to be called from now on; in the same file system.")],
+    config: common.ConfigPath = None,
+) -> None:
+    settings = common.load_config(config)
+    file = _place(settings)
+    if not file.exists():
+        common.fail(f"{file}: nothing was noted yet")
+    chain = Chain(file, common.run(_anchor(settings, file)))
+    about = {"time": datetime.now(UTC).isoformat(), "event": trails.ROTATED, "who": "cli", "to": str(to)}
+    try:
+        head = chain.rotate(to, json.dumps(about, separators=(",", ":")).encode())
+    except OSError as error:
+        common.fail(f"{file} was not moved: {error.strerror or error}")
+    finally:
+        chain.close()
+    typer.echo(f"{to} ends with line {head.seq - 1}; {file} goes on with line {head.seq}")
+
+
+# Where it is, and how it must end.
+
+
+def _place(config: Config) -> Path:
+    return trails.place(config, os.environ)
+
+
+def _is_among(own: Path, files: list[Path]) -> bool:
+    return own.resolve() in [file.resolve() for file in files]
+
+
+async def _anchor(config: Config, file: Path) -> Head:
+    """What the store knows of its last line. Nothing is made for the question."""
+    where = state_folder(config, os.environ)
+    if not (where / STORE).exists():
+        return NOTHING
+    clock = SystemClock()
+    async with stores.opened(where, clock) as store:
+        return Anchors(store, str(file), clock).known()
+
+
+def _parsed(head: str) -> Head:
+    seq, _, hash = head.partition(":")
+    if not seq.isdecimal() or len(hash) != len(NOTHING.hash):
+        common.fail(f"{head} is no line: it is SEQ:HASH, as `toolgate audit verify` prints it", 2)
+    return Head(int(seq), hash)
+
+
+def _print(found: Verdict, anchor: Head) -> None:
+    for wrong in found.wrong:
+        typer.echo(wrong, err=True)
+    if found.remark:
+        typer.echo(found.remark)
+    if not anchor.seq:
+        typer.echo("nothing is known of how it should end: a tail that is missing would not be seen")
+    state = "not as it was written" if found.wrong else "as it was written"
+    typer.echo(f"{found.lines:,} lines, {state}; the last is {found.head.seq}:{found.head.hash}")
+
+
+def _unreadable(file: Path, error: OSError) -> str:
+    return f"{file} cannot be read: {error.strerror or error}"
+
+
+# Lines.
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        yield from (line.rstrip(b"\n") for line in opened)
+
+
+def _last_lines(file: Path, number: int) -> list[bytes]:
+    with file.open("rb") as opened:
+        return _end_of(opened, number)
+
+
+def _end_of(opened: BinaryIO, number: int) -> list[bytes]:
+    """The last lines of a file, read from its end; then it stands there."""
+    end = place = opened.seek(0, os.SEEK_END)
+    data = b""
+    while place and data.count(b"\n") <= number:
+        place = max(0, place - BLOCK)
+        opened.seek(place)
+        data = opened.read(end - place)
+    opened.seek(end)
+    return data.splitlines()[-number:] if number else []
+
+
+def _followed(file: Path, number: int) -> Iterator[bytes]:
+    """Also into the file that stands there when this one was moved away."""
+    opened = file.open("rb")
+    try:
+        yield from _end_of(opened, number)
+        rest = b""
+        while True:
+            *whole, rest = (rest + opened.read()).split(b"\n")
+            yield from whole
+            if not whole and _was_replaced(opened, file):
+                opened.close()
+                opened, rest = file.open("rb"), b""
+            elif not whole:
+                time.sleep(LOOK)
+    finally:
+        opened.close()
+
+
+def _was_replaced(opened: BinaryIO, file: Path) -> bool:
+    try:
+        return not os.path.samestat(os.fstat(opened.fileno()), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _decoded(line: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"event": "(unreadable)"}
+
+
+def _is_of(line: bytes, since: datetime | None, until: datetime | None) -> bool:
+    if not since and not until:
+        return True
+    when = str(_decoded(line).get("time", ""))
+    return (not since or when >= _written(since)) and (not until or when < _written(until))
+
+
+def _written(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
+
+
+# How lines are shown.
+
+_SHOWN_FIRST = ("time", "event", "who", "method", "server", "target", "decision", "outcome", "code")
+_CHAIN = ("seq", "prev", "hash")
+_COLUMNS = ("seq", *Entry.__struct_fields__, "more", "prev", "hash")
+
+
+def shown(line: bytes) -> str:
+    """For people: what matters first, then what else there is. Control characters are shown, not sent."""
+    found = _decoded(line)
+    first = [str(found[key]) for key in _SHOWN_FIRST if found.get(key)]
+    rest = [f"{key}={_plain(each)}" for key, each in found.items() if key not in (*_SHOWN_FIRST, *_CHAIN)]
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in "  ".join([*first, *rest]))
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _write_lines(lines: Iterable[bytes]) -> None:
+    for line in lines:
+        sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _write_csv(lines: Iterable[bytes]) -> None:
+    writer = csv.writer(sys.stdout)
+    writer.writerow(_COLUMNS)
+    for line in lines:
+        found = dict(_decoded(line))
+        row = {key: found.pop(key, "") for key in _COLUMNS}
+        row["more"] = found or ""
+        writer.writerow([_cell(row[key]) for key in _COLUMNS])
+
+
+def _cell(value: Any) -> str:
+    """A spreadsheet must not take it for a formula."""
+    text = _plain(value)
+    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

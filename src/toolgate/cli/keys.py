@@ -1,0 +1,153 @@
+"""`toolgate keys`: the keys that clients show. A key is printed once, alone; only its hash is kept."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from toolgate import news
+from toolgate.auth import keys
+from toolgate.cli import common
+from toolgate.config import Config, access_shapes, state_folder
+from toolgate.config.values import Wrong
+from toolgate.ports import NotKept, Store, SystemClock
+from toolgate.store.opening import Unusable
+from toolgate.store.sqlite import SqliteStore
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Make, list, revoke and rotate the keys of clients.")
+
+Result = TypeVar("Result")
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+KeyId = Annotated[str, typer.Argument(help="The key's id, as `toolgate keys list` shows it.")]
+Expires = Annotated[str, typer.Option("--expires", help="When it is good no more, such as 12h or 90d. Default: never.")]
+
+
+@app.command(help="Make a key for a client of the configuration, and print it. Nobody can print it again.")
+def create(
+    client: Annotated[str, typer.Argument(help="The client's id.")],
+    expires: Expires = "",
+    config: common.ConfigPath = None,
+) -> None:
+    found = common.load_config(config)
+    lasts = _seconds(expires, "--expires") if expires else None
+    _require_client(found, client)
+    id, key = _run(found, lambda store: _told(store, keys.create(store, client, time.time(), lasts)))
+    _print(key, f"The key {id} is made for {client}; it is not shown again.")
+
+
+@app.command("list", help="List the keys: id, client, and how long they are good.")
+def list_(config: common.ConfigPath = None) -> None:
+    found = common.load_config(config)
+    configured = {client.id: client for client in found.clients}
+
+    async def read(store: Store) -> dict[str, keys.Record]:
+        return keys.records(store)
+
+    made = _run(found, read)
+    for id, record in sorted(made.items(), key=lambda each: (each[1].client, each[1].made)):
+        client = configured.get(record.client)
+        remark = "" if client and client.enabled else " (client disabled)" if client else " (no such client)"
+        typer.echo(f"{id}  {record.client}{remark}  made {_date(record.made)}  {_state(record)}")
+    for client in found.clients:
+        if client.key:
+            typer.echo(f"-  {client.id}  in the configuration")
+    if not made:
+        typer.echo("No keys are made. Make one: toolgate keys create CLIENT", err=True)
+
+
+@app.command(help="Revoke a key: a running gateway ends at once what was begun with it.")
+def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
+    found = common.load_config(config)
+    record = _run(found, lambda store: _told(store, keys.revoke(store, id)))
+    if not record:
+        common.fail(f"There is no key {id}. `toolgate keys list` shows those that there are.")
+    typer.echo(f"The key {id} of {record.client or 'nobody'} is revoked.", err=True)
+
+
+@app.command(help="Make a key in the place of another, and print it. The other is good for the grace that is given.")
+def rotate(
+    id: KeyId,
+    grace: Annotated[str, typer.Option("--grace", help="How long the other is still good. Default: 1h.")] = "1h",
+    expires: Expires = "",
+    config: common.ConfigPath = None,
+) -> None:
+    found = common.load_config(config)
+    seconds, lasts = _seconds(grace, "--grace"), _seconds(expires, "--expires") if expires else None
+    made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
+    if not made:
+        common.fail(f"There is no key {id} that is still good. `toolgate keys list` shows those that there are.")
+    _print(made[1], f"The key {made[0]} takes the place of {id}, which is good for {grace} more.")
+
+
+@app.command("hash", help="Read a key from standard input, and print what may stand in a configuration as its `key`.")
+def hash_() -> None:
+    key = typer.prompt("Key", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()
+    key = key.strip()
+    try:
+        access_shapes.sound_key(key)
+    except Wrong as wrong:
+        common.fail(f"The key {wrong.findings[0].message}.", 2)
+    typer.echo(key if key.startswith(keys.HASHED) else keys.HASHED + keys.hashed(key))
+
+
+def _run(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
+    """Work with the store that the gateway of this configuration has; one that cannot be used is an error here."""
+
+    async def opened() -> Result:
+        store = SqliteStore(state_folder(config, os.environ), SystemClock())
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return common.run(opened())
+    except (NotKept, Unusable) as error:
+        common.fail(f"The keys cannot be kept: {error}")
+
+
+async def _told(store: Store, work: Awaitable[Result]) -> Result:
+    """Work that changes keys; a running gateway hears of it."""
+    result = await work
+    await news.tell(store, "keys")
+    return result
+
+
+def _require_client(config: Config, wanted: str) -> None:
+    known = {client.id: client for client in config.clients}
+    if wanted not in known:
+        there = f"There are {', '.join(known)}." if known else "No clients are configured: add one to `clients`."
+        common.fail(f"There is no client {wanted} in {config.source or 'the configuration'}. {there}", 2)
+    if not known[wanted].enabled:
+        typer.echo(f"warning: the client {wanted} is disabled; nobody comes in by this key now", err=True)
+
+
+def _seconds(written: str, option: str) -> float:
+    found = re.fullmatch(r"([0-9]{1,6})([smhdw])", written)
+    if not found:
+        common.fail(f"{option} {written} is no time: write 30m, 12h or 90d", 2)
+    return float(int(found[1]) * UNITS[found[2]])
+
+
+def _state(record: keys.Record) -> str:
+    if record.expires is None:
+        return "good until it is revoked"
+    ends = "good until" if record.is_good(time.time()) else "expired"
+    return f"{ends} {_date(record.expires)}" + (f", succeeded by {record.succeeded_by}" * bool(record.succeeded_by))
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def _print(key: str, remark: str) -> None:
+    typer.echo(key)
+    typer.echo(remark, err=True)

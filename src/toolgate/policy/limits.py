@@ -1,0 +1,212 @@
+"""How many calls in a while, how many at once, and how large their arguments may be (behaviour.md, seed 001).
+
+The rules this file keeps: a call is charged in all its meters or in none, and once, whatever it asks on its way; what
+is taken while it runs is given back when its leg is over, however it ends; meters outlive configurations, and are
+bounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from toolgate.config import Config
+from toolgate.config.access import Rate
+from toolgate.model import Call, Fault, Outcome
+from toolgate.ports import Clock
+from toolgate.wire import mcp, names
+
+MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
+SOON = 1.0  # seconds after which one may try again where too much runs
+
+_EXACT = 1e-6  # seconds: what a sum of floats may lack
+
+
+class Meter:
+    """One kind of meters: what was charged and what runs, by key.
+
+    `filled` is the time at which a meter is as good as new: as in a bucket that a rate fills, each call puts it off by
+    the share of time of one call, and one that would put it off by more than the whole time has to wait.
+    """
+
+    def __init__(self) -> None:
+        self.filled: dict[object, float] = {}
+        self.running: dict[object, int] = {}
+
+    def forget(self, now: float) -> None:
+        lasting = [(key, filled) for key, filled in self.filled.items() if filled > now]
+        lasting.sort(key=lambda each: each[1])
+        for key in self.filled.keys() - dict(lasting[-MOST_METERS // 2 :]).keys():
+            del self.filled[key]
+
+
+class Meters:
+    """Those of a gateway."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.principal, self.server, self.tool = Meter(), Meter(), Meter()
+
+    @property
+    def are_idle(self) -> bool:
+        """Whether nothing runs."""
+        return not (self.principal.running or self.server.running or self.tool.running)
+
+
+class _Limit:
+    """What holds for one kind of meters: `whose` says whose limit it is, in messages."""
+
+    def __init__(self, whose: str, meter: Meter, rate: Rate | None, most: int | None) -> None:
+        self.whose = whose
+        self.rate = rate
+        self.most = most
+        self.meter = meter
+        self._filled, self._running = meter.filled, meter.running
+        self._share = rate.seconds / rate.count if rate else 0.0
+        self._slack = rate.seconds - self._share + _EXACT if rate else 0.0
+
+    @property
+    def is_some(self) -> bool:
+        return self.rate is not None or self.most is not None
+
+    def is_full(self, key: object) -> bool:
+        """Whether as much runs as may."""
+        return self.most is not None and self._running.get(key, 0) >= self.most
+
+    def is_used_up(self, key: object, now: float) -> bool:
+        return self.rate is not None and self._filled.get(key, 0.0) > now + self._slack
+
+    def wait(self, key: object, now: float) -> float:
+        """Seconds until one more call is in order, where it is not yet."""
+        assert self.rate
+        filled = min(self._filled[key], now + self.rate.seconds)  # the rate may have been another
+        self._filled[key] = filled
+        return filled - now - self._slack
+
+    def charge(self, key: object, now: float) -> None:
+        if self.rate:
+            filled = self._filled.get(key, 0.0)
+            self._filled[key] = (filled if filled > now else now) + self._share
+            if len(self._filled) > MOST_METERS:
+                self.meter.forget(now)
+
+    def take(self, key: object) -> None:
+        self._running[key] = self._running.get(key, 0) + 1
+
+    def give_back(self, key: object) -> None:
+        left = self._running[key] - 1
+        if left:
+            self._running[key] = left
+        else:
+            del self._running[key]
+
+
+class Limits:
+    """Of one configuration. What is of no limit is not metered."""
+
+    name = "limits"
+
+    def __init__(self, config: Config, meters: Meters) -> None:
+        rates, most = config.limits.rates, config.limits.concurrency
+        self._clock = meters.clock
+        self._largest = config.limits.argument_limit
+        self._principal = _Limit("this client", meters.principal, rates.principal, most.principal)
+        self._clients: Mapping[str, _Limit] = {
+            client.id: _Limit(
+                "this client",
+                meters.principal,
+                client.limits.rate or rates.principal,
+                client.limits.concurrency or most.principal,
+            )
+            for client in config.clients
+        }
+        self._server = _Limit("this server", meters.server, rates.server, most.server)
+        self._servers: Mapping[str, _Limit] = {
+            server.id: _Limit("this server", meters.server, server.rate, most.server)
+            for server in config.servers
+            if server.rate
+        }
+        self._tool = _Limit("this tool", meters.tool, rates.tool, most.tool)
+        self._has_meters = any(
+            limit.is_some
+            for limit in (self._principal, self._server, self._tool, *self._clients.values(), *self._servers.values())
+        )
+        self._taken: dict[int, list[tuple[_Limit, object]]] = {}  # by the id of a call that runs
+
+    @property
+    def are_some(self) -> bool:
+        return self._has_meters or self._largest is not None
+
+    def before(self, call: Call, was_passed: bool) -> Call:
+        """A leg that goes on with what was let through once is not refused; while it runs, it counts."""
+        if self._largest is not None and call.arguments:
+            _refuse_too_large(call, self._largest)
+        if not self._has_meters or call.kind == "tasks":  # who asks how work goes on does none
+            return call
+        limits = self._of(call)
+        if not was_passed:
+            self._charge(limits)
+        taken = [each for each in limits if each[0].most is not None]
+        for limit, key in taken:
+            limit.take(key)
+        if taken:
+            self._taken[id(call)] = taken
+        return call
+
+    def _charge(self, limits: list[tuple[_Limit, object]]) -> None:
+        now = self._clock.now()
+        for limit, key in limits:
+            if limit.is_full(key):
+                raise _too_many_at_once(limit)
+            if limit.is_used_up(key, now):
+                raise _too_often([each for each in limits if each[0].is_used_up(each[1], now)], now)
+        for limit, key in limits:
+            limit.charge(key, now)
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
+        for limit, key in self._taken.pop(id(went), ()):
+            limit.give_back(key)
+
+    def _of(self, call: Call) -> list[tuple[_Limit, object]]:
+        """What concerns this call. Control tools cost their callers, and no server."""
+        who = call.client.principal
+        if who.client:
+            found: list[tuple[_Limit, object]] = [(self._clients.get(who.client, self._principal), who.id)]
+        else:
+            found = [(self._principal, who.cap_key)]
+        if call.server != names.OWN:
+            found.append((self._servers.get(call.server, self._server), call.server))
+            if call.method == mcp.CALL:
+                found.append((self._tool, (call.server, call.target)))
+        return found
+
+
+def _refuse_too_large(call: Call, most: int) -> None:
+    size = memoryview(call.arguments).nbytes
+    if size > most:
+        raise Fault(
+            "INVALID_ARGS",
+            f"Invalid arguments for {call.shown}: they have {size:,} bytes, and may have {most:,}",
+            reach="not_sent",
+            hint="send less at once, or name what is large instead of sending it",
+            extra={"limit": most, "size": size},
+        )
+
+
+def _too_often(limits: list[tuple[_Limit, object]], now: float) -> Fault:
+    """It has to wait for the slowest of them."""
+    wait, slowest = max(((limit.wait(key, now), limit) for limit, key in limits), key=lambda each: each[0])
+    assert slowest.rate
+    rate = f"{slowest.rate.count:,} calls in {slowest.rate.seconds:g} s"
+    return _refusal(f"Too many calls: {slowest.whose} may have {rate}", math.ceil(wait * 1000) / 1000)
+
+
+def _too_many_at_once(limit: _Limit) -> Fault:
+    return _refusal(f"Too many calls at once: {limit.whose} may have {limit.most:,}", SOON)
+
+
+def _refusal(message: str, wait: float) -> Fault:
+    return Fault("RATE_LIMITED", message, reach="not_sent", hint=f"try again in {wait:g} s", extra={"retryAfter": wait})

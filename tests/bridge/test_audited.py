@@ -1,0 +1,241 @@
+"""What the audit says of calls, however they end, for clients and servers of both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from peers import LATEST, MODERN, House, LegacyServer, ModernClient, ModernServer, RpcError, Scene, form, gateway, named
+from virtualtime import FakeClock, settle
+
+from toolgate.audit import Trail, verify
+from toolgate.config import Audit, Config, Limits
+from toolgate.model import Ask, Call, Outcome, Required
+from toolgate.policy import audit as rule
+from toolgate.policy import chain
+from toolgate.redaction import Redactor
+from toolgate.store.memory import MemoryStore
+
+REVISIONS = ["2025-06-18", LATEST, MODERN]
+SERVERS = [LegacyServer, ModernServer]
+
+
+async def plain(scene: Scene) -> str:
+    return "done"
+
+
+async def hello(scene: Scene) -> str:
+    return f"hello {(await scene.ask(form()))['content']['name']}"
+
+
+async def fails(scene: Scene) -> Any:
+    return {"content": [{"type": "text", "text": "no"}], "isError": True}
+
+
+async def raises(scene: Scene) -> Any:
+    raise RpcError(-32000, "the password of ann is wrong")
+
+
+async def forever(scene: Scene) -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+class Audited:
+    """A house whose audit is read when it is closed."""
+
+    def __init__(self, house: House, trail: Trail) -> None:
+        self.house = house
+        self.trail = trail
+
+    async def lines(self) -> list[dict[str, Any]]:
+        await self.trail.close()
+        assert self.trail.file
+        assert verify([self.trail.file]).wrong == ()
+        return [json.loads(line) for line in self.trail.file.read_bytes().splitlines()]
+
+
+@asynccontextmanager
+async def audited(
+    file: Path, settings: Audit = Audit(), secrets: tuple[str, ...] = (), **more: Any
+) -> AsyncGenerator[Audited]:
+    clock = FakeClock()
+    trail = Trail(file / "audit.jsonl", clock, MemoryStore(clock), Redactor(secrets))
+    config = more.pop("config", Config())
+    on = msgspec.structs.replace(config, audit=msgspec.structs.replace(settings, enabled=True))
+    async with gateway(config=on, audit=trail, **more) as house:
+        yield Audited(house, trail)
+        await trail.close()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_call_is_a_line(tmp_path: Path, revision: str, server: Any) -> None:
+    async with audited(tmp_path, there=server({"plain": plain})) as there:
+        client = await there.house.client(revision)
+        await client.request("tools/call", name="there__plain", arguments={"a": 1})
+        (line,) = await there.lines()
+        assert line["arguments_sha256"] == hashlib.sha256(b'{"a": 1}').hexdigest()
+        assert line["ms"] >= 0
+        for unsure in ("time", "prev", "hash", "ms", "arguments_sha256", "address"):
+            line.pop(unsure, None)
+        assert line == {
+            "seq": 1,
+            "event": "call",
+            "who": "ann",
+            "method": "tools/call",
+            "server": "there",
+            "target": "plain",
+            "decision": "allow",
+            "outcome": "done",
+        }
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_what_a_call_came_through_is_named(tmp_path: Path, revision: str) -> None:
+    async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
+        client = await there.house.client(revision, path="/mcp/meta")
+        await client.request("tools/call", name="mcp_call", arguments={"server": "there", "tool": "plain"})
+        (line,) = await there.lines()
+        assert (line["via"], line["server"], line["target"]) == ("mcp_call", "there", "plain")
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_failures_say_whose_they_are(tmp_path: Path, server: Any) -> None:
+    limits = Limits(argument_limit=50)
+    async with audited(
+        tmp_path, config=Config(limits=limits), there=server({"fails": fails, "raises": raises})
+    ) as there:
+        client = there.house.modern()
+        await client.request("tools/call", name="there__fails")
+        await client.request("tools/call", name="there__raises")
+        await client.request("tools/call", name="there__fails", arguments={"a": "x" * 100})
+        lines = await there.lines()
+        told = [[line[key] for key in ("decision", "outcome")] + [line.get("code")] for line in lines]
+        assert told == [
+            ["allow", "error", None],
+            ["allow", "error", "UPSTREAM_ERROR"],
+            ["deny", "error", "INVALID_ARGS"],
+        ]
+        assert "may have 50" in lines[2]["reason"]
+        assert "xxx" not in json.dumps(lines) and "password" not in json.dumps(lines)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_call_that_asks_is_a_line_for_each_leg(tmp_path: Path, revision: str, server: Any) -> None:
+    async with audited(tmp_path, there=server({"hello": hello})) as there:
+        client = await there.house.client(revision)
+        reply = await client.converse("tools/call", {"elicitation/create": lambda _: named("Ann")}, name="there__hello")
+        assert reply.text == "hello Ann"
+        asked, done = await there.lines()
+        assert (asked["outcome"], asked["decision"], asked["reason"]) == ("asked", "allow", "upstream:there")
+        assert (done["outcome"], done["resumed"]) == ("done", True)
+        assert "ms" in asked and "ms" in done
+
+
+class AskOnce:
+    name = "approve"
+
+    def before(self, call: Call, was_passed: bool) -> Call | Required:
+        if was_passed or (call.resumption and call.resumption.asker == "policy:approve"):
+            return call
+        method, params = form()
+        return Required((Ask("sure", method, Raw(msgspec.json.encode(params))),))
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_what_a_policy_asks_is_its_decision_and_the_rest_is_told_once(
+    tmp_path: Path, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = chain.build
+    monkeypatch.setattr(chain, "build", lambda *given, **more: (*build(*given, **more), AskOnce()))
+    async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
+        client = await there.house.client(revision)
+        reply = await client.converse("tools/call", {"elicitation/create": lambda _: named("Ann")}, name="there__plain")
+        assert reply.text == "done"
+        asked, done = await there.lines()
+        assert (asked["decision"], asked["outcome"], asked["reason"]) == ("ask", "asked", "policy:approve")
+        assert (done["decision"], done["outcome"], done["resumed"]) == ("allow", "done", True)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_call_that_was_cancelled_is_a_line(tmp_path: Path, revision: str) -> None:
+    server = LegacyServer({"forever": forever})
+    async with audited(tmp_path, there=server) as there:
+        client = await there.house.client(revision)
+        running = client.start("tools/call", name="there__forever", id="abc")
+        await server.got("tools/call")
+        await there.house.clock.advance(2.0)
+        if isinstance(client, ModernClient):
+            await running.gone()
+        else:
+            client.cancel(running)
+        await settle()
+        (line,) = await there.lines()
+        assert line["outcome"] == "cancelled"
+        assert 2000 <= line["ms"] < 2100
+
+
+async def test_arguments_are_noted_in_full_only_where_that_is_wanted_and_without_known_secrets(tmp_path: Path) -> None:
+    given = {"key": "canary-0123456789", "text": "two\nlines"}
+    for choice in ("hash", "full", "none"):
+        settings = Audit(arguments=choice)
+        async with audited(
+            tmp_path / choice, settings, ("canary-0123456789",), there=LegacyServer({"plain": plain})
+        ) as there:
+            await there.house.modern().request("tools/call", name="there__plain", arguments=given)
+            (line,) = await there.lines()
+            assert "canary" not in json.dumps(line)
+            assert ("arguments_sha256" in line) == (choice != "none")
+            assert line.get("arguments") == ({**given, "key": "[secret]"} if choice == "full" else None)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_calls_are_refused_while_the_audit_cannot_be_written_where_that_is_wanted(
+    tmp_path: Path, revision: str
+) -> None:
+    server = LegacyServer({"plain": plain})
+    async with audited(tmp_path, Audit(on_failure="block"), there=server) as there:
+        client = await there.house.client(revision)
+        assert (await client.request("tools/call", name="there__plain")).text == "done"
+        there.trail.problem = "no space is left"
+        reply = await client.request("tools/call", name="there__plain")
+        assert reply.error["data"]["code"] == "INTERNAL"
+        assert "audit cannot be written" in reply.error["message"]
+        there.trail.problem = ""
+        assert (await client.request("tools/call", name="there__plain")).text == "done"
+        assert len(server.calls) == 2
+
+
+async def test_calls_go_on_while_the_audit_cannot_be_written_where_nothing_is_said(tmp_path: Path) -> None:
+    async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
+        there.trail.problem = "no space is left"
+        assert (await there.house.modern().request("tools/call", name="there__plain")).text == "done"
+
+
+async def test_legs_that_never_come_back_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule, "MOST_ASKED", 3)
+    async with audited(tmp_path, there=LegacyServer({"hello": hello})) as there:
+        client = there.house.modern()
+        for _ in range(10):
+            assert (await client.request("tools/call", name="there__hello")).asks
+        await there.house.clock.advance(400)
+        (policy,) = [each for each in there.house.app.gateway.route("/mcp").policies if each.name == "audit"]
+        assert isinstance(policy, rule.Audit)
+        assert not policy._begun
+        assert len(policy._asked) <= 3
+        assert len(await there.lines()) == 10

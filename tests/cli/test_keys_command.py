@@ -1,0 +1,132 @@
+"""`toolgate keys`, whose keys are shown once and kept as hashes; and what `toolgate serve` refuses to serve."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.test_cli import CLOCK, Ended, here, toolgate
+
+__all__ = ["here"]
+
+KEY = "a-key-of-at-least-24-characters"
+
+
+def configure(here: Path, **more: Any) -> None:
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "state": "state", **more}))
+
+
+CLIENTS: dict[str, Any] = {"clients": [{"id": "ci", "mcp_server_access": "all"}, {"id": "off", "enabled": False}]}
+
+
+def made(*arguments: str) -> tuple[str, str]:
+    """The id and the key."""
+    ended = toolgate("keys", *arguments)
+    assert ended.code == 0, ended.err
+    key = ended.out.strip()
+    found = re.fullmatch(r"tg_([0-9a-f]{10})_[A-Za-z0-9_-]{43}", key)
+    assert found and key not in ended.err
+    return found[1], key
+
+
+def test_a_key_is_printed_alone_and_once(here: Path) -> None:
+    configure(here, **CLIENTS)
+    id, key = made("create", "ci", "--expires", "90d")
+    listed = toolgate("keys", "list")
+    assert id in listed.out and "ci" in listed.out and "good until" in listed.out
+    kept = b"".join(path.read_bytes() for path in (here / "state").iterdir() if path.is_file())
+    assert key.encode() not in kept and key[14:].encode() not in kept
+    assert hashlib.sha256(key.encode()).hexdigest().encode() in kept
+
+
+def test_keys_are_revoked_and_rotated(here: Path) -> None:
+    configure(here, **CLIENTS)
+    first, _ = made("create", "ci")
+    second, _ = made("rotate", first, "--grace", "2h")
+    listed = toolgate("keys", "list").out
+    assert re.search(rf"{first} .*good until .*succeeded by {second}", listed)
+    third, _ = made("rotate", second, "--grace", "0s")
+    assert second not in toolgate("keys", "list").out.splitlines()[-1]
+    assert toolgate("keys", "revoke", third).code == 0
+    assert third not in toolgate("keys", "list").out
+    assert toolgate("keys", "revoke", third).code == 1
+    assert toolgate("keys", "rotate", third).code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("create", "nobody"), "There is no client nobody"),
+        (("create", "ci", "--expires", "soon"), "--expires soon is no time"),
+        (("rotate", "x", "--grace", "1 hour"), "--grace 1 hour is no time"),
+    ],
+)
+def test_what_is_asked_wrongly_says_so(here: Path, arguments: tuple[str, ...], says: str) -> None:
+    configure(here, **CLIENTS)
+    ended = toolgate("keys", *arguments)
+    assert ended.code == 2 and says in ended.err and not ended.out
+
+
+def test_a_disabled_client_is_warned_of(here: Path) -> None:
+    configure(here, **CLIENTS)
+    ended = toolgate("keys", "create", "off")
+    assert ended.code == 0 and "disabled" in ended.err
+
+
+def test_without_clients_there_is_nobody_to_make_a_key_for(here: Path) -> None:
+    configure(here)
+    assert "No clients are configured" in toolgate("keys", "create", "ci").err
+
+
+def test_a_store_that_cannot_be_used_makes_no_key(here: Path) -> None:
+    configure(here, **CLIENTS)
+    (here / "state").write_text("a file, no folder")
+    ended = toolgate("keys", "create", "ci")
+    assert (ended.code, ended.out) == (1, "") and "cannot be kept" in ended.err
+
+
+def test_a_hash_may_stand_in_the_configuration(here: Path) -> None:
+    ended = toolgate("keys", "hash", input=KEY + "\n")
+    assert ended.out.strip() == "sha256:" + hashlib.sha256(KEY.encode()).hexdigest()
+    assert KEY not in ended.out + ended.err
+    assert toolgate("keys", "hash", input="short\n").code == 2
+
+
+# What is not served.
+
+
+def served(here: Path, *arguments: str, **more: Any) -> Ended:
+    configure(here, **more)
+    return toolgate("serve", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"auth": {"issuer": "https://idp.example"}}, "auth.audience"),
+        ({"auth": {"audience": "https://gate.example"}}, "has no `issuer`"),
+        ({"auth": {"issuer": "http://idp.example", "audience": "https://g.example", "client": "ci"}}, "https://"),
+        ({"auth": {"issuer": "https://idp.example", "audience": "https://g.example"}}, "lets nobody in"),
+        (
+            {"auth": {"issuer": "https://idp.example", "audience": "https://g.example", "client": "x"}},
+            "names no client: x",
+        ),
+        ({"clients": [{"id": "a", "claims": {"sub": "a"}}]}, "no `auth.issuer`"),
+        ({"clients": [{"id": "a", "key": KEY}, {"id": "b", "key": KEY}]}, "a and b have the same key"),
+    ],
+)
+def test_what_would_not_be_clear_is_not_served(here: Path, more: dict[str, Any], says: str) -> None:
+    ended = served(here, **({"clients": [{"id": "ci", "key": KEY}]} | more))
+    assert ended.code == 2 and says in ended.err
+
+
+def test_the_refusal_to_listen_names_what_would_mend_it(here: Path) -> None:
+    ended = served(here, "--host", "0.0.0.0")
+    assert ended.code == 2
+    assert all(
+        word in ended.err for word in ("Refused to listen on 0.0.0.0", "`clients`", "`auth`", "--open-to-network")
+    )

@@ -1,0 +1,792 @@
+"""Who comes in, by which key or token, at each door; and how everybody else is told (RFC 6750, RFC 9068, RFC 9728)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from doors.issuers import (
+    AUDIENCE,
+    AUTH,
+    CONFIG,
+    ISSUER,
+    KEYS,
+    NOW,
+    OFF,
+    Issuer,
+    bearer,
+    client,
+    encoded,
+    issuer,
+    key,
+    public,
+)
+from doors.pipes import WebSocket
+from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, said, tools
+from virtualtime import FakeClock, settle
+
+from toolgate import news
+from toolgate.app import App
+from toolgate.auth import keys
+from toolgate.config import Auth, Config
+from toolgate.settings import Settings
+from toolgate.store.memory import MemoryStore
+
+__all__ = ["issuer"]
+
+Json = dict[str, Any]
+Headers = dict[str, str]
+PING: Json = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+METADATA = f"{AUDIENCE}/.well-known/oauth-protected-resource/mcp"
+HELLO: Json = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+}
+
+
+def server() -> Scripted:
+    listed = tools("echo", "delete", "odd")
+    return Scripted(tools_list=listed, tools_call=said("done"))
+
+
+# The transports, each as one request of a stranger: (status, WWW-Authenticate).
+
+
+async def _modern(app: App, headers: Headers, path: str) -> tuple[int, str]:
+    response = await Visitor(app, path, **headers).ask_modern("tools/list")
+    return response.status, response.headers.get("www-authenticate", "")
+
+
+async def _legacy(app: App, headers: Headers, path: str) -> tuple[int, str]:
+    response = await Visitor(app, path, **headers).post(HELLO)
+    return response.status, response.headers.get("www-authenticate", "")
+
+
+async def _get(app: App, headers: Headers, path: str) -> tuple[int, str]:
+    exchange = Visitor(app, path, **headers).begin("GET", headers={"mcp-session-id": "any"})
+    response = await exchange.response()
+    return response.status, response.headers.get("www-authenticate", "")
+
+
+async def _sse(app: App, headers: Headers, path: str) -> tuple[int, str]:
+    exchange = Visitor(app, path, **headers).begin("GET", headers={"accept": "text/event-stream"}, path=path)
+    await settle()
+    found = exchange.so_far.status, exchange.so_far.headers.get("www-authenticate", "")
+    await exchange.gone()
+    return found
+
+
+async def _websocket(app: App, headers: Headers, path: str) -> tuple[int, str]:
+    socket = WebSocket(app.http, path, headers.items())
+    await settle()
+    if not socket.task.done():
+        await socket.leave()
+    return (101 if socket.accepted else socket.status or 0), socket.headers.get("www-authenticate", "")
+
+
+async def _admin(app: App, headers: Headers, path: str) -> tuple[int, str]:
+    response = await Visitor(app, **headers).send("GET", path="/admin/servers")
+    return response.status, response.headers.get("www-authenticate", "")
+
+
+Door = Callable[[App, Headers, str], Any]
+DOORS: dict[str, Door] = {"modern": _modern, "legacy": _legacy, "websocket": _websocket}
+
+
+# Who is not let in. Each with what is wrong: the status, the error of the challenge.
+
+NOBODY: dict[str, tuple[Callable[[Issuer], Headers], int, str]] = {
+    "nothing": (lambda i: {}, 401, ""),
+    "an empty header": (lambda i: {"authorization": ""}, 401, ""),
+    "Basic": (lambda i: {"authorization": "Basic " + encoded(f"x:{KEYS['ada']}".encode())}, 401, ""),
+    "a key without Bearer": (lambda i: {"authorization": KEYS["ada"]}, 401, ""),
+    "a key in a header of its own": (lambda i: {"x-api-key": KEYS["ada"]}, 401, ""),
+    "a key in a cookie": (lambda i: {"cookie": f"access_token={KEYS['ada']}"}, 401, ""),
+    "Bearer and nothing": (lambda i: {"authorization": "Bearer "}, 400, "invalid_request"),
+    "two tokens in one": (lambda i: bearer(f"{i.token()} {i.token()}"), 400, "invalid_request"),
+    "two with a comma": (lambda i: bearer(f"{i.token()},{i.token()}"), 400, "invalid_request"),
+    "not ASCII": (lambda i: bearer("schlüssel-der-lang-genug-ist"), 400, "invalid_request"),
+    "garbage": (lambda i: bearer("garbage"), 401, "invalid_token"),
+    "dots": (lambda i: bearer(".."), 401, "invalid_token"),
+    "parts that are no base64": (lambda i: bearer("!!.!!.!!"), 401, "invalid_token"),
+    "a header that is no object": (lambda i: bearer(f"{encoded([])}.{encoded({})}.x"), 401, "invalid_token"),
+    "a part too many": (lambda i: bearer(i.token() + ".x"), 401, "invalid_token"),
+    "a token that is far too long": (lambda i: bearer(i.token(more="x" * 20000)), 401, "invalid_token"),
+    "another's key": (lambda i: bearer(KEYS["ada"][:-1] + "X"), 401, "invalid_token"),
+    "a key with something behind it": (lambda i: bearer(KEYS["ada"] + "x"), 401, "invalid_token"),
+    "the hash that is configured": (lambda i: bearer(CONFIG.clients[1].key), 401, "invalid_token"),
+    "the key of a disabled client": (lambda i: bearer(OFF), 401, "invalid_token"),
+    "a made key that nobody made": (lambda i: bearer("tg_0011223344_" + "x" * 43), 401, "invalid_token"),
+    "the beginning of a made key": (lambda i: bearer("tg_"), 401, "invalid_token"),
+    "another audience": (lambda i: bearer(i.token(aud="https://other.example/mcp")), 401, "invalid_token"),
+    "the whole host": (lambda i: bearer(i.token(aud=AUDIENCE)), 401, "invalid_token"),
+    "another path's token": (lambda i: bearer(i.token(aud=f"{AUDIENCE}/mcp/meta")), 401, "invalid_token"),
+    "an audience with a slash": (lambda i: bearer(i.token(aud=f"{AUDIENCE}/mcp/")), 401, "invalid_token"),
+    "an audience in capitals": (lambda i: bearer(i.token(aud=f"{AUDIENCE}/MCP")), 401, "invalid_token"),
+    "no audience": (lambda i: bearer(i.token(aud=...)), 401, "invalid_token"),
+    "an audience that is a number": (lambda i: bearer(i.token(aud=7)), 401, "invalid_token"),
+    "other audiences": (lambda i: bearer(i.token(aud=["a", {"x": 1}, 7])), 401, "invalid_token"),
+    "another issuer": (lambda i: bearer(i.token(iss="https://evil.example")), 401, "invalid_token"),
+    "an issuer below": (lambda i: bearer(i.token(iss=ISSUER + "/x")), 401, "invalid_token"),
+    "no issuer": (lambda i: bearer(i.token(iss=...)), 401, "invalid_token"),
+    "alg none": (lambda i: bearer(i.unsigned()), 401, "invalid_token"),
+    "alg None": (lambda i: bearer(i.unsigned("None")), 401, "invalid_token"),
+    "alg none with a signature": (lambda i: bearer(i.unsigned() + i.token().split(".")[2]), 401, "invalid_token"),
+    "no alg": (lambda i: bearer(f"{encoded({'typ': 'JWT'})}.{encoded(i.claims())}.x"), 401, "invalid_token"),
+    "HS256 with the public key as PEM": (
+        lambda i: bearer(i.by_secret(i.rsa.as_pem(private=False), kid="r1")),
+        401,
+        "invalid_token",
+    ),
+    "HS256 with the public key as DER": (
+        lambda i: bearer(i.by_secret(i.rsa.as_der(private=False), kid="r1")),
+        401,
+        "invalid_token",
+    ),
+    "HS256 with the public key as JWK": (
+        lambda i: bearer(i.by_secret(json.dumps(public(i.rsa)).encode(), kid="r1")),
+        401,
+        "invalid_token",
+    ),
+    "HS256 and nothing": (lambda i: bearer(i.by_secret(b"")), 401, "invalid_token"),
+    "an algorithm of another kind of key": (
+        lambda i: bearer(i.token({"alg": "RS256"}, by=i.ec)),
+        401,
+        "invalid_token",
+    ),
+    "signed by somebody else": (
+        lambda i: bearer(i.token({"kid": "e1"}, by=key("EC", "stranger"))),
+        401,
+        "invalid_token",
+    ),
+    "the signer's own key in the header": (
+        lambda i: bearer(i.token({"jwk": public(key("EC", "own")), "kid": ...}, by=key("EC", "own"))),
+        401,
+        "invalid_token",
+    ),
+    "a URL of keys in the header": (
+        lambda i: bearer(i.token({"jku": "https://evil.example/jwks", "kid": "own"}, by=key("EC", "own"))),
+        401,
+        "invalid_token",
+    ),
+    "no signature": (lambda i: bearer(i.token().rpartition(".")[0] + "."), 401, "invalid_token"),
+    "half a signature": (lambda i: bearer(i.token()[:-20]), 401, "invalid_token"),
+    "another's claims under a good signature": (
+        lambda i: bearer(".".join((i.token().split(".")[0], encoded(i.claims(sub="erin")), i.token().split(".")[2]))),
+        401,
+        "invalid_token",
+    ),
+    "an unknown key": (lambda i: bearer(i.token({"kid": "nobody"})), 401, "invalid_token"),
+    "an unknown extension": (lambda i: bearer(i.token({"crit": ["x"], "x": 1})), 401, "invalid_token"),
+    "a payload that is not encoded": (lambda i: bearer(i.token({"b64": False})), 401, "invalid_token"),
+    "a token of another kind": (lambda i: bearer(i.token({"typ": "logout+jwt"})), 401, "invalid_token"),
+    "a proof": (lambda i: bearer(i.token({"typ": "dpop+jwt"})), 401, "invalid_token"),
+    "a token bound to a key": (lambda i: bearer(i.token(cnf={"jkt": "x"})), 401, "invalid_token"),
+    "expired": (lambda i: bearer(i.token(exp=NOW - 120)), 401, "invalid_token"),
+    "expired long ago": (lambda i: bearer(i.token(exp=1)), 401, "invalid_token"),
+    "no end": (lambda i: bearer(i.token(exp=...)), 401, "invalid_token"),
+    "an end that is no number": (lambda i: bearer(i.token(exp=str(NOW + 3600))), 401, "invalid_token"),
+    "an end that is true": (lambda i: bearer(i.token(exp=True)), 401, "invalid_token"),
+    "not valid yet": (lambda i: bearer(i.token(nbf=NOW + 600)), 401, "invalid_token"),
+    "made in the future": (lambda i: bearer(i.token(iat=NOW + 600)), 401, "invalid_token"),
+    "nobody's": (lambda i: bearer(i.token(sub=...)), 401, "invalid_token"),
+    "an empty subject": (lambda i: bearer(i.token(sub="")), 401, "invalid_token"),
+    "a subject that is a list": (lambda i: bearer(i.token(sub=["dora"])), 401, "invalid_token"),
+    "claims that are a list": (
+        lambda i: bearer(i.by_hand({"alg": "ES256", "kid": "e1"}, [1], i.ec)),  # type: ignore[arg-type]
+        401,
+        "invalid_token",
+    ),
+    "a stranger's good token": (lambda i: bearer(i.token(sub="zoe")), 403, ""),
+    "a token of a disabled client": (lambda i: bearer(i.token(sub="gone")), 403, ""),
+    "a disabled client's, which fits another too": (
+        lambda i: bearer(i.token(sub="gone", groups=["nobody"])),
+        403,
+        "",
+    ),
+    "claims that only look alike": (lambda i: bearer(i.token(sub="zoe", groups=["staffer", True, 1])), 403, ""),
+    "no scope": (lambda i: bearer(i.token(scope=...)), 403, "insufficient_scope"),
+    "another scope": (lambda i: bearer(i.token(scope="other mcpx")), 403, "insufficient_scope"),
+    "a scope that is a number": (lambda i: bearer(i.token(scope=7)), 403, "insufficient_scope"),
+}
+
+
+def challenge_of(found: str) -> dict[str, str]:
+    scheme, _, rest = found.partition(" ")
+    assert scheme == "Bearer"
+    return {name: value.strip('"') for name, _, value in (part.partition("=") for part in rest.split(", "))}
+
+
+@pytest.mark.promise("001.auth.bearer")
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("who", NOBODY)
+async def test_who_is_nobody_is_told_so(who: str, door: str, issuer: Issuer) -> None:
+    shown, status, error = NOBODY[who]
+    docs = server()
+    async with gateway(config=CONFIG, scripts={"there": docs}) as app:
+        found, challenge = await DOORS[door](app, shown(issuer), "/mcp")
+        assert found == status
+        assert not app.sessions.all() and not docs.requests
+        if challenge or status == 401:
+            told = challenge_of(challenge)
+            assert told.get("error", "") == error
+            assert (told["resource_metadata"], told["scope"]) == (METADATA, "mcp")
+        else:
+            assert not error
+
+
+# Who is let in, and as whom.
+
+SOMEBODY: dict[str, tuple[Callable[[Issuer], Headers], str, str]] = {
+    "a key of the configuration": (lambda i: bearer(KEYS["ada"]), "client:ada", "ada"),
+    "one whose hash is there": (lambda i: bearer(KEYS["bob"]), "client:bob", "bob"),
+    "bearer in small letters": (lambda i: {"authorization": f"bearer {KEYS['ada']}"}, "client:ada", "ada"),
+    "a token": (lambda i: bearer(i.token()), f"token:{ISSUER}|dora", "dora"),
+    "one signed by RSA": (lambda i: bearer(i.token(by=i.rsa)), f"token:{ISSUER}|dora", "dora"),
+    "one signed by PS256": (
+        lambda i: bearer(_signed(i, "PS256", i.rsa)),
+        f"token:{ISSUER}|dora",
+        "dora",
+    ),
+    "one signed by Ed25519": (lambda i: bearer(i.token(by=i.okp)), f"token:{ISSUER}|dora", "dora"),
+    "one signed by EdDSA": (lambda i: bearer(i.token({"alg": "EdDSA"}, by=i.okp)), f"token:{ISSUER}|dora", "dora"),
+    "one that names no key": (lambda i: bearer(i.token({"kid": ...})), f"token:{ISSUER}|dora", "dora"),
+    "one that names no kind": (lambda i: bearer(i.token({"typ": ...})), f"token:{ISSUER}|dora", "dora"),
+    "one of the kind JWT": (lambda i: bearer(i.token({"typ": "JWT"})), f"token:{ISSUER}|dora", "dora"),
+    "one of the long kind": (
+        lambda i: bearer(i.token({"typ": "application/at+jwt"})),
+        f"token:{ISSUER}|dora",
+        "dora",
+    ),
+    "one for several": (lambda i: bearer(i.token(aud=["x", f"{AUDIENCE}/mcp"])), f"token:{ISSUER}|dora", "dora"),
+    "one with more scopes": (lambda i: bearer(i.token(scope="a mcp b")), f"token:{ISSUER}|dora", "dora"),
+    "one with scp": (lambda i: bearer(i.token(scope=..., scp=["mcp"])), f"token:{ISSUER}|dora", "dora"),
+    "one of a clock that is a little late": (lambda i: bearer(i.token(exp=NOW - 20)), f"token:{ISSUER}|dora", "dora"),
+    "one of a group": (lambda i: bearer(i.token(sub="eve", groups=["a", "staff"])), f"token:{ISSUER}|eve", "erin"),
+    "one with an extra header": (lambda i: bearer(i.token({"x": "y"})), f"token:{ISSUER}|dora", "dora"),
+}
+
+
+def _signed(issuer: Issuer, algorithm: str, by: Any) -> str:
+    from joserfc import jws
+
+    head = {"alg": algorithm, "kid": by.kid, "typ": "at+jwt"}
+    return jws.serialize_compact(head, json.dumps(issuer.claims()).encode(), by, [algorithm])
+
+
+@pytest.mark.promise("001.auth.bearer")
+@pytest.mark.parametrize("who", SOMEBODY)
+async def test_who_is_somebody_comes_in_as_that_one(who: str, issuer: Issuer) -> None:
+    shown, id, client_id = SOMEBODY[who]
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        for door in DOORS.values():
+            status, _ = await door(app, shown(issuer), "/mcp")
+            assert status in (200, 101)
+        (session,) = app.sessions.all()
+        principal = session.client.principal
+        assert (principal.id, principal.client, principal.is_admin) == (id, client_id, client_id == "erin")
+
+
+@pytest.mark.parametrize("who", ["nothing", "garbage", "alg none", "expired", "another path's token"])
+@pytest.mark.parametrize("door", [_get, _sse, _admin], ids=["get", "sse", "admin"])
+async def test_other_requests_are_judged_as_well(who: str, door: Door, issuer: Issuer) -> None:
+    shown, status, _ = NOBODY[who]
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        path = "/mcp/sse" if door is _sse else "/mcp"
+        found, challenge = await door(app, shown(issuer), path)
+        assert (found, challenge.startswith("Bearer ")) == (status, True)
+
+
+@pytest.mark.parametrize("name", ["access_token", "token", "key", "session_id"])
+async def test_a_token_in_the_query_is_not_even_looked_at(name: str, issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        for shown in (KEYS["ada"], issuer.token()):
+            response = await Visitor(app).send(
+                "POST", json.dumps(HELLO).encode(), query_string=f"{name}={shown}".encode()
+            )
+            assert response.status == 401
+            assert shown not in response.body.decode() + str(response.headers)
+        assert not issuer.fetched
+
+
+async def test_two_authorizations_are_one_too_many(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        response = await Visitor(app, **bearer(KEYS["ada"])).post(HELLO, twice="authorization")
+        assert response.status == 400
+
+
+async def test_a_token_is_good_for_its_own_path_alone(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        for path in ("/mcp", "/mcp/meta", "/mcp/servers/there", "/mcp/sse", "/sse"):
+            for other in ("/mcp", "/mcp/meta", "/mcp/servers/there"):
+                shown = bearer(issuer.token(aud=AUDIENCE + other))
+                if path.endswith("/sse"):
+                    status, _ = await _sse(app, shown, path)
+                else:
+                    status, _ = await _legacy(app, shown, path)
+                assert status == (200 if path == other else 401), (path, other)
+
+
+async def test_to_who_is_nobody_all_paths_are_alike(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        for path in ("/mcp", "/mcp/servers/there", "/mcp/servers/nowhere", "/nowhere", "/admin/servers", "/admin/x"):
+            response = await Visitor(app, path).post(HELLO)
+            assert response.status == 401, path
+            described = await Visitor(app, "/.well-known/oauth-protected-resource" + path).send("GET")
+            assert described.status == (404 if path == "/nowhere" else 200)
+        assert (await Visitor(app, "/nowhere", **bearer(KEYS["ada"])).post(HELLO)).status == 404
+
+
+# What the gateway says of itself (RFC 9728).
+
+
+@pytest.mark.parametrize(
+    ("path", "endpoint"),
+    [("", "/mcp"), ("/mcp", "/mcp"), ("/mcp/servers/there", "/mcp/servers/there"), ("/sse", "/sse"), ("/mcp/", "/mcp")],
+)
+async def test_each_endpoint_says_who_gives_tokens_for_it(path: str, endpoint: str, issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        response = await Visitor(app, "/.well-known/oauth-protected-resource" + path).send("GET")
+        assert response.status == 200 and response.headers["content-type"] == "application/json"
+        assert response.last == {
+            "resource": AUDIENCE + endpoint,
+            "authorization_servers": [ISSUER],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "toolgate",
+            "scopes_supported": ["mcp"],
+        }
+
+
+async def test_without_an_issuer_nothing_is_said_of_tokens() -> None:
+    async with gateway(config=Config(clients=CONFIG.clients), scripts={"there": server()}) as app:
+        assert (await Visitor(app, "/.well-known/oauth-protected-resource/mcp").send("GET")).status == 404
+        response = await Visitor(app).post(HELLO)
+        assert (response.status, response.headers["www-authenticate"]) == (401, 'Bearer realm="toolgate"')
+
+
+async def test_the_guards_stand_before_the_metadata_too(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        place = "/.well-known/oauth-protected-resource/mcp"
+        assert (await Visitor(app, place, host="evil.example").send("GET")).status == 403
+        assert (await Visitor(app, place).send("POST")).status == 405
+
+
+async def test_an_open_gateway_asks_for_nothing() -> None:
+    async with gateway() as app:
+        assert (await Visitor(app).post(HELLO)).status == 200
+        assert (await Visitor(app, **bearer("whatever")).post(HELLO)).status == 200
+
+
+# The issuer.
+
+
+async def test_the_issuer_is_asked_once(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        for number in range(5):
+            assert (await _legacy(app, bearer(issuer.token(jti=str(number))), "/mcp"))[0] == 200
+        assert issuer.looks == 1
+
+
+async def test_a_new_key_is_found_by_one_look_and_strangers_cause_no_more(issuer: Issuer) -> None:
+    clock = FakeClock()
+    async with gateway(config=CONFIG, scripts={"there": server()}, clock=clock) as app:
+        assert (await _legacy(app, bearer(issuer.token()), "/mcp"))[0] == 200
+        await clock.advance(60)
+        new = key("EC", "e2")
+        issuer.keys.append(public(new))
+        assert (await _legacy(app, bearer(issuer.token(by=new)), "/mcp"))[0] == 200
+        assert issuer.looks == 2
+        for number in range(50):
+            assert (await _legacy(app, bearer(issuer.token({"kid": f"x{number}"})), "/mcp"))[0] == 401
+        assert issuer.looks == 2
+        await clock.advance(60)
+        for number in range(50):
+            assert (await _legacy(app, bearer(issuer.token({"kid": f"y{number}"})), "/mcp"))[0] == 401
+        assert issuer.looks == 3
+
+
+async def test_a_key_that_its_issuer_has_withdrawn_opens_no_more(issuer: Issuer) -> None:
+    clock = FakeClock()
+    async with gateway(config=CONFIG, scripts={"there": server()}, clock=clock) as app:
+        shown = bearer(issuer.token(exp=NOW + 30000))
+        assert (await _legacy(app, shown, "/mcp"))[0] == 200
+        issuer.keys = [public(issuer.rsa)]
+        await clock.advance(3700)
+        assert (await _legacy(app, bearer(issuer.token(by=issuer.rsa, exp=NOW + 30000)), "/mcp"))[0] == 200
+        assert (await _legacy(app, shown, "/mcp"))[0] == 401
+
+
+async def test_while_the_issuer_is_not_there_its_keys_hold_for_a_day(issuer: Issuer) -> None:
+    clock = FakeClock()
+    async with gateway(config=CONFIG, scripts={"there": server()}, clock=clock) as app:
+        assert (await _legacy(app, bearer(issuer.token()), "/mcp"))[0] == 200
+        issuer.is_there = False
+        await clock.advance(7200)
+        assert (await _legacy(app, bearer(issuer.token(exp=NOW + 10000)), "/mcp"))[0] == 200
+        await clock.advance(90000)
+        assert (await _legacy(app, bearer(issuer.token(exp=NOW + 200000)), "/mcp"))[0] == 503
+        assert (await _legacy(app, bearer(KEYS["ada"]), "/mcp"))[0] == 200, "keys need no issuer"
+        issuer.is_there = True
+        await clock.advance(60)
+        assert (await _legacy(app, bearer(issuer.token(exp=NOW + 200000)), "/mcp"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"issuer": "https://evil.example", "jwks_uri": "https://evil.example/jwks"},
+        {"jwks_uri": "https://idp.example/realm/jwks"},
+        {"issuer": ISSUER},
+        {"issuer": ISSUER, "jwks_uri": "http://idp.example/realm/jwks"},
+        {"issuer": ISSUER, "jwks_uri": 7},
+        [],
+        b"<html>",
+    ],
+)
+async def test_an_issuer_that_says_nonsense_lets_nobody_in(said: Any, issuer: Issuer) -> None:
+    issuer.answers["https://idp.example/.well-known/oauth-authorization-server/realm"] = said
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        assert (await _legacy(app, bearer(issuer.token()), "/mcp"))[0] == 503
+
+
+@pytest.mark.parametrize(
+    "keys_said", [[], "x", [7], [{"kty": "oct", "k": "AAAA"}], [{"kty": "RSA", "n": "x", "e": "AQAB"}], [{"kty": "EC"}]]
+)
+async def test_a_key_set_without_a_key_lets_nobody_in(keys_said: Any, issuer: Issuer) -> None:
+    issuer.keys = keys_said
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        assert (await _legacy(app, bearer(issuer.token()), "/mcp"))[0] == 503
+
+
+async def test_a_key_for_something_else_checks_no_signature(issuer: Issuer) -> None:
+    issuer.keys = [public(issuer.rsa), public(issuer.ec, use="enc"), public(issuer.okp, alg="ES256")]
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        assert (await _legacy(app, bearer(issuer.token(by=issuer.ec)), "/mcp"))[0] == 401
+        assert (await _legacy(app, bearer(issuer.token(by=issuer.okp)), "/mcp"))[0] == 401
+
+
+@pytest.mark.parametrize("place", ["openid-configuration/realm", "openid"])
+async def test_an_issuer_is_found_where_openid_has_it(place: str, issuer: Issuer) -> None:
+    issuer.answers["https://idp.example/.well-known/oauth-authorization-server/realm"] = None
+    url = f"https://idp.example/.well-known/{place}" if "/" in place else f"{ISSUER}/.well-known/openid-configuration"
+    issuer.answers[url] = {"issuer": ISSUER + "/", "jwks_uri": f"{ISSUER}/jwks"}
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        assert (await _legacy(app, bearer(issuer.token(iss=ISSUER + "/")), "/mcp"))[0] == 200
+
+
+async def test_a_token_without_a_client_of_its_own_has_the_permissions_that_are_named(issuer: Issuer) -> None:
+    config = msgspec.structs.replace(CONFIG, auth=msgspec.structs.replace(AUTH, client="ada"))
+    async with gateway(config=config, scripts={"there": server()}) as app:
+        assert (await _legacy(app, bearer(issuer.token(sub="zoe")), "/mcp"))[0] == 200
+        (session,) = app.sessions.all()
+        assert (session.client.principal.id, session.client.principal.client) == (f"token:{ISSUER}|zoe", "ada")
+        assert (await _legacy(app, bearer(issuer.token(sub="gone")), "/mcp"))[0] == 403
+
+
+# Step-up: more scopes for some tools.
+
+
+async def _call(app: App, era: str, shown: Headers, tool: str, path: str = "/mcp", /, **more: Any) -> Any:
+    visitor = Visitor(app, path, **shown)
+    if era == MODERN:
+        return await visitor.ask_modern("tools/call", name=tool, arguments=more)
+    await visitor.initialize(era)
+    return await visitor.ask("tools/call", name=tool, arguments=more)
+
+
+STEPS = [("there__delete", "mcp write"), ("there__odd", "mcp odd write")]
+
+
+@pytest.mark.parametrize("era", ["2025-03-26", LATEST, MODERN])
+@pytest.mark.parametrize(("tool", "needed"), STEPS)
+async def test_a_tool_may_need_more_scopes(tool: str, needed: str, era: str, issuer: Issuer) -> None:
+    docs = server()
+    async with gateway(config=CONFIG, scripts={"there": docs}) as app:
+        assert (await _call(app, era, bearer(issuer.token()), "there__echo")).result["content"]
+        before = len(docs.requests)
+        response = await _call(app, era, bearer(issuer.token()), tool)
+        assert response.status == 403
+        told = challenge_of(response.headers["www-authenticate"])
+        assert (told["error"], told["scope"], told["resource_metadata"]) == ("insufficient_scope", needed, METADATA)
+        assert response.error["data"]["code"] == "INSUFFICIENT_SCOPE"
+        assert not [each for each in docs.requests[before:] if each["method"] == "tools/call"]
+        assert (await _call(app, era, bearer(issuer.token(scope=needed)), tool)).result["content"]
+        assert (await _call(app, era, bearer(KEYS["ada"]), tool)).result["content"], "keys have no scopes"
+
+
+META_CALLS: dict[str, Json] = {
+    "mcp_call": {"server": "there", "tool": "delete", "args": {}},
+    "call_tool": {"server_name": "there", "tool_name": "delete", "arguments": {}},
+    "execute_child_tool": {"server_id": "there", "tool_name": "delete", "arguments": {}},
+}
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+@pytest.mark.parametrize("control", ["mcp_call", "call_tool", "execute_child_tool"])
+async def test_no_control_tool_is_a_way_around_a_step_up(control: str, era: str, issuer: Issuer) -> None:
+    docs = server()
+    async with gateway(config=CONFIG, scripts={"there": docs}) as app:
+        path = "/mcp/all"
+        few = bearer(issuer.token(aud=AUDIENCE + path))
+        response = await _call(app, era, few, control, path, **META_CALLS[control])
+        assert response.status == 403, response.messages
+        assert challenge_of(response.headers["www-authenticate"])["scope"] == "mcp write"
+        assert not [each for each in docs.requests if each["method"] == "tools/call"]
+        enough = bearer(issuer.token(aud=AUDIENCE + path, scope="mcp write"))
+        assert (await _call(app, era, enough, control, path, **META_CALLS[control])).result["content"]
+
+
+async def test_a_session_has_the_scopes_of_each_request(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        visitor = Visitor(app, **bearer(issuer.token()))
+        await visitor.initialize()
+        assert (await visitor.ask("tools/call", name="there__delete")).status == 403
+        visitor.headers |= bearer(issuer.token(scope="mcp write"))
+        assert (await visitor.ask("tools/call", name="there__delete")).status == 200
+        visitor.headers |= bearer(issuer.token())
+        assert (await visitor.ask("tools/call", name="there__delete")).status == 403
+        assert len(app.sessions.all()) == 1
+
+
+async def test_over_a_websocket_a_step_up_is_an_error_of_the_call(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        heard: list[bytes] = []
+        socket = WebSocket(app.http, "/mcp", bearer(issuer.token()).items(), heard.append)
+        socket.say(HELLO)
+        await settle()
+        socket.say({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "there__delete"}})
+        await settle()
+        error = json.loads(heard[-1])["error"]
+        assert (error["code"], error["data"]["scopes"]) == (-32600, ["mcp", "write"])
+        await socket.leave()
+
+
+# Keys that are made, revoked, rotated; clients that are disabled.
+
+
+async def _made(store: MemoryStore, lasts: float | None = None) -> tuple[str, str]:
+    return await keys.create(store, "made", FakeClock().wall(), lasts)
+
+
+async def test_a_made_key_is_good_until_it_is_revoked() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        id, made = await _made(store)
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401, "it has not heard of it yet"
+        await news.tell(store, "keys")
+        await clock.advance(1)
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200
+        for near in (made[:-1], made + "x", made.upper(), made.replace(id, "0000000000"), f"tg_{id}_", f"tg_{id}"):
+            assert (await _legacy(app, bearer(near), "/mcp"))[0] == 401
+        await keys.revoke(store, id)
+        await news.tell(store, "keys")
+        await clock.advance(1)
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
+
+
+async def test_only_a_hash_of_a_made_key_is_kept() -> None:
+    store = MemoryStore(FakeClock())
+    id, made = await _made(store)
+    kept = b"".join(store.items(keys.SPACE).values())
+    assert made.encode() not in kept and made.removeprefix(f"tg_{id}_").encode() not in kept
+
+
+async def test_what_a_revoked_key_has_begun_ends_at_once() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    slow = Scripted(tools_list=tools("slow"), tools_call=...)
+    id, made = await _made(store)
+    other_id, other = await _made(store)
+    async with gateway(config=CONFIG, scripts={"there": slow}, store=store, clock=clock) as app:
+        visitor = Visitor(app, **bearer(made))
+        await visitor.initialize()
+        accepts = {"accept": "text/event-stream"}
+        stream = visitor.begin("GET", headers=accepts)
+        call = visitor.request("tools/call", name="there__slow")
+        calling = visitor.begin("POST", json.dumps(call).encode())
+        modern = Visitor(app, **bearer(made))
+        told = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen"}
+        listen = modern.modern_request("subscriptions/listen", notifications={"toolsListChanged": True})
+        listening = modern.begin("POST", json.dumps(listen).encode(), headers=told)
+        sse = Visitor(app, "/mcp/sse", **bearer(made)).begin("GET", headers=accepts)
+        socket = WebSocket(app.http, "/mcp", bearer(made).items())
+        keeps = Visitor(app, **bearer(other))
+        await keeps.initialize()
+        stays = keeps.begin("GET", headers=accepts)
+        await settle()
+        assert len(app.http._visits) == 6 and not stream.work.done() and socket.accepted
+        await keys.revoke(store, id)
+        await news.tell(store, "keys")
+        await clock.advance(1)
+        for exchange in (stream, calling, listening, sse):
+            assert exchange.work.done()
+            assert (await exchange.response()).status in (200, 401)
+        assert (await socket.ended()).code == 1008
+        assert (await visitor.ask("ping")).status == 401
+        assert not stays.work.done() and (await keeps.ask("ping")).status == 200
+        assert [session.client.principal.credential for session in app.sessions.all()] == [f"key:{other_id}"]
+        await stays.gone()
+
+
+async def test_a_rotated_key_is_good_for_its_grace() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        id, old = await _made(store)
+        rotated = await keys.rotate(store, id, clock.wall(), grace=60)
+        assert rotated
+        await news.tell(store, "keys")
+        await clock.advance(1)
+        visitor = Visitor(app, **bearer(old))
+        await visitor.initialize()
+        visitor.headers |= bearer(rotated[1])
+        assert (await visitor.ask("ping")).status == 200, "the same client, so the same session"
+        await clock.advance(60)
+        assert (await _legacy(app, bearer(old), "/mcp"))[0] == 401
+        assert (await visitor.ask("ping")).status == 200
+
+
+async def test_a_key_rotated_without_grace_is_none_at_once() -> None:
+    store = MemoryStore(FakeClock())
+    id, _ = await _made(store)
+    assert await keys.rotate(store, id, FakeClock().wall(), grace=0)
+    assert id not in keys.records(store)
+    assert await keys.rotate(store, id, FakeClock().wall(), grace=0) is None
+
+
+@pytest.mark.parametrize("by", ["key", "token"])
+async def test_what_lasts_ends_when_its_key_or_token_expires(by: str, issuer: Issuer) -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    _, made = await _made(store, 40)
+    slow = Scripted(tools_list=tools("slow"), tools_call=...)
+    async with gateway(config=CONFIG, scripts={"there": slow}, store=store, clock=clock) as app:
+        visitor = Visitor(app, **bearer(made if by == "key" else issuer.token(exp=NOW + 10)))
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        call = visitor.request("tools/call", name="there__slow")
+        calling = visitor.begin("POST", json.dumps(call).encode())
+        await clock.advance(20)
+        assert not stream.work.done()
+        await clock.advance(25)
+        assert stream.work.done()
+        assert not calling.work.done(), "what was begun in time may end"
+        assert (await visitor.ask("ping")).status == 401
+        slow.answer_last(said("late"))
+        await settle()
+        assert (await calling.response()).result == said("late")
+
+
+async def test_who_is_disabled_leaves_at_once(issuer: Issuer) -> None:
+    configs = [CONFIG]
+    settings = Settings(lambda: configs[0], {})
+    async with gateway(config=CONFIG, scripts={"there": server()}, settings=settings) as app:
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config)
+        visitors = {name: Visitor(app, **bearer(KEYS[name])) for name in ("ada", "bob")}
+        visitors["dora"] = Visitor(app, **bearer(issuer.token()))
+        streams = {}
+        for name, visitor in visitors.items():
+            await visitor.initialize()
+            streams[name] = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        await settle()
+        without = tuple(
+            msgspec.structs.replace(each, enabled=False) if each.id in ("ada", "dora") else each
+            for each in CONFIG.clients
+        )
+        configs[0] = msgspec.structs.replace(configs[0], clients=without)
+        await app.reload()
+        await settle()
+        assert {name: stream.work.done() for name, stream in streams.items()} == {
+            "ada": True,
+            "bob": False,
+            "dora": True,
+        }
+        assert (await visitors["ada"].ask("ping")).status == 401
+        assert (await visitors["dora"].ask("ping")).status == 403
+        assert (await visitors["bob"].ask("ping")).status == 200
+        await streams["bob"].gone()
+
+
+async def test_a_gateway_that_is_closed_while_it_runs_has_no_guests_left() -> None:
+    configs: list[Config] = []
+    settings = Settings(lambda: configs[0], {})
+    async with gateway(config=Config(), scripts={"there": server()}, settings=settings) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        stream = visitor.begin("GET", headers={"accept": "text/event-stream"})
+        await settle()
+        configs.append(msgspec.structs.replace(app.gateway.snapshot.config, clients=CONFIG.clients))
+        await app.reload()
+        await settle()
+        assert stream.work.done() and not app.sessions.all()
+        assert (await visitor.ask("ping")).status == 401
+
+
+# Sessions are of who began them.
+
+
+@pytest.mark.parametrize("other", ["bob", "dora", "carl"])
+async def test_a_session_of_another_does_not_exist(other: str, issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        ada = Visitor(app, **bearer(KEYS["ada"]))
+        await ada.initialize()
+        shown = bearer(KEYS[other] if other in KEYS else issuer.token())
+        stranger = Visitor(app, **shown)
+        stranger.headers["mcp-session-id"] = ada.headers["mcp-session-id"]
+        for method in ("POST", "GET", "DELETE"):
+            response = await stranger.send(method, json.dumps(PING).encode())
+            unknown = await stranger.send(method, json.dumps(PING).encode(), headers={"mcp-session-id": "x"})
+            assert (response.status, response.body) == (unknown.status, unknown.body)
+            assert response.status == 404
+        assert (await ada.ask("ping")).status == 200
+
+
+async def test_a_session_alone_is_no_proof_of_anything(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        ada = Visitor(app, **bearer(KEYS["ada"]))
+        await ada.initialize()
+        assert (await ada.post(PING, headers={"authorization": None})).status == 401
+        assert (await ada.post(PING, headers=bearer("x" * 30))).status == 401
+
+
+# What a client is shown, and who administers.
+
+
+@pytest.mark.promise("b.surfaces.default")
+async def test_the_plain_path_serves_the_surface_of_the_client() -> None:
+    configured = (client("plain", key="p" * 24), client("meta", key="m" * 24, surface="meta"))
+    async with gateway(config=Config(clients=configured), scripts={"there": server()}) as app:
+        shown: dict[str, set[str]] = {}
+        for each in configured:
+            visitor = Visitor(app, **bearer(each.key))
+            await visitor.initialize()
+            shown[each.id] = {tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]}
+            assert (await visitor.ask("ping")).status == 200
+        assert "there__echo" in shown["plain"] and "mcp_call" in shown["meta"] and shown["plain"] != shown["meta"]
+
+
+@pytest.mark.promise("b.surfaces.admin")
+async def test_only_who_administers_changes_servers(issuer: Issuer) -> None:
+    async with gateway(config=CONFIG, scripts={"there": server()}) as app:
+        for shown, status in (
+            (bearer(KEYS["ada"]), 403),
+            (bearer(KEYS["carl"]), 200),
+            (bearer(KEYS["carl"]) | {"origin": "http://localhost:3000"}, 403),
+            (bearer(issuer.token(groups=["staff"], sub="e")), 401),
+            (bearer(issuer.token(groups=["staff"], sub="e", aud=f"{AUDIENCE}/admin")), 200),
+            (bearer(issuer.token(aud=f"{AUDIENCE}/admin")), 403),
+        ):
+            assert (await _admin(app, shown, ""))[0] == status
+
+
+async def test_tokens_are_taken_without_clients_of_keys(issuer: Issuer) -> None:
+    config = Config(clients=(client("any"),), auth=Auth(ISSUER, AUDIENCE, client="any"))
+    async with gateway(config=config, scripts={"there": server()}) as app:
+        assert (await _legacy(app, bearer(issuer.token(scope=...)), "/mcp"))[0] == 200
+        assert (await _legacy(app, {}, "/mcp"))[0] == 401
