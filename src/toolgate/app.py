@@ -10,13 +10,16 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.access import Access
 from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.catalog import Catalog
-from toolgate.config import Config, ConfigError
+from toolgate.config import Config, ConfigError, secrets_of
 from toolgate.events import Events
 from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
@@ -34,7 +37,8 @@ from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
-from toolgate.ports import Clock, House, Store, SystemClock, Upstream
+from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
+from toolgate.redaction import quiet_logs
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -84,12 +88,13 @@ class App:
         self.sign_ins = OAuth(store, keys, clock, outside, audit.redactor, self._reached_at, self._signed_in)
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins)
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, audit.redactor, audit, Meters(clock))
+        self.redactor = audit.redactor
+        self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source)
         self._pins.use(config)
         self._news.listen("pins", self._approved)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
@@ -103,7 +108,17 @@ class App:
             config.source,
             project_at(config.source),
         )
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
+        self.gateway = Gateway(
+            snapshot,
+            self.events,
+            Handles(Seal("task", keys)),
+            house,
+            self,
+            self._spills,
+            self._common.access,
+            clock,
+            self.redactor,
+        )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
@@ -212,7 +227,11 @@ class App:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
 
+    def _scrubbed(self, items: Items) -> Items:
+        return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
+
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
+        self.redactor.learn(secrets_of(config))
         return snapshots.build(
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
@@ -310,7 +329,7 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(event)
+            self.events.tell(self.gateway.scrubber.event(event))
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
@@ -348,8 +367,9 @@ async def running(
     keys = await sealing_keys(store, clock)
     audit = audit or nowhere(clock)
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
-    try:
-        await app.open()
-        yield app
-    finally:
-        await app.close()
+    with quiet_logs(app.redactor):
+        try:
+            await app.open()
+            yield app
+        finally:
+            await app.close()

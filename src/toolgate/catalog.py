@@ -29,14 +29,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import overlays
+from toolgate import overlays, permitted
+from toolgate.access import Rules
 from toolgate.config import CatalogLimits
-from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.model import Client, Event, EventSink, Fault, Hints
 from toolgate.overlays import Overlays
 from toolgate.pins import Pins
-from toolgate.ports import About, Clock, Shelf, Store, Upstream
+from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Records
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,13 @@ class CatalogView:
     def fault(self, server: str, kind: str) -> Fault | None:
         return self._faults.get((server, kind))
 
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return True
+
+    def for_whom(self, rules: Rules | None) -> CatalogView:
+        """What a client sees of it; None: all."""
+        return self if rules is None else PermittedView(self, rules)
+
     def with_held(self) -> CatalogView:
         """The same view, but what is in quarantine stands in it."""
 
@@ -81,6 +89,29 @@ class CatalogView:
             return (found and found.whole) or found
 
         return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
+
+
+class PermittedView(CatalogView):
+    """The part of a view that the rules of its client permit."""
+
+    def __init__(self, whole: CatalogView, rules: Rules) -> None:
+        self.servers = rules.servers(whole.servers)
+        self.activated = whole.activated
+        self.pending = whole.pending
+        self.shelf = self._permitted
+        self.fault = whole.fault
+        self._view = whole
+        self._rules = rules
+
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return self._rules.verdict(names.OWN, kind, name, hints) != "off"
+
+    def _permitted(self, server: str, kind: str) -> Shelf | None:
+        whole = self._view.shelf(server, kind)
+        return whole and (whole.memo.get(self._rules.print) or permitted.shelf(whole, server, kind, self._rules))
+
+    def with_held(self) -> CatalogView:
+        return self._view.with_held().for_whom(self._rules)
 
 
 class Slot:
@@ -101,7 +132,8 @@ class Slot:
 
 class Catalog:
     """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
-    those of servers without one are not kept there. `pins` say which tools are in quarantine."""
+    those of servers without one are not kept there. `pins` say which tools are in quarantine; `scrubbed` takes secrets
+    out of a list."""
 
     def __init__(
         self,
@@ -112,7 +144,9 @@ class Catalog:
         store: Store,
         prints: Mapping[str, str],
         pins: Pins | None = None,
+        scrubbed: Callable[[Items], Items] = lambda items: items,
     ) -> None:
+        self._scrubbed = scrubbed
         self._upstreams = upstreams
         self._pins = pins
         self._prints = prints
@@ -183,6 +217,7 @@ class Catalog:
         client: Client,
         patience: float | None = None,
         activated: Collection[str] = (),
+        rules: Rules | None = None,
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
         has failed or is pending may be there as it was."""
@@ -201,7 +236,7 @@ class Catalog:
         def shelf(server: str, kind: str) -> Shelf | None:
             return shelves.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending, activated)
+        return CatalogView(servers, shelf, faults, pending, activated).for_whom(rules)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
@@ -424,7 +459,7 @@ class Catalog:
         if not upstream:
             raise _gone(server)
         try:
-            items = await upstream.list(kind, client)
+            items = self._scrubbed(await upstream.list(kind, client))
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'

@@ -101,6 +101,25 @@ class Fault(Exception):
             extra=self.extra,
         )
 
+    def shown(self, text: Callable[[str], str], body: Callable[[bytes], bytes], value: Callable[[Any], Any]) -> Fault:
+        """The same fault with all that it says as these have it."""
+        upstream = self.upstream
+        if upstream:
+            data = Raw(body(bytes(upstream.data))) if upstream.data else upstream.data
+            upstream = msgspec.structs.replace(upstream, message=text(upstream.message), data=data)
+        found = Fault(
+            self.code,
+            text(self.message),
+            server=self.server,
+            tool=text(self.tool),
+            reach=self.reach,
+            hint=text(self.hint),
+            upstream=upstream,
+            extra=value(self.extra),
+        )
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
+
     @property
     def rpc(self) -> int:
         return self.upstream.code if self.upstream else RPC_CODES[self.code]
@@ -314,6 +333,7 @@ class Call(msgspec.Struct, frozen=True):
     extra: Mapping[str, Raw] = {}
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
+    passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
     traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
     asked: Call | None = None  # the call of a control tool that this one was made of
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
@@ -457,6 +477,7 @@ class Event(msgspec.Struct, frozen=True):
     uri: str = ""  # of a task: its id
     params: Raw = jsonrpc.EMPTY_OBJECT
     whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
+    clients: frozenset[str] | None = None  # the configured clients that alone it concerns
 
 
 EventSink: TypeAlias = Callable[[Event], None]

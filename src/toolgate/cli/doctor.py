@@ -21,6 +21,7 @@ from toolgate.cli import common, gateways
 from toolgate.config import Config, Server, state_folder
 from toolgate.model import Client, Fault
 from toolgate.pins import Shelves
+from toolgate.policy import scrub
 from toolgate.ports import Status
 from toolgate.store.sqlite import FILE
 from toolgate.upstreams import causes
@@ -84,7 +85,7 @@ async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault |
     try:
         return (await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw, None
     except Fault as fault:
-        return (), fault
+        return (), scrub.fault(fault, gateway.redactor)
 
 
 async def _pending(config: Config) -> Mapping[str, Collection[str]]:
@@ -111,7 +112,7 @@ def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fa
     if not server.enabled:
         console.print(f"– {escape(server.name)}: disabled")
         return
-    status = gateway.gateway.snapshot.upstreams[server.id].status()
+    status = scrub.status(gateway.gateway.snapshot.upstreams[server.id].status(), gateway.redactor)
     if not fault:
         console.print(f"[green]✓[/] {escape(server.name)}: {what_it_has(tools, status.revision)}")
     else:

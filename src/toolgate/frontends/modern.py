@@ -208,7 +208,10 @@ class ModernFace:
             elif note.kind == "log" and envelope.log_level and face.is_loud_enough(note, envelope.log_level):
                 send(face.write_note(note, b""))
 
-        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level, headers=http)
+        passed_on = self._gateway.passed_on(http) if http else None
+        call = calls.read_call(
+            method, params, meta, client, Notes(listen), envelope.log_level, headers=http, passed_on=passed_on
+        )
         sealed = modern.read_state(params)
         if sealed is None:
             if "inputResponses" in params:
@@ -265,7 +268,7 @@ class ModernFace:
                     self._parking.finished(flow)
                     flow.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
-                return Reply(modern.write_required(outcome.asks, state))
+                return Reply(modern.write_required(self._gateway.scrubber.asks(outcome.asks), state))
             questions = await self._gathered(outcome)
             if questions:
                 flow = self._held(flow, outcome, call)
@@ -283,7 +286,7 @@ class ModernFace:
         except BaseException:
             outcome.resume.cancel()
             raise
-        return outcome.resume.origin.open_asks()
+        return self._gateway.scrubber.asks(outcome.resume.origin.open_asks())
 
     def _held(self, flow: Flow | None, outcome: NeedInput, call: Call) -> Flow:
         if flow is None:
@@ -311,11 +314,17 @@ class ModernFace:
         try:
             state = self._seal.unseal(sealed, State)
         except Broken:
-            raise Fault("INVALID_STATE", "requestState is not one of ours") from None
-        if (state.principal, state.path, state.digest) != (call.client.principal.id, route.path, calls.digest(call)):
+            raise _unknown() from None
+        if state.principal != call.client.principal.id:  # to anyone else it does not exist
+            raise _unknown()
+        if (state.path, state.digest) != (route.path, calls.digest(call)):
             raise Fault("INVALID_STATE", "requestState belongs to another request")
         if state.expires <= self._clock.wall():
             raise Fault("INVALID_STATE", "requestState is no longer valid: its time is over")
         if state.flow is not None and state.node != self._node:
             raise Fault("INVALID_STATE", "requestState belongs to a gateway that is gone")
         return state
+
+
+def _unknown() -> Fault:
+    return Fault("INVALID_STATE", "requestState is not one of ours")

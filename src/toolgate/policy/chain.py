@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.access import Access
 from toolgate.audit import Trail, is_on
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy import limits
+from toolgate.policy.access import Permit
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
+from toolgate.policy.scrub import Scrub
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -27,6 +30,7 @@ class Common(msgspec.Struct, frozen=True):
     store: Store
     spills: Spills
     redactor: Redactor
+    access: Access
     audit: Trail
     meters: Meters
 
@@ -39,7 +43,8 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
     policies = (
         # The audit sees what is refused behind it.
         Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
-        # access: nobody learns anything by what they may not call.
+        # Nobody learns anything by what they may not call.
+        None if config.is_open else Permit(common.access),
         Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
@@ -49,6 +54,7 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         # approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
+        Scrub(common.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
 
