@@ -195,6 +195,7 @@ async def test_a_list_says_where_to_sign_in_and_is_whole_afterwards() -> None:
         assert "docs__act" in await client.tools()
 
 
+@pytest.mark.promise("spec.2026.authorization.passthrough")
 @real
 async def test_what_a_caller_came_with_is_shown_to_no_server_and_each_user_is_itself_there() -> None:
     async with protected() as (served, server):

@@ -78,6 +78,7 @@ def link_of(fault: Fault) -> str:
     return found[1]
 
 
+@pytest.mark.promise("spec.2026.authorization.resource")
 async def test_a_refused_user_is_sent_to_a_page_and_what_it_was_granted_is_shown_from_then_on() -> None:
     house = House()
     assert await house.badge.shown() == ""
@@ -140,6 +141,8 @@ def _issuer_in_the_clear(authority: Authority) -> None:
     authority.resource["authorization_servers"] = ["http://169.254.169.254"]
 
 
+@pytest.mark.promise("spec.2026.authorization.pkce")
+@pytest.mark.promise("spec.2026.authorization.discovery")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -178,6 +181,7 @@ ANSWERS: dict[str, dict[str, str | None]] = {
 }
 
 
+@pytest.mark.promise("spec.2026.authorization.issuer")
 @pytest.mark.parametrize("changed", ANSWERS.values(), ids=ANSWERS)
 async def test_an_answer_is_not_acted_on_that_is_not_of_the_issuer_asked(changed: dict[str, str | None]) -> None:
     house = House()
@@ -346,6 +350,7 @@ async def test_offline_access_is_asked_for_only_where_the_authority_knows_it() -
     assert house.authority.asked("/authorize")[0]["scope"] == "read offline_access"
 
 
+@pytest.mark.promise("spec.2026.authorization.step-up")
 async def test_a_wider_operation_asks_for_what_it_needs_beside_what_was_asked_for_before() -> None:
     house = House()
     first = await house.sign_in(scope="read")
@@ -363,6 +368,7 @@ async def test_a_scope_that_was_granted_and_does_not_help_is_not_asked_for_again
     assert fault.code == "UPSTREAM_ERROR" and "does not help" in fault.message
 
 
+@pytest.mark.promise("spec.2026.authorization.step-up")
 async def test_a_scope_that_is_never_granted_is_asked_for_a_few_times() -> None:
     house = House()
     house.authority.grants = ["read"]
@@ -376,6 +382,7 @@ async def test_a_scope_that_is_never_granted_is_asked_for_a_few_times() -> None:
     assert asked == 3
 
 
+@pytest.mark.promise("spec.2026.authorization.binding")
 async def test_after_a_server_has_moved_to_another_authority_nothing_of_the_first_is_shown_to_it() -> None:
     old, new = Authority(), Authority(issuer="https://new.example")
     house = House(old, new)
