@@ -17,6 +17,7 @@ from toolgate import snapshot as snapshots
 from toolgate.access import Access
 from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
+from toolgate.auth.oauth.credentials import OAuth
 from toolgate.catalog import Catalog
 from toolgate.config import Config, ConfigError, secrets_of
 from toolgate.events import Events
@@ -47,6 +48,7 @@ from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
+from toolgate.wire import mcp
 from toolgate.wire.names import slug
 
 log = logging.getLogger(__name__)
@@ -82,7 +84,9 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
+        outside = Outside(config.guard.allow_hosts)
+        self.sign_ins = OAuth(store, keys, clock, outside, audit.redactor, self._reached_at, self._signed_in)
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins)
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
         self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
@@ -93,6 +97,7 @@ class App:
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
+        self.sign_ins.knows(snapshot.servers)
         house = House(
             clock.wall,
             clock.wall(),
@@ -117,10 +122,16 @@ class App:
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
-            self.gateway, self.parking, Seal("requestState", keys), self._pages, clock, node=secrets.token_hex(8)
+            self.gateway,
+            self.parking,
+            Seal("requestState", keys),
+            self._pages,
+            clock,
+            node=secrets.token_hex(8),
+            credentials=self.sign_ins,
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self)
+        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self, self.sign_ins)
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._keeper = Doorkeeper(config, store, clock)
         self._judges_itself = identify is None
@@ -144,6 +155,7 @@ class App:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.supervisor.close)
+            last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
@@ -158,6 +170,21 @@ class App:
         async with asyncio.TaskGroup() as together:
             for upstream in self.gateway.snapshot.upstreams.values():
                 together.create_task(upstream.close())
+
+    # Signing in at servers.
+
+    def _reached_at(self) -> str:
+        """The URL that browsers reach the gateway by, without a path; empty where they cannot."""
+        config = self.gateway.snapshot.config
+        host = config.http.host
+        if self.port is None:
+            return ""
+        return config.auth.audience.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def _signed_in(self, server: str, _principal: str) -> None:
+        """What a user may see of a server is another now; whose lists these are, each client knows itself."""
+        log.debug("somebody has signed in at %s", server)
+        self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
 
     # Who a client is.
 

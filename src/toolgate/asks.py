@@ -36,6 +36,19 @@ def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
     return True
 
 
+def sign_in_at(server: str) -> str:
+    """Who asks where a server wants its user to sign in: the server itself asks nothing, and gets no answer."""
+    return _SIGN_IN + server
+
+
+def signing_in_at(asker: str) -> str:
+    """The server of such an asker; empty for any other."""
+    return asker.removeprefix(_SIGN_IN) if asker.startswith(_SIGN_IN) else ""
+
+
+_SIGN_IN = "sign-in:"
+
+
 def declined(ask: Ask, why: str = "") -> Answer:
     """The answer of a client that cannot be asked, in the protocol's own way."""
     method = mcp.ASKS[ask.method]

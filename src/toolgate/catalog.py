@@ -245,7 +245,12 @@ class Catalog:
         for item in stale:
             place = self._place(item, client)
             slot = self._slots.get(place)
-            if slot and slot.fault and self._upstreams[item[0]].status().state not in UP:
+            if (
+                slot
+                and slot.fault
+                and slot.fault.code != "SIGN_IN_REQUIRED"
+                and self._upstreams[item[0]].status().state not in UP
+            ):
                 failed[item] = slot.fault
                 if self._clock.now() - slot.failed >= AGAIN:
                     self._fetch(place, client)

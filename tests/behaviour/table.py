@@ -85,6 +85,10 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "server/utilities/logging",
     ),
     "spec 2026-07-28": (
+        "basic/authorization/authorization-server-discovery",
+        "basic/authorization/client-registration",
+        "basic/authorization/index",
+        "basic/authorization/security-considerations",
         "basic/index",
         "basic/versioning",
         "basic/transports/index",

@@ -24,7 +24,10 @@ from typing import Any
 import mcp.types as types
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
-from suite import gateway
+
+from suite import gateway  # isort: skip
+
+import browser  # isort: skip
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
@@ -32,7 +35,11 @@ ACCEPTED = {"confirmed": True, "ok": True}
 
 
 async def elicit(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    """Accept with the defaults of the form; a field without one is answered if we have a word for it."""
+    """Accept with the defaults of the form; a field without one is answered if we have a word for it. Go to a page,
+    and use it."""
+    if isinstance(params, types.ElicitRequestURLParams):
+        await asyncio.to_thread(browser.sign_in, params.url)
+        return types.ElicitResult(action="accept")
     fields = params.requested_schema.get("properties", {}) if isinstance(params, types.ElicitRequestFormParams) else {}
     defaults = {name: field["default"] for name, field in fields.items() if "default" in field}
     known = {name: ACCEPTED[name] for name in fields if name in ACCEPTED}
@@ -48,6 +55,13 @@ async def roots(context: Any) -> types.ListRootsResult:
     return types.ListRootsResult(roots=[])
 
 
+def page_in(error: MCPError) -> str:
+    found = browser.PAGE.search(f"{error} {error.error.data}")
+    if not found:
+        raise error
+    return found[0]
+
+
 def connected(url: str, era: str) -> Client:
     able = {"elicitation_callback": elicit, "sampling_callback": sample, "list_roots_callback": roots}
     return Client(url, mode="legacy" if era == "legacy" else "auto", read_timeout_seconds=20, **able)
@@ -59,6 +73,61 @@ async def call(client: Client, name: str, arguments: dict[str, Any]) -> None:
         await client.call_tool(name, arguments)
     except MCPError as error:
         print(f"{name}: {error}", file=sys.stderr)
+
+
+# -- signing in -------------------------------------------------------------------------------------------------------
+
+MOST_PAGES = 4  # that a scenario may lead to
+
+
+async def signing_in(work: Callable[[], Awaitable[Any]]) -> Any:
+    """What `work` comes to, when its user has signed in wherever it was asked to."""
+    for _ in range(MOST_PAGES):
+        try:
+            return await work()
+        except MCPError as error:
+            print(f"sent to a page by: {error}", file=sys.stderr)
+            await asyncio.to_thread(browser.sign_in, page_in(error))
+    return await work()
+
+
+async def use_what_is_protected(client: Client) -> None:
+    tools = (await signing_in(client.list_tools)).tools
+    answer = await signing_in(lambda: client.call_tool(tools[0].name, {}))
+    assert answer.content[0].text == "test", answer
+    again = await signing_in(client.list_tools)
+    assert [tool.name for tool in again.tools] == [tool.name for tool in tools]
+
+
+REFUSED = {
+    "auth/resource-mismatch", "auth/scope-retry-limit", "auth/iss-supported-missing", "auth/iss-wrong-issuer",
+    "auth/iss-unexpected", "auth/iss-normalized", "auth/metadata-issuer-mismatch",
+}  # fmt: skip
+
+
+async def act_protected(url: str, era: str) -> None:
+    """Used, or refused where that is what should be."""
+    async with connected(url, era) as client:
+        try:
+            await use_what_is_protected(client)
+        except (MCPError, browser.NoPage) as refused:
+            print(f"refused: {refused}", file=sys.stderr)
+            if SCENARIO not in REFUSED:
+                raise
+        else:
+            assert SCENARIO not in REFUSED, "signed in where that should have been refused"
+
+
+def auth() -> dict[str, Any]:
+    """What an operator writes for the scenario."""
+    known = {name: CONTEXT[name] for name in ("client_id", "client_secret", "issuer") if name in CONTEXT}
+    if SCENARIO.startswith("auth/client-credentials"):
+        known |= {"grant": "client_credentials"}
+    if "private_key_pem" in CONTEXT:
+        known |= {"private_key": CONTEXT["private_key_pem"], "algorithm": CONTEXT["signing_algorithm"]}
+    if SCENARIO == "auth/basic-cimd":
+        known |= {"client_id": "https://conformance-test.local/client-metadata.json"}
+    return {"type": "oauth", **known}
 
 
 # -- what each scenario wants done, after the tools were listed -------------------------------------------------------
@@ -128,14 +197,16 @@ def main() -> int:
     parser.add_argument("era", choices=("modern", "legacy"))
     parser.add_argument("url")
     given = parser.parse_args()
-    if SCENARIO not in ACTS:
+    is_protected = SCENARIO.startswith("auth/")
+    if SCENARIO not in ACTS and not is_protected:
         print(f"nothing is known of the scenario {SCENARIO!r}", file=sys.stderr)
         return 2
     if given.how == "direct":
         asyncio.run(act(given.url, given.era))
         return 0
-    with tempfile.TemporaryDirectory() as home, gateway({"suite": {"url": given.url}}, Path(home)) as url:
-        asyncio.run(act(f"{url}/servers/suite", given.era))
+    server = {"url": given.url} | ({"auth": auth()} if is_protected else {})
+    with tempfile.TemporaryDirectory() as home, gateway({"suite": server}, Path(home)) as url:
+        asyncio.run((act_protected if is_protected else act)(f"{url}/servers/suite", given.era))
     return 0
 
 

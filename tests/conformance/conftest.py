@@ -37,6 +37,6 @@ def client_result(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, st
 
     @cache
     def of(how: str, revision: str, scenario: str) -> suite.Result:
-        return suite.run_client(how, revision, tmp_path_factory.mktemp(f"{how}-{scenario}"), scenario)
+        return suite.run_client(how, revision, tmp_path_factory.mktemp(f"{how}-{scenario}".replace("/", "-")), scenario)
 
     return of

@@ -90,18 +90,18 @@ _AUTHORIZATION = """
     auth/token-endpoint-auth-none auth/pre-registration
 """
 
-# For a gateway that signs in at its servers, which toolgate does not yet: named, and not run.
-CLIENT  # Their server knows the handshake only, at whatever revision they are run.
-CLIENT_OF_THE_HANDSHAKE = ("json-schema-ref-no-deref",)
-
-# Here a server leaves `resultType` out, as the revision allows; the official Python SDK 2.3 alone refuses that.
-CLIENT_NOT_ALONE = ("sep-2322-client-request-state",)
-
-_AUTHORIZATION = {
+# For a gateway that signs in at its servers.
+CLIENT_AUTHORIZATION = {
     LEGACY: _AUTHORIZATION.split(),
     MODERN: f"""{_AUTHORIZATION}
         auth/resource-mismatch auth/offline-access-scope auth/offline-access-not-supported
         auth/authorization-server-migration auth/iss-supported auth/iss-not-advertised auth/iss-supported-missing
         auth/iss-wrong-issuer auth/iss-unexpected auth/iss-normalized auth/metadata-issuer-mismatch
     """.split(),
+}
+
+# Extensions, and the revision before: run, and not scored.
+CLIENT_AUTHORIZATION_BESIDES = {
+    LEGACY: ["auth/client-credentials-jwt", "auth/client-credentials-basic"],
+    MODERN: ["auth/client-credentials-jwt", "auth/client-credentials-basic"],
 }

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "interop")]
+sys.path += [str(HERE), str(HERE.parent / "interop"), str(HERE.parent)]
 
 from world import Lines, environment, process, toolgate  # noqa: E402
 

@@ -1,7 +1,8 @@
 """The suite's client scenarios: a gateway in front of the suite's server, driven by the official SDK's client.
 
 They are about what the gateway is to servers. A modern client in front leaves out by itself what a server got wrong,
-so each is also driven by a client of the handshake, which does not. Those that sign in are in `CLIENT_AUTHORIZATION`.
+so each is also driven by a client of the handshake, which does not. Those of `CLIENT_AUTHORIZATION` sign in: their user
+is sent to the gateway's page, and the browser is played by the command.
 """
 
 from __future__ import annotations
@@ -9,13 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from scenarios import CLIENT, CLIENT_BESIDES, CLIENT_NOT_ALONE, CLIENT_OF_THE_HANDSHAKE
+from scenarios import (
+    CLIENT,
+    CLIENT_AUTHORIZATION,
+    CLIENT_AUTHORIZATION_BESIDES,
+    CLIENT_BESIDES,
+    CLIENT_NOT_ALONE,
+    CLIENT_OF_THE_HANDSHAKE,
+)
 from suite import LEGACY, MODERN, Result
 
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(300)]
 
 Results = Callable[[str, str, str], Result]
 ALL = [(revision, name) for revision in (LEGACY, MODERN) for name in (*CLIENT[revision], *CLIENT_BESIDES[revision])]
+PROTECTED = [
+    (revision, name)
+    for revision in (LEGACY, MODERN)
+    for name in (*CLIENT_AUTHORIZATION[revision], *CLIENT_AUTHORIZATION_BESIDES[revision])
+]
 ALONE = [case for case in ALL if case[1] not in CLIENT_NOT_ALONE]
 
 
@@ -38,3 +51,11 @@ def test_the_gateway_is_a_client_that_passes(client_result: Results, front: str,
     assert found.passed
     if (revision, scenario) in ALONE:
         assert found.skipped == client_result(alone(revision, scenario), revision, scenario).skipped
+
+
+@pytest.mark.parametrize("front", ["gateway-modern", "gateway-legacy"])
+@pytest.mark.parametrize(("revision", "scenario"), PROTECTED)
+def test_the_gateway_signs_in_as_it_should(client_result: Results, front: str, revision: str, scenario: str) -> None:
+    found = client_result(front, revision, scenario)
+    assert not found.problems, "\n".join(found.problems)
+    assert found.passed

@@ -252,6 +252,8 @@ class Client:
     def __init__(self, port: int, era: str = MODERN) -> None:
         self.port = port
         self.era = era
+        self.capabilities: Json = {}  # of a modern client
+        self.headers: list[str] = []  # of each request, beside its own
         self._ids = itertools.count(1)
         self.last_id = 0
         self.session: bytes | None = None
@@ -320,11 +322,11 @@ class Client:
 
     def request(self, method: str, params: Json | None = None, accept: str = "application/json") -> bytes:
         params = dict(params or {})
-        lines = ["POST /mcp HTTP/1.1", "Host: localhost", f"Accept: {accept}", "Connection: close"]
+        lines = ["POST /mcp HTTP/1.1", "Host: localhost", f"Accept: {accept}", "Connection: close", *self.headers]
         if self.era == MODERN:
             params["_meta"] = params.get("_meta", {}) | {
                 PREFIX + "protocolVersion": MODERN,
-                PREFIX + "clientCapabilities": {},
+                PREFIX + "clientCapabilities": self.capabilities,
                 PREFIX + "clientInfo": {"name": "test", "version": "1"},
             }
             lines += [f"MCP-Protocol-Version: {MODERN}", f"Mcp-Method: {method}"]

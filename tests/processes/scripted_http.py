@@ -24,7 +24,7 @@ class Request:
         self.verb, self.path, *_ = line.split()
         self.headers = headers
         self.body = body
-        self.message: Json = json.loads(body) if body else {}
+        self.message: Json = json.loads(body) if body.startswith(b"{") else {}
 
     @property
     def method(self) -> str:

@@ -19,6 +19,7 @@ COMMANDS = {
     "approvals": ("toolgate.cli.approvals", "Decide on calls that ask first: list them, allow, deny, revoke."),
     "secrets": ("toolgate.cli.secrets", "Keep secrets for ${secret:NAME}; say where each one is found."),
     "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),
+    "connect": ("toolgate.cli.connect", "Sign in at a server that wants OAuth, or forget that."),
     "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
     "audit": ("toolgate.cli.audit", "Look at the audit, check that it is whole, hand it on."),
     "pins": ("toolgate.cli.pins", "Tools that are not what they were when they were trusted: look, and approve."),

@@ -9,8 +9,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from toolgate.app import running
-from toolgate.cli import common
+from toolgate.cli import common, gateways
 from toolgate.config import Config
 from toolgate.model import Call, Client, Done, Fault, NeedInput
 from toolgate.wire import jsonrpc, names
@@ -46,7 +45,7 @@ def _read_arguments(text: bytes) -> Raw:
 
 
 async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json: bool) -> int:
-    async with running(config) as gateway:
+    async with gateways.opened(config) as gateway:
         found = common.find_server(config, server)
         if not found.enabled:
             common.fail(f"{found.name} is disabled: set its `enabled` to true")

@@ -16,8 +16,8 @@ from rich.markup import escape
 
 from toolgate import __version__, audit, suspicions
 from toolgate import store as stores
-from toolgate.app import App, running
-from toolgate.cli import common
+from toolgate.app import App
+from toolgate.cli import common, gateways
 from toolgate.config import Config, Server, state_folder
 from toolgate.model import Client, Fault
 from toolgate.pins import Shelves
@@ -54,7 +54,7 @@ async def _doctor(config: Config, only: Server | None) -> int:
         )
     console.print(f"configuration: {config.source or 'none'}")
     is_audited = _look_at_audit(console, config)
-    async with running(config) as gateway:
+    async with gateways.opened(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
         findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
         pending = await _pending(config)

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from toolgate.app import App, running
-from toolgate.cli import common
+from toolgate.app import App
+from toolgate.cli import common, gateways
 from toolgate.config import Config
 from toolgate.model import Client, Fault
 from toolgate.policy import scrub
@@ -33,7 +33,7 @@ def listing(
 
 
 async def _list(config: Config, as_json: bool) -> int:
-    async with running(config) as gateway:
+    async with gateways.opened(config) as gateway:
         path = "/mcp" if as_json else "/mcp/aggregate"  # a surface may show other tools than those of the servers
         try:
             found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes[path], Client())

@@ -127,6 +127,15 @@ class Guards:
             raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
+    def admit_page(self, scope: Scope) -> Headers:
+        """The headers of a request for a page of our own, whose forms come back from there only. Raises `Refused`."""
+        headers, _ = era_headers.read(scope["headers"])
+        self._check_host(headers)
+        origin = headers.get("origin")
+        if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
+            raise Refused(403, f"Origin {origin!r} is not that of this page")
+        return headers
+
     def _find(self, path: str, principal: Principal) -> tuple[Route | None, bool]:
         """What is served at a path to this client, and whether by the transport of 2024-11-05."""
         snapshot = self._gateway.snapshot
@@ -153,13 +162,16 @@ class Guards:
 
     def _check(self, headers: Headers) -> None:
         """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
-        host = headers.get("host", "").lower()
-        if self._hosts and host not in self._hosts and _hostname("//" + host) not in self._hosts:
-            raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
+        self._check_host(headers)
         origin = headers.get("origin")
         is_local = self._config.http.host in LOOPBACK and origin is not None and _hostname(origin) in LOOPBACK
         if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
             raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
+
+    def _check_host(self, headers: Headers) -> None:
+        host = headers.get("host", "").lower()
+        if self._hosts and host not in self._hosts and _hostname("//" + host) not in self._hosts:
+            raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
 
     async def read(self, request: Request) -> bytes:
         """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,

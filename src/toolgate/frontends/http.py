@@ -15,9 +15,10 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import WELL_KNOWN, Resource
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import admin, batches, carrying, face, guards, streams
+from toolgate.frontends import admin, batches, carrying, connect, face, guards, streams
 from toolgate.frontends.admin import Admin
 from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.connect import Connect
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
@@ -46,6 +47,7 @@ class HttpDoor:
         self._clock = inside.clock
         self._guards = Guards(inside.gateway, inside.config, identify)
         self._admin = Admin(inside.gateway, inside.editor, self._guards)
+        self._connect = Connect(inside.sign_ins, self._guards)
         self._resource = resource
         self._visits = Visits(inside.clock)
         self._pipes = Pipes(inside)
@@ -66,6 +68,9 @@ class HttpDoor:
                 return
             if scope["path"].startswith(WELL_KNOWN):
                 await self._describe(scope, response)
+                return
+            if scope["path"].startswith(connect.PREFIX):
+                await self._connect.answer(scope, receive, response)
                 return
             request = await self._guards.admit(scope, receive)
             methods = self._sse_methods if request.is_sse else self._methods

@@ -10,7 +10,7 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
 from toolgate.gateway import Gateway
 from toolgate.model import Principal
-from toolgate.ports import Clock, Editor
+from toolgate.ports import Clock, Editor, SignIns
 from toolgate.wire import mcp
 
 
@@ -23,6 +23,7 @@ class Inside(msgspec.Struct, frozen=True):
     config: Config
     clock: Clock
     editor: Editor
+    sign_ins: SignIns
 
     def new_session(self, path: str, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
         """A session of a legacy client; `revision` is what it speaks unless it initializes."""

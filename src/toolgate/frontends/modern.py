@@ -39,13 +39,14 @@ from toolgate.model import (
     Resumption,
 )
 from toolgate.parking import Flow, Parking
-from toolgate.ports import Clock
+from toolgate.ports import Clock, Credentials
 from toolgate.seal import Broken, Seal
 from toolgate.snapshot import Route
 from toolgate.wire import mcp
 from toolgate.wire.jsonrpc import Members, Message
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
+SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
 
 
@@ -93,7 +94,17 @@ async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> boo
 class ModernFace:
     """What all doors give the requests of modern clients to. `node` names this process in the states that it seals."""
 
-    def __init__(self, gateway: Gateway, parking: Parking, seal: Seal, pages: Pages, clock: Clock, node: str) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        parking: Parking,
+        seal: Seal,
+        pages: Pages,
+        clock: Clock,
+        node: str,
+        credentials: Credentials,
+    ) -> None:
+        self._credentials = credentials
         self._gateway = gateway
         self._pages = pages
         self._closing = asyncio.Event()
@@ -234,7 +245,9 @@ class ModernFace:
 
     async def _handled(self, call: Call, route: Route) -> Outcome:
         """The outcome of a leg. Where an older server refuses until its user has visited pages (-32042), they are asked
-        for as this era does it, and the call is made again."""
+        for as this era does it, and the call is made again; where it is we who sent them, when they are back."""
+        if call.resumption and (server := asks.signing_in_at(call.resumption.asker)):
+            await self._credentials.settled(server, call.client.principal.id, SIGNING_IN)
         try:
             return await self._gateway.handle(call, route)
         except Fault as fault:
@@ -243,9 +256,8 @@ class ModernFace:
             can = all(asks.is_answerable(ask, call.client.capabilities) for ask in required.asks)
             if not required.asks or was_declined or not can:
                 raise
-            again = Retry(
-                f"upstream:{fault.server}", call, required, lambda next: self._handled(next, route), self._clock
-            )
+            asker = asks.sign_in_at(fault.server) if fault.code == "SIGN_IN_REQUIRED" else f"upstream:{fault.server}"
+            again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
             return NeedInput(required.asks, again)
 
     async def _reply(self, call: Call, route: Route, flow: Flow | None, outcome: Outcome) -> Reply:

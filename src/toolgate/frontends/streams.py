@@ -91,9 +91,11 @@ class Response:
         self._send = send
         self._start, self._body = kind + ".start", kind + ".body"
 
-    async def whole(self, status: int, body: bytes = b"", headers: HeaderList = ()) -> None:
+    async def whole(
+        self, status: int, body: bytes = b"", headers: HeaderList = (), kind: bytes = b"application/json"
+    ) -> None:
         length = (b"content-length", b"%d" % len(body))
-        typed = [(b"content-type", b"application/json")] if body else []
+        typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
         await self._send({"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]})
         await self._send({"type": self._body, "body": body})

@@ -9,7 +9,7 @@ import msgspec
 
 from toolgate.config import Server
 from toolgate.outside import Dial, Outside
-from toolgate.ports import Clock
+from toolgate.ports import Badge, Clock, Credentials
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
@@ -23,6 +23,7 @@ class Ground(msgspec.Struct, frozen=True):
     supervisor: Supervisor
     pool: Pool
     outside: Outside = msgspec.field(default_factory=Outside)
+    credentials: Credentials | None = None
 
     def dial(self, server: Server) -> Dial | None:
         """How to connect to a server; None for one that the operator has written: as it is. What is started here may
@@ -40,11 +41,11 @@ async def _stdio(server: Server, receiver: Receiver, ground: Ground) -> Link:
 
 
 async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    return http.HttpLink(server, receiver, ground.clock, ground.dial(server))
+    return http.HttpLink(server, receiver, ground.clock, ground.dial(server), _badge(server, receiver, ground))
 
 
 async def _sse(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = sse.SseLink(server, receiver, ground.clock, ground.dial(server))
+    link = sse.SseLink(server, receiver, ground.clock, ground.dial(server), _badge(server, receiver, ground))
     await link.connect(server.start_timeout)
     return link
 
@@ -53,6 +54,13 @@ async def _ws(server: Server, receiver: Receiver, ground: Ground) -> Link:
     link = ws.WsLink(server, receiver, ground.dial(server))
     await link.connect()
     return link
+
+
+def _badge(server: Server, receiver: Receiver, ground: Ground) -> Badge | None:
+    """What stands in `headers` is shown before anything else."""
+    if not server.auth or not ground.credentials or any(name.lower() == "authorization" for name in server.headers):
+        return None
+    return ground.credentials.badge(server, receiver.principal)
 
 
 LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http, "sse": _sse, "ws": _ws}

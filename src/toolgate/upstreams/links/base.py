@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from toolgate.model import Fault
 
+AUTHORIZATION = b"Authorization"
 LONGEST_MESSAGE = 256 * 1024 * 1024  # bytes; what is longer is not read
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -18,6 +19,11 @@ Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 class Receiver(Protocol):
     """Who reads from a link. None of these may raise."""
+
+    @property
+    def principal(self) -> str:
+        """For whom the connection is; empty where all share it."""
+        ...
 
     def received(self, data: bytes, origin: int | None) -> None:
         """One message, or what should be one."""

@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from toolgate.config import Server
 from toolgate.model import Fault, Reach
 from toolgate.outside import Dial
-from toolgate.ports import Clock
-from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.ports import Badge, Clock, Refusal
+from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
 from toolgate.upstreams.links.refusals import (
     credentials_hint,
@@ -36,17 +38,38 @@ FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where message
 LONGEST_BODY = LONGEST_MESSAGE
 _LINE = b"\r\n"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
+MOST_TRIES = 2  # times that a message is sent again with other credentials: for a token, and for one that allows more
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A message on its way, with what it shows."""
+
+    data: bytes
+    headers: Headers
+    shown: str
+    tries: int = 0
 
 
 class HttpLink:
+    """`badge` is what the server is shown beside its configured headers, if anything."""
+
     signs_of_life: int | None = None
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, clock: Clock, dial: Dial | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        receiver: Receiver,
+        clock: Clock,
+        dial: Dial | None = None,
+        badge: Badge | None = None,
+    ) -> None:
         self._server = server
         self._receiver = receiver
         self._clock = clock
         self._dial = dial
+        self._badge = badge
+        self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
         self._pool = Pool(Target(server.url), clock, dial)
         self._session: bytes | None = None
         self._is_forgotten = False  # by the server: our session
@@ -66,13 +89,23 @@ class HttpLink:
         return {"url": self._server.url}
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
+        if self._badge:
+            await self._try(Attempt(data, headers, await self._badge.shown()), origin)
+        else:
+            await self._send(data, headers, origin, _Reply(self, origin))
+
+    async def _try(self, attempt: Attempt, origin: int | None) -> None:
+        headers = (*attempt.headers, *_authorization(attempt.shown))
+        await self._send(attempt.data, headers, origin, _Judged(self, origin, attempt))
+
+    async def _send(self, data: bytes, headers: Headers, origin: int | None, reply: Reply) -> None:
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         if origin is not None:
             self._streams[origin] = wire
-        wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, _Reply(self, origin))
+        wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
 
     def listen(self, headers: Headers) -> None:
         self._listener = headers
@@ -94,7 +127,7 @@ class HttpLink:
         Compatibility")."""
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
-        other = SseLink(self._server, self._receiver, self._clock, self._dial)
+        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._badge)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
         except Fault as refused:
@@ -105,6 +138,8 @@ class HttpLink:
         return other
 
     def abandon(self, origin: int) -> bool:
+        for task in [task for task, of in self._trying.items() if of == origin]:
+            task.cancel()
         stream = self._streams.pop(origin, None)
         if isinstance(stream, Wire):
             self._pool.abandon(stream)
@@ -116,6 +151,9 @@ class HttpLink:
         if self._closed:
             return
         self._closed = True
+        for task in self._trying:
+            task.cancel()
+        await asyncio.gather(*self._trying, return_exceptions=True)
         await asyncio.gather(*(stream.closed() for stream in self._followed()))
         if self._session and not self._is_forgotten:
             await self._end_session()
@@ -125,8 +163,9 @@ class HttpLink:
     async def _end_session(self) -> None:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
         try:
+            shown = _authorization(await self._badge.shown()) if self._badge else ()
             wire = await self._pool.take()
-            wire.send(self._head(b"DELETE" + self._prefix, (), 0), b"", _Reply(self, None))
+            wire.send(self._head(b"DELETE" + self._prefix, shown, 0), b"", _Reply(self, None))
         except (OSError, TimeoutError, Fault):
             log.debug("%s could not be told that its session is over", self._server.name)
 
@@ -146,9 +185,28 @@ class HttpLink:
 
     async def _get(self, headers: Headers, reply: Reply) -> Wire:
         """Ask for a stream, on a connection of its own."""
+        shown = _authorization(await self._badge.shown()) if self._badge else ()
         wire = await self._pool.connect()
-        wire.send(self._head(b"GET" + self._get_prefix, (*(self._listener or ()), *headers)), b"", reply)
+        wire.send(self._head(b"GET" + self._get_prefix, (*(self._listener or ()), *headers, *shown)), b"", reply)
         return wire
+
+    def try_again(self, origin: int | None, attempt: Attempt, refusal: Refusal) -> None:
+        """A server was shown too little: what else there is is shown, if there is anything."""
+
+        async def work() -> None:
+            assert self._badge
+            try:
+                shown = await self._badge.refused(refusal)
+                await self._try(msgspec.structs.replace(attempt, shown=shown, tries=attempt.tries + 1), origin)
+            except Fault as fault:
+                if origin is not None:
+                    self._receiver.failed(origin, fault)
+                else:
+                    log.info("%s", fault.code)
+
+        task = asyncio.get_running_loop().create_task(work(), name=f"credentials for {self._server.id}")
+        self._trying[task] = origin
+        task.add_done_callback(lambda done: self._trying.pop(done, None))
 
     # What replies call.
 
@@ -189,7 +247,7 @@ class HttpLink:
             self.received(body, origin)
         else:
             self._refusals.add(status)
-            hint = credentials_hint(status) or moved_hint(status, self._server.url, location)
+            hint = credentials_hint(status, self._server) or moved_hint(status, self._server.url, location)
             self.broke(origin, f"answered HTTP {status}: {shown(body)}", reach_of(status), hint)
 
     def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown", hint: str = "") -> None:
@@ -274,3 +332,31 @@ class _Reply:
             self._link.broke_off(self._origin, self._cursor, what)
         else:
             self._link.broke(self._origin, what)
+
+
+class _Judged(_Reply):
+    """A response to a message that shows who sends it: what it shows may be too little."""
+
+    def __init__(self, link: HttpLink, origin: int | None, attempt: Attempt) -> None:
+        super().__init__(link, origin)
+        self._attempt = attempt
+        self._refusal: Refusal | None = None
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        super().head(status, headers)
+        challenge = headers.get(b"www-authenticate", b"").decode("latin-1")
+        if self._attempt.tries < MOST_TRIES and (
+            status == 401 or (status == 403 and "insufficient_scope" in challenge)
+        ):
+            self._refusal = Refusal(status, challenge, self._attempt.shown)
+
+    def complete(self) -> None:
+        if self._refusal:
+            self._link.done(self._origin)
+            self._link.try_again(self._origin, self._attempt, self._refusal)
+        else:
+            super().complete()
+
+
+def _authorization(shown: str) -> Headers:
+    return ((AUTHORIZATION, shown.encode()),) if shown else ()

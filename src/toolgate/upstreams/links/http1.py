@@ -23,6 +23,7 @@ from toolgate.ports import Clock, Timer
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
+_CHALLENGE = b"www-authenticate"
 LONGEST_HEAD = 256 * 1024  # bytes of an answer's status and headers
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
@@ -149,7 +150,10 @@ class Wire(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_in_head:  # and not behind the body
-            self._headers[name.lower()] = value
+            name = name.lower()
+            if name == _CHALLENGE and name in self._headers:  # one for each scheme
+                value = self._headers[name] + b", " + value
+            self._headers[name] = value
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

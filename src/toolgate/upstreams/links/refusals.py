@@ -24,9 +24,14 @@ def reach_of(status: int) -> Reach:
     return "sent_unknown" if status >= 500 else "not_sent"
 
 
-def credentials_hint(status: int) -> str:
+def credentials_hint(status: int, server: Server | None = None) -> str:
     """What to look at where a server refuses whoever asks; empty where it does not."""
-    return "check the credentials in its headers" if status in (401, 403) else ""
+    if status not in (401, 403):
+        return ""
+    has_own = server is None or server.auth or any(name.lower() == "authorization" for name in server.headers)
+    if has_own or status == 403:
+        return "check the credentials in its headers" if not (server and server.auth) else "check its `auth`"
+    return 'check the credentials in its headers, or write `auth = "oauth"` where users are to sign in'
 
 
 def moved_hint(status: int, url: str, location: str) -> str:

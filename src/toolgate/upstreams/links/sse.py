@@ -13,8 +13,8 @@ from urllib.parse import urljoin
 
 from toolgate.config import Server, showing
 from toolgate.outside import Dial
-from toolgate.ports import Clock
-from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
+from toolgate.ports import Badge, Clock, Refusal
+from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, reach_of, shown
 from toolgate.upstreams.links.streams import is_stream
@@ -23,14 +23,33 @@ from toolgate.wire import sse
 log = logging.getLogger(__name__)
 
 _visible = re.compile(r"[\x21-\x7e]+")
+MOST_TRIES = 3  # to open the stream: with what we have, for a token, and for one that allows more
 _LONGEST_REFUSAL = 64 * 1024  # bytes that are read of it
 
 
+class _Refused(Exception):
+    """There is no stream for what was shown."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__()
+        self.refusal = refusal
+
+
 class SseLink(PipeLink):
+    """`badge` is what the server is shown beside its configured headers, if anything."""
+
     signs_of_life: int | None = None
     discovers = False
 
-    def __init__(self, server: Server, receiver: Receiver, clock: Clock, dial: Dial | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        receiver: Receiver,
+        clock: Clock,
+        dial: Dial | None = None,
+        badge: Badge | None = None,
+    ) -> None:
+        self._badge = badge
         self._server = server
         self._receiver = receiver
         self._clock = clock
@@ -44,10 +63,7 @@ class SseLink(PipeLink):
         """Open the stream, and hear where messages go, within so many seconds. Raises `Fault`."""
         try:
             async with self._clock.timeout(patience):
-                wire = await self._pool.connect()
-                head = self._pool.target.prefix("text/event-stream", {"Cache-Control": "no-store"} | self._told)
-                wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self))
-                endpoint = await self._endpoint
+                endpoint = await self._opened()
         except TimeoutError:
             self._end()
             what = f"{showing.url(self._server.url)} did not say within {patience:g} s where messages go"
@@ -60,6 +76,22 @@ class SseLink(PipeLink):
             raise
         self._prefix = b"POST" + endpoint.prefix("*/*", {"Content-Type": "application/json"} | self._told)
 
+    async def _opened(self) -> Target:
+        shown = await self._badge.shown() if self._badge else ""
+        for last in range(MOST_TRIES):
+            wire = await self._pool.connect()
+            told = {"Cache-Control": "no-store"} | self._told | ({"Authorization": shown} if shown else {})
+            head = self._pool.target.prefix("text/event-stream", told)
+            may_ask = self._badge is not None and last < MOST_TRIES - 1
+            wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self, shown, may_ask))
+            try:
+                return await self._endpoint
+            except _Refused as refused:
+                assert self._badge
+                shown = await self._badge.refused(refused.refusal)
+                self._endpoint = asyncio.get_running_loop().create_future()
+        raise AssertionError("the last try ends otherwise")
+
     @property
     def _told(self) -> dict[str, str]:
         return dict(self._server.headers)
@@ -67,6 +99,8 @@ class SseLink(PipeLink):
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._is_over:
             raise fault(self._server, f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
+        if self._badge and (shown := await self._badge.shown()):
+            headers = (*headers, (AUTHORIZATION, shown.encode()))
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
@@ -117,6 +151,14 @@ class SseLink(PipeLink):
         if not self._endpoint.done():
             self._endpoint.set_exception(fault(self._server, f"{self._server.name} {what}", "not_sent", hint=hint))
 
+    def no_stream(self, status: int) -> None:
+        self.refused(f"answered HTTP {status} without a stream of events", credentials_hint(status, self._server))
+
+    def challenged(self, refusal: Refusal) -> None:
+        """There is no stream for what was shown."""
+        if not self._endpoint.done():
+            self._endpoint.set_exception(_Refused(refusal))
+
     def over(self, what: str) -> None:
         """The stream is, and with it everything."""
         was_open = self._endpoint.done() and not self._endpoint.cancelled() and not self._endpoint.exception()
@@ -137,12 +179,18 @@ class SseLink(PipeLink):
         message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
         if origin is None:
             log.info("%s", message)
-        elif status == 404:  # the stream that we still hold is of a session that it no longer knows
+        elif self._is_over_for(status):
             self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
         else:
-            self._receiver.failed(origin, fault(self._server, message, reach_of(status), hint=credentials_hint(status)))
-        if status == 404:
-            self.over("no longer knows our session")
+            hint = credentials_hint(status, self._server)
+            self._receiver.failed(origin, fault(self._server, message, reach_of(status), hint=hint))
+        if self._is_over_for(status):
+            self.over("no longer knows our session" if status == 404 else "wants other credentials")
+
+    def _is_over_for(self, status: int) -> bool:
+        """Whether only another stream can help: this one is of a session that the server no longer knows, or was opened
+        with credentials that are no longer good."""
+        return status == 404 or (status == 401 and self._badge is not None)
 
     def lost(self, origin: int | None, reason: str) -> None:
         if origin is not None:
@@ -153,15 +201,21 @@ class SseLink(PipeLink):
 class _Stream:
     """What comes by the stream."""
 
-    def __init__(self, link: SseLink) -> None:
+    def __init__(self, link: SseLink, shown: str, may_ask: bool) -> None:
         self._link = link
+        self._shown = shown
+        self._may_ask = may_ask
+        self._was_refused = False
         self._events: sse.Reader | None = None
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         if is_stream(status, headers):
             self._events = sse.Reader(LONGEST_MESSAGE)
+        elif self._may_ask and status in (401, 403):
+            self._was_refused = True
+            self._link.challenged(Refusal(status, headers.get(b"www-authenticate", b"").decode("latin-1"), self._shown))
         else:
-            self._link.refused(f"answered HTTP {status} without a stream of events", credentials_hint(status))
+            self._link.no_stream(status)
 
     def body(self, chunk: bytes) -> None:
         try:
@@ -171,10 +225,12 @@ class _Stream:
             self._link.over(f"sent {error}")
 
     def complete(self) -> None:
-        self._link.over("ended its stream")
+        if not self._was_refused:
+            self._link.over("ended its stream")
 
     def lost(self, reason: str) -> None:
-        self._link.over(f"broke its stream: {reason}")
+        if not self._was_refused:
+            self._link.over(f"broke its stream: {reason}")
 
 
 class _Receipt:

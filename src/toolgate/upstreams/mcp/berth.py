@@ -31,6 +31,7 @@ from toolgate.upstreams.stopping import stopped, was_stopped
 
 log = logging.getLogger(__name__)
 
+SIGN_IN = "SIGN_IN_REQUIRED"  # no failure of the server, and a matter between it and one user
 MOMENT = 0.001  # seconds; what is due so soon is due
 SHORTEST_LOOK = 1.0  # seconds between two looks at one that is busy, however short its time
 
@@ -210,16 +211,19 @@ class Berth:
             await asyncio.wait((self._closing,))
         before = self.condition
         await self._take_seat()
-        connection = self._newest = self._new_connection()
+        connection = self._newest = self._new_connection(client)
         try:
             connection.link = await self._terms.make_link(server, connection, self._terms.ground)
             await open_connection(connection, server, client, self._clock)
             if connection.fault:  # it died on the threshold
                 raise connection.fault
         except Fault as fault:
-            self._failed(fault)
-            self._becomes("failed", fault)
-            log.warning("%s did not start: %s", server.name, fault.message)
+            if fault.code == SIGN_IN:
+                self._becomes("failed", self._wants_sign_in())
+            else:
+                self._failed(fault)
+                self._becomes("failed", fault)
+                log.warning("%s did not start: %s", server.name, fault.message)
             await asyncio.wait((self._end(connection),))
             raise self._not_started(fault) from None
         except BaseException:
@@ -243,7 +247,7 @@ class Berth:
             self.condition = before
             raise
 
-    def _new_connection(self) -> Connection:
+    def _new_connection(self, client: Client) -> Connection:
         terms, server = self._terms, self._server
         return Connection(
             server,
@@ -255,6 +259,7 @@ class Berth:
             server.scope != "shared",
             self.scope,
             self.book,
+            client.principal.id if server.scope != "shared" else "",
         )
 
     def _is_up(self, connection: Connection, client: Client, before: Condition) -> None:
@@ -272,8 +277,15 @@ class Berth:
             self._timer = self._clock.call_later(self._patience, self._look)
         self._terms.on_open(self)
 
+    def _wants_sign_in(self) -> Fault:
+        """What everybody may know of it: the page is for one user alone."""
+        message = f"{self._server.name} wants its user to sign in"
+        return Fault(SIGN_IN, message, server=self._server.id, hint=f"toolgate connect {self._server.id}")
+
     def _not_started(self, fault: Fault) -> Fault:
         """What a call is told; the status keeps the reason alone."""
+        if fault.code == SIGN_IN:
+            return fault.at(self._server.id, "")
         message = f"Server not started: {fault.message}"
         hint = self._hint(fault)
         if fault.hint.startswith(LOOK) and hint != fault.hint:

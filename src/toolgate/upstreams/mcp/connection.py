@@ -71,7 +71,9 @@ class Connection:
         sole_owner: bool,
         scope: str = "",
         book: Book | None = None,
+        principal: str = "",
     ) -> None:
+        self.principal = principal
         self.book = book or Book()  # of the tasks that clients have made
         self.hearing: Hearing | None = None
         self.wanted = Wanted()

@@ -58,6 +58,8 @@ async def _open(connection: Connection, server: Server, client: Client, clock: C
     except Fault as fault:
         if connection.fault:
             raise connection.fault from None
+        if fault.code == "SIGN_IN_REQUIRED":
+            raise
         _raise_if_modern_only(fault)
         log.debug("%s does not discover (%s); it is asked to initialize", server.name, fault.message)
     try:

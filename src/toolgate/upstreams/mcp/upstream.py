@@ -39,7 +39,7 @@ class McpUpstream:
     def __init__(self, server: Server, make_link: MakeLink, ground: Ground, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
-        self._server = server
+        self._server = server = _own(server)
         self._clock = ground.clock
         self._on_event = on_event
         self._terms = Terms(server, ground, make_link, self.invoke, on_event, self._opened, self._rested)
@@ -215,6 +215,18 @@ class McpUpstream:
     def _drop(self, berth: Berth) -> None:
         del self._berths[berth.scope]
         self._breakers.keep(berth.scope, berth.breaker)
+
+
+def _own(server: Server) -> Server:
+    """Where each principal signs in for itself, none uses the connection of another."""
+    if (
+        server.auth
+        and server.auth.grant == "authorization_code"
+        and not server.auth.shared
+        and server.scope == "shared"
+    ):
+        return msgspec.structs.replace(server, scope="principal")
+    return server
 
 
 async def _nothing(_connection: Connection) -> None:

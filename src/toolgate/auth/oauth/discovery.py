@@ -1,0 +1,165 @@
+"""Where a server's tokens come from: its own metadata (RFC 9728), and its authorization server's (RFC 8414, OIDC).
+
+The rules this file keeps: a document speaks only for what it was asked about: the resource must be the server, the
+issuer the one that was looked for, letter by letter; and everything is fetched from `Outside`, where only the host that
+the operator has written may be a private one. Spec: 2026-07-28 basic/authorization/authorization-server-discovery.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from toolgate.config import Server, ServerAuth
+from toolgate.model import Fault
+from toolgate.outside import Fetched, Outside, check_url
+from toolgate.ports import Clock
+
+KEPT = 300.0  # seconds for which an authorization server's metadata is good
+MOST_KEPT = 64
+
+_OF_RESOURCE = "/.well-known/oauth-protected-resource"
+_OF_SERVER = "/.well-known/oauth-authorization-server"
+_OF_OPENID = "/.well-known/openid-configuration"
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """What a server says of itself. `scopes_supported` None: it does not say."""
+
+    resource: str
+    authorization_servers: tuple[str, ...] = ()
+    scopes_supported: tuple[str, ...] | None = None
+
+
+class Authority(msgspec.Struct, frozen=True):
+    """What an authorization server says of itself, as far as it matters here."""
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str = ""
+    registration_endpoint: str = ""
+    scopes_supported: tuple[str, ...] = ()
+    code_challenge_methods_supported: tuple[str, ...] = ()
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    client_id_metadata_document_supported: bool = False
+    authorization_response_iss_parameter_supported: bool = False
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Both, of one server."""
+
+    resource: Resource
+    authority: Authority
+
+
+Document = TypeVar("Document", Resource, Authority)
+
+
+class Discovery:
+    """Finds them, and remembers authorization servers for a while."""
+
+    def __init__(self, outside: Outside, clock: Clock) -> None:
+        self._outside = outside
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, Authority]] = {}
+
+    async def find(self, server: Server, auth: ServerAuth, metadata: str, before: str = "") -> Found:
+        """Where this server's tokens come from; `metadata` is the URL that it has named for that, if it has. `before`
+        is the issuer of what we have already: of several it is preferred. Raises `Fault`."""
+        resource = await self._resource(server, metadata)
+        issuers = resource.authorization_servers
+        if auth.issuer:
+            issuer = next((each for each in issuers if each.rstrip("/") == auth.issuer.rstrip("/")), "")
+            if issuers and not issuer:
+                raise failed(server, f"wants tokens of {issuers[0]}, and `auth.issuer` is {auth.issuer}")
+            issuer = issuer or auth.issuer
+        else:
+            issuer = before if before in issuers else issuers[0] if issuers else _origin(urlsplit(server.url))
+        return Found(resource, await self.authority(server, issuer))
+
+    async def authority(self, server: Server, issuer: str) -> Authority:
+        """The metadata of an authorization server. Raises `Fault`."""
+        found = self._known.get((server.id, issuer))
+        if found and self._clock.now() - found[0] < KEPT:
+            return found[1]
+        authority = await self._authority(server, issuer)
+        self._known[server.id, issuer] = self._clock.now(), authority
+        while len(self._known) > MOST_KEPT:
+            del self._known[next(iter(self._known))]
+        return authority
+
+    async def _resource(self, server: Server, named: str) -> Resource:
+        parts = urlsplit(server.url)
+        path = parts.path.rstrip("/")
+        well_known = [_origin(parts) + _OF_RESOURCE + each for each in dict.fromkeys((path, ""))]
+        for url in [named] if named else well_known:
+            found = _read(await self._fetch(url, server), Resource)
+            if found and not _is_of(found.resource, server.url):
+                raise failed(server, f"has metadata for another resource: {found.resource}")
+            if found:
+                return found
+        if named:
+            raise failed(server, f"has no metadata at {named}, where it says that they are")
+        return Resource(server.url.partition("#")[0])  # of a revision without such metadata (2025-03-26)
+
+    async def _authority(self, server: Server, issuer: str) -> Authority:
+        for url in _places(issuer):
+            found = _read(await self._fetch(url, server), Authority)
+            if found and found.issuer != issuer:
+                raise failed(server, f"names the authorization server {issuer}, which says that it is {found.issuer}")
+            if found:
+                for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
+                    if endpoint:
+                        check_url(endpoint, self.trusted(server))
+                return found
+        raise failed(server, f"names the authorization server {issuer}, which has no metadata")
+
+    async def _fetch(self, url: str, server: Server) -> Fetched:
+        headers = {"Accept": "application/json", "MCP-Protocol-Version": "2026-07-28"}
+        return await self._outside.fetch(url, headers=headers, trusted=self.trusted(server))
+
+    def trusted(self, server: Server) -> tuple[str, ...]:
+        """The hosts that may be private ones since the operator has written them."""
+        written = (server.url, server.auth.issuer if server.auth else "") if server.by_operator else ()
+        return (*self._outside.allowed, *(host for url in written if (host := urlsplit(url).hostname)))
+
+
+def failed(server: Server, what: str, hint: str = "") -> Fault:
+    """The gateway cannot show this server who it is."""
+    return Fault("SERVER_FAILED", f"{server.name} {what}", server=server.id, reach="not_sent", hint=hint)
+
+
+def _places(issuer: str) -> tuple[str, ...]:
+    """In the order of the specification."""
+    parts = urlsplit(issuer)
+    origin, path = _origin(parts), parts.path.rstrip("/")
+    if not path:
+        return origin + _OF_SERVER, origin + _OF_OPENID
+    return origin + _OF_SERVER + path, origin + _OF_OPENID + path, origin + path + _OF_OPENID
+
+
+def _origin(parts: SplitResult) -> str:
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _read(fetched: Fetched, kind: type[Document]) -> Document | None:
+    """None for what is no such document."""
+    if fetched.status != 200:
+        return None
+    try:
+        return msgspec.json.decode(fetched.body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _is_of(resource: str, url: str) -> bool:
+    """Whether a resource is the server at this URL, or the part of its host that the server stands in."""
+    try:
+        whole, server = urlsplit(resource), urlsplit(url)
+        same = (whole.scheme, whole.hostname, whole.port) == (server.scheme, server.hostname, server.port)
+    except ValueError:
+        return False
+    path = whole.path.rstrip("/") + "/"
+    return same and not whole.fragment and (server.path.rstrip("/") + "/").startswith(path)

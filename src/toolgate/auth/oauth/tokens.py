@@ -1,0 +1,145 @@
+"""Asking for tokens: by a code, by what renews them, by the gateway's own credentials.
+
+The rules this file keeps: `resource` is in every request, and is the server's own; a redirect is never followed, since
+secrets are in the request; a token that could not stand in a header, or is not a bearer's, is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import msgspec
+
+from toolgate.auth.oauth import challenge
+from toolgate.auth.oauth.discovery import Authority, Discovery, failed
+from toolgate.auth.oauth.registering import Registration, identified
+from toolgate.config import Server
+from toolgate.outside import Outside
+from toolgate.ports import Clock
+
+_visible = re.compile(r"[\x21-\x7e]{1,65536}")
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What a principal was granted for a server. `scopes` are those that were granted, where that was said; `asked`
+    those that were asked for; `expires` in seconds since 1970, None where that was not said; `kept`: when it was."""
+
+    principal: str
+    server: str
+    url: str
+    issuer: str
+    resource: str
+    client: Registration
+    token: str
+    refresh: str = ""
+    expires: float | None = None
+    scopes: tuple[str, ...] | None = None
+    asked: tuple[str, ...] = ()
+    kept: float = 0.0
+    steps: int = 0  # sign-ins in a row that asked for no other scopes
+
+    @property
+    def shown(self) -> str:
+        """The value of `Authorization`."""
+        return f"Bearer {self.token}"
+
+    def covers(self, scopes: tuple[str, ...]) -> bool:
+        """Whether these were granted, as far as anybody has said."""
+        return set(scopes) <= set(self.asked if self.scopes is None else self.scopes)
+
+    def __repr__(self) -> str:
+        return f"<Grant {self.principal} {self.server} {self.issuer}>"
+
+
+class NotGranted(Exception):
+    """The authorization server says no. `error` is its word for why, empty where it gave none."""
+
+    def __init__(self, error: str, said: str) -> None:
+        super().__init__(said)
+        self.error = error
+
+
+class _Answer(msgspec.Struct):
+    access_token: str = ""
+    token_type: str = ""
+    expires_in: float | str | None = None
+    refresh_token: str | None = None
+    scope: str | None = None
+    error: str = ""
+    error_description: str = ""
+
+
+class Tokens:
+    def __init__(self, outside: Outside, discovery: Discovery, clock: Clock) -> None:
+        self._outside = outside
+        self._discovery = discovery
+        self._clock = clock
+
+    async def by_code(
+        self, server: Server, authority: Authority, plan: Grant, code: str, verifier: str, redirect_uri: str
+    ) -> Grant:
+        """What the user has granted. `plan` is the grant without its token. Raises `NotGranted`, `Fault`."""
+        sent = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "code_verifier": verifier,
+            "redirect_uri": redirect_uri,
+        }
+        return await self._asked(server, authority, plan, sent)
+
+    async def renewed(self, server: Server, authority: Authority, grant: Grant) -> Grant:
+        """The same grant with another token. Raises `NotGranted`, `Fault`."""
+        sent = {"grant_type": "refresh_token", "refresh_token": grant.refresh}
+        return await self._asked(server, authority, grant, sent)
+
+    async def by_own(self, server: Server, authority: Authority, plan: Grant) -> Grant:
+        """What the gateway's own credentials are good for. Raises `NotGranted`, `Fault`."""
+        sent = {"grant_type": "client_credentials"} | ({"scope": " ".join(plan.asked)} if plan.asked else {})
+        return await self._asked(server, authority, plan, sent)
+
+    async def _asked(self, server: Server, authority: Authority, plan: Grant, sent: Mapping[str, str]) -> Grant:
+        assert server.auth
+        headers, who = identified(plan.client, server.auth, self._clock.wall())
+        body = urlencode({**sent, **who, "resource": plan.resource}).encode()
+        fetched = await self._outside.fetch(
+            authority.token_endpoint,
+            "POST",
+            headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json", **headers},
+            body=body,
+            trusted=self._discovery.trusted(server),
+            follow=False,
+        )
+        try:
+            answer = msgspec.json.decode(fetched.body, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            answer = _Answer()
+        if fetched.status >= 500 or (fetched.status != 200 and not answer.error):
+            raise failed(server, f"cannot be signed in at: {authority.issuer} answered HTTP {fetched.status}")
+        if fetched.status != 200:
+            said = f"{answer.error} {answer.error_description}".strip()[:200]
+            raise NotGranted(answer.error, said)
+        return self._read(server, authority, plan, answer)
+
+    def _read(self, server: Server, authority: Authority, plan: Grant, answer: _Answer) -> Grant:
+        if not _visible.fullmatch(answer.access_token) or answer.token_type.lower() != "bearer":
+            raise failed(server, f"cannot be signed in at: {authority.issuer} gives no bearer token")
+        lasts = _seconds(answer.expires_in)
+        now = self._clock.wall()
+        return msgspec.structs.replace(
+            plan,
+            token=answer.access_token,
+            refresh=answer.refresh_token or plan.refresh,
+            expires=None if lasts is None else now + lasts,
+            scopes=plan.scopes if answer.scope is None else challenge.scopes(answer.scope),
+            kept=now,
+        )
+
+
+def _seconds(written: float | str | None) -> float | None:
+    """Some write numbers as text. What is no time is not known."""
+    try:
+        return max(0.0, float(written)) if written is not None else None
+    except ValueError:
+        return None

@@ -1,0 +1,153 @@
+"""Where grants, registrations and sign-ins under way are kept: in the store, sealed with its own keys.
+
+The rules this file keeps: a grant is found by principal, server, URL and nothing less, and says itself whose it is; a
+link and a state are used up by whoever comes first, and stand in the store as hashes only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from toolgate.auth.oauth.discovery import Authority
+from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.tokens import Grant
+from toolgate.config import Server
+from toolgate.ports import Clock, NotKept, Store
+from toolgate.redaction import Redactor
+from toolgate.seal import Broken, Seal
+
+GRANTS, CLIENTS, SIGN_INS, ISSUERS = "oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers"
+KEPT = 90 * 24 * 3600.0  # seconds for which a grant is kept that nobody uses; the keys of seals open as long
+RENEWED = 7 * 24 * 3600.0  # seconds after which one that is used is written anew
+SIGN_IN_LASTS = 600.0  # seconds from the link to its end
+MOST_KNOWN = 10_000  # grants in memory
+
+
+class SignIn(msgspec.Struct, frozen=True):
+    """A sign-in that its user has not begun yet, or (with `verifier` and `cookie`) has. `plan` is the grant that will
+    come of it, without its token."""
+
+    plan: Grant
+    server_name: str
+    authority: Authority
+    redirect_uri: str
+    expires: float  # seconds since 1970
+    confirm: str = ""  # stands on the page, and comes back with its form
+    verifier: str = ""
+    cookie: str = ""  # hash of what the browser holds that has begun it
+
+    def __repr__(self) -> str:
+        return f"<SignIn {self.plan}>"
+
+
+Kept = TypeVar("Kept", Grant, Registration, SignIn)
+
+
+class Vault:
+    """See the module. What it opens or keeps, `redactor` learns."""
+
+    def __init__(self, store: Store, keys: Sequence[bytes], clock: Clock, redactor: Redactor) -> None:
+        self._store = store
+        self._seal = Seal("oauth", keys)
+        self._clock = clock
+        self._redactor = redactor
+        self._grants: dict[str, Grant] = {}
+
+    # Grants.
+
+    def grant(self, server: Server, principal: str) -> Grant | None:
+        """As it is known here."""
+        key = _key(principal, server.id, server.url)
+        return self._grants.get(key) or self.read_again(server, principal)
+
+    def read_again(self, server: Server, principal: str) -> Grant | None:
+        """As it is in the store: another process may have another by now."""
+        key = _key(principal, server.id, server.url)
+        grant = self._read(GRANTS, key, Grant)
+        if grant is None or (grant.principal, grant.server, grant.url) != (principal, server.id, server.url):
+            self._grants.pop(key, None)
+            return None
+        self._remember(key, grant)
+        if self._clock.wall() - grant.kept > RENEWED:
+            self._store.put(GRANTS, key, self._sealed(msgspec.structs.replace(grant, kept=self._clock.wall())), KEPT)
+        return grant
+
+    async def keep(self, grant: Grant) -> None:
+        key = _key(grant.principal, grant.server, grant.url)
+        self._remember(key, grant)
+        try:
+            await self._store.put(GRANTS, key, self._sealed(grant), KEPT)
+        except NotKept:
+            pass  # it is good until the gateway ends; the store has said so
+
+    async def drop(self, grant: Grant) -> None:
+        """Forget it, where it is still the one that is kept."""
+        key = _key(grant.principal, grant.server, grant.url)
+        self._grants.pop(key, None)
+        kept = self._store.get(GRANTS, key)
+        if kept and (found := self._opened(kept, Grant)) and found.token == grant.token:
+            await self._store.compare_and_set(GRANTS, key, kept, None)
+
+    def _remember(self, key: str, grant: Grant) -> None:
+        self._redactor.learn([grant.token, grant.refresh, grant.client.secret])
+        self._grants[key] = grant
+        while len(self._grants) > MOST_KNOWN:
+            del self._grants[next(iter(self._grants))]
+
+    # Clients, and the issuers that configured ones are bound to.
+
+    def client(self, issuer: str, redirect_uri: str) -> Registration | None:
+        found = self._read(CLIENTS, _key(issuer, redirect_uri), Registration)
+        is_over = found and found.expires is not None and found.expires <= self._clock.wall()
+        return None if not found or is_over or found.issuer != issuer else found
+
+    async def keep_client(self, client: Registration, redirect_uri: str) -> None:
+        self._redactor.learn([client.secret])
+        await self._store.put(CLIENTS, _key(client.issuer, redirect_uri), self._sealed(client), KEPT)
+
+    async def drop_client(self, client: Registration, redirect_uri: str) -> None:
+        await self._store.delete(CLIENTS, _key(client.issuer, redirect_uri))
+
+    async def bound_issuer(self, server: Server, client_id: str, issuer: str) -> str:
+        """The issuer that a client of the configuration is for: the first that it was shown to."""
+        key = _key(server.id, client_id)
+        await self._store.compare_and_set(ISSUERS, key, None, issuer.encode())
+        return (self._store.get(ISSUERS, key) or issuer.encode()).decode()
+
+    # Sign-ins.
+
+    async def offer(self, id: str, sign_in: SignIn) -> None:
+        await self._store.put(SIGN_INS, _key(id), self._sealed(sign_in), SIGN_IN_LASTS)
+
+    def sign_in(self, id: str) -> SignIn | None:
+        found = self._read(SIGN_INS, _key(id), SignIn)
+        return found if found and found.expires > self._clock.wall() else None
+
+    async def use_up(self, id: str) -> SignIn | None:
+        """The sign-in, for the first who comes."""
+        kept = self._store.get(SIGN_INS, _key(id))
+        found = self.sign_in(id)
+        if not kept or not found or not await self._store.compare_and_set(SIGN_INS, _key(id), kept, None):
+            return None
+        return found
+
+    def _read(self, space: str, key: str, kind: type[Kept]) -> Kept | None:
+        kept = self._store.get(space, key)
+        return self._opened(kept, kind) if kept else None
+
+    def _opened(self, kept: bytes, kind: type[Kept]) -> Kept | None:
+        try:
+            return self._seal.unseal(kept.decode(), kind)
+        except (Broken, UnicodeDecodeError):
+            return None
+
+    def _sealed(self, value: Grant | Registration | SignIn) -> bytes:
+        return self._seal.seal(value).encode()
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

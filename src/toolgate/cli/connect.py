@@ -1,0 +1,121 @@
+"""`toolgate connect`: signing in at a server from the command line, as one of the gateway's clients.
+
+The pages are those of the gateway: where one listens already, its own; else this command serves them until it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import urllib.error
+import urllib.request
+import webbrowser
+from contextlib import AsyncExitStack
+from typing import Annotated
+
+import msgspec
+import typer
+
+from toolgate.app import App
+from toolgate.cli import common, gateways
+from toolgate.config import Config, Server
+from toolgate.frontends.server import bind, serving
+from toolgate.model import Client, Fault, Principal
+
+PATIENCE = 600.0  # seconds for a person to sign in
+LOCAL = "local"  # who everybody is at an open gateway
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(help="Sign in at a server that wants OAuth, in the browser; or forget a sign-in.")
+def connect(
+    server: Annotated[str, typer.Argument(help="The server's name.")],
+    config: common.ConfigPath = None,
+    client: Annotated[
+        str | None, typer.Option("--client", help="Sign in for this configured client. Default: for the only user.")
+    ] = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", help="The same for any other principal, by its id in the audit.")
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option(help="Open the page in a browser, and do not only print where it is.")
+    ] = True,
+    forget: Annotated[bool, typer.Option("--forget", help="Forget what was granted before.")] = False,
+) -> None:
+    found = common.require_servers(common.load_config(config))
+    wanted = common.find_server(found, server)
+    if not wanted.auth:
+        common.fail(f'{wanted.name} has no `auth`: write `"auth": "oauth"` into its configuration', 2)
+    who = _who(found, wanted, client, principal)
+    alone = msgspec.structs.replace(found, servers=(msgspec.structs.replace(wanted, start="lazy"),))
+    common.run(_forget(alone, wanted, who) if forget else _connect(alone, wanted, who, browser))
+
+
+def _who(config: Config, server: Server, client: str | None, principal: str | None) -> str:
+    """The id of the principal that signs in."""
+    is_ours = server.auth and (server.auth.shared or server.auth.grant == "client_credentials")
+    if is_ours or principal:
+        return principal or LOCAL
+    known = [each.id for each in config.clients]
+    if client and client not in known:
+        common.fail(f"There is no client {client}. There are {', '.join(known) or 'none'}", 2)
+    if not client and not config.is_open:
+        common.fail(f"Say for whom: --client {' or '.join(known) or 'ID'}", 2)
+    return f"client:{client}" if client else LOCAL
+
+
+async def _forget(config: Config, server: Server, who: str) -> None:
+    async with gateways.opened(config) as gateway:
+        was_there = await gateway.sign_ins.forget(server, who)
+    typer.echo(f"{server.name}: {'forgotten' if was_there else 'nobody had signed in'}")
+
+
+async def _connect(config: Config, server: Server, who: str, browser: bool) -> None:
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(gateways.opened(config))
+        serves = True
+        try:
+            listener = bind(config.http.host, config.http.port)
+        except OSError:  # by the gateway itself, it is to be hoped
+            serves, gateway.port = False, config.http.port
+        else:
+            gateway.port = listener.getsockname()[1]
+            await stack.enter_async_context(serving(gateway.http, listener))
+        tools = await _tools(gateway, server, who)
+        if tools is None:
+            await _sign_in(gateway, server, who, browser, serves)
+            tools = await _tools(gateway, server, who)
+        if tools is None:
+            common.fail(f"{server.name}: nobody has signed in")
+        typer.echo(f"{server.name}: signed in, {tools} {'tool' if tools == 1 else 'tools'}")
+
+
+async def _tools(gateway: App, server: Server, who: str) -> int | None:
+    """How many tools this principal finds there; None where it must sign in first."""
+    try:
+        found = await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client(Principal(who)))
+    except Fault as fault:
+        if fault.code == "SIGN_IN_REQUIRED":
+            return None
+        common.fail(common.show(fault))
+    return len(found.raw)
+
+
+async def _sign_in(gateway: App, server: Server, who: str, browser: bool, serves: bool) -> None:
+    page = gateway.sign_ins.link(server.id, who)
+    if not serves and not await asyncio.to_thread(_is_shown, page):
+        common.fail(f"{page} is not shown: another program listens there. End it, or write another http.port")
+    typer.echo(f"Sign in at {page}", err=True)
+    if browser and sys.stderr.isatty():
+        webbrowser.open(page)
+    await gateway.sign_ins.settled(server.id, who, PATIENCE)
+
+
+def _is_shown(page: str) -> bool:
+    """Whether the gateway that listens there knows the page: it is of the same store."""
+    try:
+        with urllib.request.urlopen(page, timeout=10) as shown:
+            return shown.status == 200
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,520 @@
+"""The gateway as an OAuth client, against an authorization server that may do anything wrong."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from authority import Authority, Reached, challenge
+from joserfc import jwt
+from joserfc.jwk import ECKey
+from virtualtime import FakeClock
+
+from toolgate.auth.oauth.challenge import read
+from toolgate.auth.oauth.credentials import OAuth
+from toolgate.config import Server
+from toolgate.config.access import ServerAuth
+from toolgate.model import Fault
+from toolgate.ports import Begun, Refusal
+from toolgate.redaction import GONE, Redactor
+from toolgate.store.memory import MemoryStore
+
+KEY = b"k" * 32
+BASE = "http://127.0.0.1:8765"
+
+
+class House:
+    """One gateway's credentials, one server `docs`, and the authorities that there are."""
+
+    def __init__(
+        self, *authorities: Authority, store: MemoryStore | None = None, base: str = BASE, **auth: Any
+    ) -> None:
+        self.authority = authorities[0] if authorities else Authority()
+        self.outside = Reached(*(authorities or (self.authority,)))
+        self.store = store or MemoryStore(FakeClock())
+        self.redactor = Redactor()
+        self.granted: list[tuple[str, str]] = []
+        self.oauth = OAuth(
+            self.store, [KEY], FakeClock(), self.outside, self.redactor, lambda: base,
+            lambda *who: self.granted.append(who),
+        )  # fmt: skip
+        self.server = Server(id="docs", name="docs", type="http", url=self.authority.server, auth=ServerAuth(**auth))
+        self.oauth.knows({"docs": self.server})
+        self.badge = self.badge_of("ann")
+
+    def badge_of(self, principal: str) -> Any:
+        return self.oauth.badge(self.server, principal)
+
+    async def fault(self, badge: Any = None, status: int = 401, shown: str = "", **wants: str) -> Fault:
+        with pytest.raises(Fault) as raised:
+            await (badge or self.badge).refused(Refusal(status, challenge(**wants) if wants else "Bearer", shown))
+        return raised.value
+
+    async def begun(self, fault: Fault) -> Begun:
+        """The user has read the page and pressed its button."""
+        id = link_of(fault)
+        offered = self.oauth.find(id)
+        assert offered
+        begun = await self.oauth.begin(id, offered.confirm)
+        assert begun
+        return begun
+
+    async def sign_in(self, badge: Any = None, shown: str = "", **wants: str) -> str:
+        """From a refusal to a token: what is shown then."""
+        begun = await self.begun(await self.fault(badge, shown=shown, **wants))
+        authority = next(each for each in self.outside.authorities if begun.url.startswith(each.issuer))
+        assert await self.oauth.finish(authority.authorize(begun.url), begun.cookie) == "docs"
+        return await (badge or self.badge).shown()
+
+    def grant(self) -> Any:
+        return self.oauth.vault.grant(self.server, "ann")
+
+
+def link_of(fault: Fault) -> str:
+    found = re.search(r"/connect/([\w-]{40,})$", fault.message)
+    assert found, fault.message
+    return found[1]
+
+
+@pytest.mark.promise("spec.2026.authorization.resource")
+async def test_a_refused_user_is_sent_to_a_page_and_what_it_was_granted_is_shown_from_then_on() -> None:
+    house = House()
+    assert await house.badge.shown() == ""
+    shown = await house.sign_in()
+    assert shown.removeprefix("Bearer ") in house.authority.tokens
+    assert house.granted == [("docs", "ann")]
+    asked, told = house.authority.asked("/authorize")[0], house.authority.asked("/token")[0]
+    assert asked["resource"] == told["resource"] == house.server.url
+    assert asked["redirect_uri"] == BASE + "/connect/callback" and "scope" not in asked
+    assert house.authority.asked("/register")[0]["application_type"] == "native"
+
+
+async def test_the_fault_is_a_question_for_a_page_in_the_protocols_own_words() -> None:
+    fault = await House().fault()
+    assert (fault.code, fault.rpc, fault.reach) == ("SIGN_IN_REQUIRED", -32042, "not_sent")
+    assert fault.upstream
+    (page,) = msgspec.json.decode(fault.upstream.data)["elicitations"]
+    assert page["mode"] == "url" and page["url"].endswith(link_of(fault)) and page["elicitationId"] not in page["url"]
+
+
+async def test_a_page_is_offered_once_however_often_its_user_is_refused() -> None:
+    house = House()
+    pages = {link_of(await house.fault()) for _ in range(5)}
+    assert len(pages) == len(house.authority.asked("/register")) == 1
+
+
+def _another_issuer(authority: Authority) -> None:
+    authority.metadata["issuer"] = "https://attacker.example"
+
+
+def _issuer_with_a_slash(authority: Authority) -> None:
+    authority.metadata["issuer"] += "/"
+
+
+def _no_pkce(authority: Authority) -> None:
+    del authority.metadata["code_challenge_methods_supported"]
+
+
+def _plain_pkce(authority: Authority) -> None:
+    authority.metadata["code_challenge_methods_supported"] = ["plain"]
+
+
+def _resource(resource: str) -> Callable[[Authority], None]:
+    def change(authority: Authority) -> None:
+        authority.resource["resource"] = resource
+
+    change.__name__ = resource
+    return change
+
+
+def _token_in_the_clear(authority: Authority) -> None:
+    authority.metadata["token_endpoint"] = "http://as.example/token"
+
+
+def _page_is_no_web_page(authority: Authority) -> None:
+    authority.metadata["authorization_endpoint"] = "javascript:alert(1)"
+
+
+def _issuer_in_the_clear(authority: Authority) -> None:
+    authority.resource["authorization_servers"] = ["http://169.254.169.254"]
+
+
+@pytest.mark.promise("spec.2026.authorization.pkce")
+@pytest.mark.promise("spec.2026.authorization.discovery")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        _another_issuer, _issuer_with_a_slash, _no_pkce, _plain_pkce, _token_in_the_clear, _page_is_no_web_page,
+        _issuer_in_the_clear,
+        *map(_resource, (
+            "https://evil.example/mcp", "http://mcp.example/mcp", "https://mcp.example:8443/mcp",
+            "https://mcp.example/mcp/deeper", "https://mcp.example/mc", "https://mcp.example/mcp#part",
+            "https://user@evil.example/mcp", "mcp.example/mcp",
+        )),
+    ],
+    ids=lambda wrong: wrong.__name__.strip("_"),
+)  # fmt: skip
+async def test_nobody_is_sent_anywhere_where_the_documents_do_not_fit(wrong: Callable[[Authority], None]) -> None:
+    house = House()
+    wrong(house.authority)
+    fault = await house.fault()
+    assert fault.code in ("SERVER_FAILED", "ACCESS_DENIED"), fault
+    assert not house.authority.asked("/register") and not house.oauth.link("docs", "ann")
+
+
+@pytest.mark.parametrize("resource", ["https://mcp.example/mcp", "https://mcp.example/mcp/", "https://mcp.example"])
+async def test_a_resource_is_named_to_the_authority_as_its_server_writes_it(resource: str) -> None:
+    house = House()
+    house.authority.resource["resource"] = resource
+    await house.sign_in()
+    assert house.authority.asked("/authorize")[0]["resource"] == resource
+
+
+ANSWERS: dict[str, dict[str, str | None]] = {
+    "of another": {"iss": "https://attacker.example"},
+    "of none though it says that it names itself": {"iss": None},
+    "that is the same only when tidied up": {"iss": "https://as.example/"},
+    "in other letters": {"iss": "https://AS.example"},
+    "of another, and an error": {"iss": "https://attacker.example", "code": None, "error": "call-this-number"},
+}
+
+
+@pytest.mark.promise("spec.2026.authorization.issuer")
+@pytest.mark.parametrize("changed", ANSWERS.values(), ids=ANSWERS)
+async def test_an_answer_is_not_acted_on_that_is_not_of_the_issuer_asked(changed: dict[str, str | None]) -> None:
+    house = House()
+    begun = await house.begun(await house.fault())
+    with pytest.raises(Fault, match=r"is not from https://as\.example") as raised:
+        await house.oauth.finish(house.authority.authorize(begun.url, **changed), begun.cookie)
+    assert "call-this-number" not in raised.value.message
+    assert not house.authority.asked("/token") and await house.badge.shown() == ""
+
+
+async def test_an_authority_that_does_not_name_itself_is_believed_when_it_does_not_say_that_it_would() -> None:
+    house = House()
+    house.authority.metadata["authorization_response_iss_parameter_supported"] = False
+    begun = await house.begun(await house.fault())
+    await house.oauth.finish(house.authority.authorize(begun.url, iss=None), begun.cookie)
+    assert await house.badge.shown()
+
+
+async def test_an_answer_is_taken_once_from_the_browser_that_went_and_with_its_state() -> None:
+    house = House()
+    begun = await house.begun(await house.fault())
+    answer = house.authority.authorize(begun.url)
+    for wrong, cookie in (
+        (answer | {"state": "x"}, begun.cookie),
+        ({"code": "c"}, begun.cookie),
+        (answer, "other"),
+        (answer, ""),
+    ):
+        with pytest.raises(Fault):
+            await house.oauth.finish(wrong, cookie)
+    assert not house.authority.asked("/token")
+    await house.oauth.finish(answer, begun.cookie)
+    with pytest.raises(Fault, match="not known"):
+        await house.oauth.finish(answer, begun.cookie)
+    assert len(house.authority.asked("/token")) == 1
+
+
+async def test_a_link_is_begun_once_and_with_what_stood_on_its_page() -> None:
+    house = House()
+    id = link_of(await house.fault())
+    offered = house.oauth.find(id)
+    assert offered
+    assert await house.oauth.begin(id, "guessed") is None
+    assert await house.oauth.begin("guessed", offered.confirm) is None
+    both = await asyncio.gather(*(house.oauth.begin(id, offered.confirm) for _ in range(2)))
+    assert sum(begun is not None for begun in both) == 1
+    assert house.oauth.find(id) is None
+
+
+async def test_a_link_and_what_was_begun_with_it_last_for_ten_minutes() -> None:
+    house = House()
+    begun = await house.begun(await house.fault())
+    id = link_of(await house.fault())
+    await asyncio.sleep(601)
+    assert house.oauth.find(id) is None
+    with pytest.raises(Fault, match="its time is over"):
+        await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+
+
+async def test_what_one_was_granted_is_no_one_elses() -> None:
+    house = House()
+    ann = await house.sign_in()
+    assert await house.badge_of("ben").shown() == ""
+    ben = await house.sign_in(house.badge_of("ben"))
+    assert ben != ann and await house.badge.shown() == ann
+    elsewhere = msgspec.structs.replace(house.server, url="https://other.example/mcp")
+    assert await house.oauth.badge(elsewhere, "ann").shown() == ""
+
+
+async def test_what_is_kept_cannot_be_read_without_the_keys_and_is_not_shown_in_texts() -> None:
+    house = House()
+    token = (await house.sign_in()).removeprefix("Bearer ")
+    kept = b"".join(
+        value + key.encode()
+        for space in ("oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers")
+        for key, value in house.store.items(space).items()
+    )
+    secrets = [token, *house.authority.refreshes, *house.authority.clients.values()]
+    assert kept and not any(secret.encode() in kept for secret in secrets)
+    assert house.redactor.text(" ".join(secrets)) == " ".join([GONE] * len(secrets))
+    again = House(house.authority, store=house.store)
+    assert await again.badge.shown() == f"Bearer {token}"
+    other = OAuth(house.store, [b"x" * 32], FakeClock(), house.outside, Redactor(), lambda: BASE)
+    assert await other.badge(house.server, "ann").shown() == ""
+
+
+async def test_a_token_near_its_end_is_renewed_once_however_many_want_it() -> None:
+    house = House()
+    first = await house.sign_in()
+    await asyncio.sleep(3590)
+    shown = await asyncio.gather(*(house.badge_of("ann").shown() for _ in range(20)))
+    assert len(set(shown)) == 1 and shown[0] != first
+    assert [told["grant_type"] for told in house.authority.asked("/token")] == ["authorization_code", "refresh_token"]
+    assert house.authority.asked("/token")[1]["resource"] == house.server.url
+
+
+async def test_a_token_that_is_refused_is_renewed_once_however_many_were_refused() -> None:
+    house = House()
+    first = await house.sign_in()
+    shown = await asyncio.gather(*(house.badge_of("ann").refused(Refusal(401, "Bearer", first)) for _ in range(20)))
+    assert len(set(shown)) == 1 and shown[0] != first
+    assert len(house.authority.asked("/token")) == 2
+    assert await house.badge.refused(Refusal(401, "Bearer", first)) == shown[0]  # who comes late
+    assert len(house.authority.asked("/token")) == 2
+
+
+async def test_of_two_gateways_with_one_store_the_slower_takes_what_the_quicker_was_given() -> None:
+    house = House()
+    first = await house.sign_in()
+    other = House(house.authority, store=house.store)
+    assert await other.badge.shown() == first
+    quicker = await house.badge.refused(Refusal(401, "Bearer", first))
+    assert await other.badge.refused(Refusal(401, "Bearer", first)) == quicker
+    await asyncio.sleep(3590)  # both have the same one, and both renew it: it is good for one of them
+    both = await asyncio.gather(house.badge.shown(), other.badge.shown())
+    assert len(set(both)) == 1 and both[0].removeprefix("Bearer ") in house.authority.tokens
+
+
+async def test_who_goes_away_does_not_end_what_others_wait_for() -> None:
+    house = House()
+    first = await house.sign_in()
+    leaving, staying = (asyncio.ensure_future(house.badge.refused(Refusal(401, "Bearer", first))) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await staying != first
+    assert len(house.authority.asked("/token")) == 2
+
+
+async def test_where_nothing_renews_a_token_its_user_is_asked_again() -> None:
+    house = House()
+    first = await house.sign_in()
+    house.authority.refreshes.clear()
+    fault = await house.fault(shown=first)
+    assert fault.code == "SIGN_IN_REQUIRED" and link_of(fault)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"access_token": "with a space"}, {"access_token": "two\r\nX-Lines: yes"}, {"access_token": ""},
+        {"token_type": "DPoP"}, {"token_type": ""}, {"access_token": "ü" * 20},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_what_could_not_stand_in_a_header_or_is_no_bearers_is_no_token(given: dict[str, str]) -> None:
+    house = House()
+    house.authority.gives |= given
+    begun = await house.begun(await house.fault())
+    with pytest.raises(Fault, match="no bearer token"):
+        await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+    assert await house.badge.shown() == ""
+
+
+async def test_scopes_are_those_of_the_challenge_else_those_that_the_server_knows_else_none() -> None:
+    house = House()
+    house.authority.resource["scopes_supported"] = ["read", "write"]
+    await house.sign_in(house.badge_of("challenged"), scope="read")
+    await house.sign_in(house.badge_of("unchallenged"))
+    assert [asked["scope"] for asked in house.authority.asked("/authorize")] == ["read", "read write"]
+
+
+async def test_offline_access_is_asked_for_only_where_the_authority_knows_it() -> None:
+    house = House()
+    house.authority.metadata["scopes_supported"] = ["read", "offline_access"]
+    await house.sign_in(scope="read")
+    assert house.authority.asked("/authorize")[0]["scope"] == "read offline_access"
+
+
+@pytest.mark.promise("spec.2026.authorization.step-up")
+async def test_a_wider_operation_asks_for_what_it_needs_beside_what_was_asked_for_before() -> None:
+    house = House()
+    first = await house.sign_in(scope="read")
+    fault = await house.fault(status=403, shown=first, error="insufficient_scope", scope="write")
+    begun = await house.begun(fault)
+    await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+    assert house.authority.asked("/authorize")[1]["scope"] == "read write"
+    assert await house.badge.shown() != first
+
+
+async def test_a_scope_that_was_granted_and_does_not_help_is_not_asked_for_again() -> None:
+    house = House()
+    first = await house.sign_in(scope="admin")
+    fault = await house.fault(status=403, shown=first, error="insufficient_scope", scope="admin")
+    assert fault.code == "UPSTREAM_ERROR" and "does not help" in fault.message
+
+
+@pytest.mark.promise("spec.2026.authorization.step-up")
+async def test_a_scope_that_is_never_granted_is_asked_for_a_few_times() -> None:
+    house = House()
+    house.authority.grants = ["read"]
+    shown = await house.sign_in(scope="read")
+    asked = 0
+    while (fault := await house.fault(status=403, shown=shown, error="insufficient_scope", scope="admin")).upstream:
+        begun = await house.begun(fault)
+        await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+        shown, asked = await house.badge.shown(), asked + 1
+        assert asked < 5
+    assert asked == 3
+
+
+@pytest.mark.promise("spec.2026.authorization.binding")
+async def test_after_a_server_has_moved_to_another_authority_nothing_of_the_first_is_shown_to_it() -> None:
+    old, new = Authority(), Authority(issuer="https://new.example")
+    house = House(old, new)
+    first = await house.sign_in()
+    old.resource["authorization_servers"] = [new.issuer]
+    shown = await house.sign_in(shown=first)
+    assert shown != first and shown.removeprefix("Bearer ") in new.tokens
+    (registered,) = new.clients
+    assert new.asked("/authorize")[0]["client_id"] == registered
+    told = str(new.requests)
+    assert not any(secret in told for secret in (*old.clients, *old.clients.values(), *old.tokens, *old.refreshes))
+    assert len(old.asked("/token")) == 1
+
+
+async def test_a_client_that_was_registered_by_hand_is_shown_to_the_first_issuer_alone() -> None:
+    old, new = Authority(), Authority(issuer="https://new.example")
+    house = House(old, new, client_id="by-hand", client_secret="a secret by hand")
+    old.clients["by-hand"] = "a secret by hand"
+    first = await house.sign_in()
+    old.resource["authorization_servers"] = [new.issuer]
+    fault = await house.fault(shown=first)
+    assert fault.code == "SERVER_FAILED" and "registered at https://as.example" in fault.message
+    assert "by-hand" not in str(new.requests)
+
+
+async def test_an_issuer_that_is_configured_is_the_only_one() -> None:
+    house = House(client_id="by-hand", issuer="https://right.example")
+    fault = await house.fault()
+    assert "`auth.issuer` is https://right.example" in fault.message
+    assert not house.authority.asked("/.well-known/oauth-authorization-server")
+
+
+async def test_where_the_gateway_is_reached_by_https_its_document_says_who_it_is() -> None:
+    house = House(base="https://gate.example")
+    house.authority.metadata["client_id_metadata_document_supported"] = True
+    await house.sign_in()
+    asked = house.authority.asked("/authorize")[0]
+    document = msgspec.json.decode(house.oauth.document() or b"")
+    assert asked["client_id"] == document["client_id"] == "https://gate.example/connect/client.json"
+    assert asked["redirect_uri"] in document["redirect_uris"] and document["application_type"] == "web"
+    assert "refresh_token" in document["grant_types"] and not house.authority.asked("/register")
+
+
+async def test_no_browser_is_sent_back_over_a_network_in_the_clear() -> None:
+    fault = await House(base="http://192.168.0.9:8765").fault()
+    assert fault.code == "SERVER_FAILED" and "auth.audience" in fault.hint
+
+
+async def test_where_no_browser_can_come_the_command_is_named() -> None:
+    fault = await House(base="").fault()
+    assert fault.code == "SIGN_IN_REQUIRED" and "toolgate connect docs" in fault.message and not fault.upstream
+
+
+async def test_what_all_share_is_for_the_operator_to_sign_in_at() -> None:
+    house = House(shared=True)
+    fault = await house.fault()
+    assert "toolgate connect docs" in fault.message and "/connect/" not in fault.message and not fault.upstream
+    assert house.oauth.link("docs", "ann") == house.oauth.link("docs", "ben") != ""
+
+
+async def test_own_credentials_need_no_user_and_are_asked_with_once() -> None:
+    house = House(grant="client_credentials", client_id="robot", client_secret="of the robot")
+    house.authority.clients["robot"] = "of the robot"
+    shown = await asyncio.gather(*(house.badge_of(who).refused(Refusal(401, "Bearer")) for who in ("ann", "ben")))
+    assert len(set(shown)) == 1 and len(house.authority.asked("/token")) == 1
+    assert house.authority.asked("/token")[0]["resource"] == house.server.url
+    fault = await house.fault(status=403, shown=shown[0], error="insufficient_scope")
+    assert "does not help" in fault.message
+
+
+async def test_wrong_credentials_of_our_own_are_said_to_be_wrong() -> None:
+    house = House(grant="client_credentials", client_id="robot", client_secret="wrong")
+    house.authority.clients["robot"] = "right"
+    fault = await house.fault()
+    assert fault.code == "SERVER_FAILED" and "invalid_client" in fault.message and "check `client_id`" in fault.hint
+
+
+async def test_a_key_signs_who_we_are_for_this_issuer_and_a_minute() -> None:
+    key = ECKey.generate_key("P-256")
+    house = House(grant="client_credentials", client_id="robot", private_key=key.as_pem(private=True).decode())
+    await house.badge.refused(Refusal(401, "Bearer"))
+    told = house.authority.asked("/token")[0]
+    signed = jwt.decode(told["client_assertion"], key, algorithms=["ES256"])
+    assert signed.claims["iss"] == signed.claims["sub"] == told["client_id"] == "robot"
+    assert signed.claims["aud"] == "https://as.example" and signed.claims["exp"] - signed.claims["iat"] == 60
+
+
+async def test_a_key_that_is_none_fails_its_server_and_is_not_shown() -> None:
+    house = House(grant="client_credentials", client_id="robot", private_key="-----BEGIN not a key")
+    fault = await house.fault()
+    assert fault.code == "SERVER_FAILED" and "not a key" not in fault.message
+
+
+async def test_a_user_who_says_no_is_not_signed_in() -> None:
+    house = House()
+    begun = await house.begun(await house.fault())
+    answer = house.authority.authorize(begun.url, code=None, error="access_denied")
+    with pytest.raises(Fault, match="access_denied"):
+        await house.oauth.finish(answer, begun.cookie)
+    assert await house.badge.shown() == ""
+
+
+async def test_a_call_waits_for_its_user_until_it_has_signed_in() -> None:
+    house = House()
+    begun = await house.begun(await house.fault())
+    waiting = asyncio.ensure_future(house.oauth.settled("docs", "ann", 25.0))
+    await asyncio.sleep(5)
+    assert not waiting.done()
+    await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+    await asyncio.sleep(1)
+    assert waiting.done()
+    await house.fault(house.badge_of("ben"))
+    await house.oauth.settled("docs", "ben", 25.0)  # who never does is not waited for any longer
+
+
+@pytest.mark.parametrize(
+    ("written", "wants"),
+    [
+        ('Bearer resource_metadata="https://a/b", scope="read write"', ("https://a/b", ("read", "write"), "")),
+        (
+            'Basic realm="x, Bearer scope=\\"no\\"", bearer error=insufficient_scope , scope="a"',
+            ("", ("a",), "insufficient_scope"),
+        ),
+        ("Negotiate abc==, Bearer", ("", None, "")),
+        ('Bearer scope=""', ("", (), "")),
+        ('Digest nonce="1"', ("", None, "")),
+        ('Bearer scope="a\\\\b é ok"', ("", ("ok",), "")),
+        ("", ("", None, "")),
+        ('Bearer scope="' + "x" * 100_000, ("", None, "")),
+    ],
+    ids=lambda each: each[:30] if isinstance(each, str) else "",
+)  # fmt: skip
+async def test_challenges_are_read_as_they_are_written(written: str, wants: tuple[Any, ...]) -> None:
+    found = read(written)
+    assert (found.resource_metadata, found.scopes, found.error) == wants
