@@ -10,13 +10,15 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import msgspec
+
 from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.refusals import Unauthorized
 from toolgate.catalog import Catalog
-from toolgate.config import Config, ConfigError, showing
+from toolgate.config import Config, ConfigError, secrets_of, showing
 from toolgate.events import Events
 from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
@@ -28,11 +30,14 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Fault, Principal
 from toolgate.news import News
+from toolgate.outside import Outside
 from toolgate.parking import Parking
+from toolgate.pins import Pins
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
-from toolgate.ports import Clock, House, Store, SystemClock, Upstream
+from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
+from toolgate.redaction import quiet_logs
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -77,11 +82,15 @@ class App:
         self._work: set[asyncio.Task[None]] = set()
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool))
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
-        self._common = chain.Common(clock, store, self._spills, audit.redactor, audit, Meters(clock))
+        self.redactor = audit.redactor
+        self._common = chain.Common(clock, store, self._spills, self.redactor, audit, Meters(clock))
         self._news = News(store, clock)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {})
+        self._pins = Pins(store, clock, config.source)
+        self._pins.use(config)
+        self._news.listen("pins", self._approved)
+        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
         snapshot = self._build(config, None)
         snapshot.take_over()
         house = House(
@@ -94,7 +103,9 @@ class App:
             config.source,
             project_at(config.source),
         )
-        self.gateway = Gateway(snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock)
+        self.gateway = Gateway(
+            snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock, self.redactor
+        )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
         self.modern = ModernFace(
@@ -189,7 +200,11 @@ class App:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
         self.audit.note("servers.remove", name=name)
 
+    def _scrubbed(self, items: Items) -> Items:
+        return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
+
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
+        self.redactor.learn(secrets_of(config))
         return snapshots.build(
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
@@ -201,11 +216,13 @@ class App:
         snapshot = self._build(config, before)
         self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
+        self._pins.use(config)
         snapshot.take_over()
         self._keeper.use(config)
         self._see_who_is_in()
         self.problem = ""
         self._ground.pool.limits = config.pool
+        self._ground.outside.allowed = config.guard.allow_hosts
         self._catalog.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
@@ -271,6 +288,11 @@ class App:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
+    def _approved(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        self._pins.read_again()
+        self._catalog.show(self._catalog.overlays)
+
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
         if event.kind == "list_changed":
@@ -280,7 +302,7 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(event)
+            self.events.tell(self.gateway.scrubber.event(event))
 
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
@@ -318,8 +340,9 @@ async def running(
     keys = await sealing_keys(store, clock)
     audit = audit or nowhere(clock)
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
-    try:
-        await app.open()
-        yield app
-    finally:
-        await app.close()
+    with quiet_logs(app.redactor):
+        try:
+            await app.open()
+            yield app
+        finally:
+            await app.close()

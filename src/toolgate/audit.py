@@ -128,7 +128,7 @@ class Trail:
         named = {"who": who} if isinstance(who, str) else whose
         said = {**named, **{name: _bounded(value) for name, value in about.items()}}
         told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
-        self.put(msgspec.Raw(self._redactor.body(self._encoder.encode(told))))
+        self.put(msgspec.Raw(self._redactor.own(self._encoder.encode(told))))
 
     def note_of_strangers(self, event: str, who: Principal | str = "", **about: Any) -> None:
         """Note what anybody can bring about as often as they like: no more than `MOST_OF_STRANGERS` in a minute; the

@@ -33,7 +33,8 @@ from toolgate import overlays
 from toolgate.config import CatalogLimits
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
-from toolgate.ports import About, Clock, Shelf, Store, Upstream
+from toolgate.pins import Pins
+from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Records
 from toolgate.wire import jsonrpc, mcp
 
@@ -72,6 +73,15 @@ class CatalogView:
     def fault(self, server: str, kind: str) -> Fault | None:
         return self._faults.get((server, kind))
 
+    def with_held(self) -> CatalogView:
+        """The same view, but what is in quarantine stands in it."""
+
+        def shelf(server: str, kind: str) -> Shelf | None:
+            found = self.shelf(server, kind)
+            return (found and found.whole) or found
+
+        return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
+
 
 class Slot:
     """One list of one server for one scope: what is known of it, and whether it is being fetched."""
@@ -91,7 +101,8 @@ class Slot:
 
 class Catalog:
     """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
-    those of servers without one are not kept there."""
+    those of servers without one are not kept there. `pins` say which tools are in quarantine; `scrubbed` takes secrets
+    out of a list."""
 
     def __init__(
         self,
@@ -101,8 +112,12 @@ class Catalog:
         tell: EventSink,
         store: Store,
         prints: Mapping[str, str],
+        pins: Pins | None = None,
+        scrubbed: Callable[[Items], Items] = lambda items: items,
     ) -> None:
+        self._scrubbed = scrubbed
         self._upstreams = upstreams
+        self._pins = pins
         self._prints = prints
         self._clock = clock
         self.limits = limits
@@ -141,16 +156,21 @@ class Catalog:
                 self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
 
     def _shown(self, place: Place, shelf: Shelf) -> Shelf:
-        server, _, kind = place
+        server, scope, kind = place
         if kind != "tools":
             return shelf
-        shown = overlays.apply(shelf, self.overlays.get(server, {}))
+        held = self._pins.judge(server, scope, shelf.own) if self._pins else None
+        shown = overlays.apply(shelf, self.overlays.get(server, {}), held)
         warned = self._warned.setdefault(server, set())
         for warning in shown.warnings:
             if warning not in warned and len(warned) < MOST_WARNINGS:
                 log.warning("Overlays of the tools of %s: %.500s", server, warning)
                 warned.add(warning)
         return shown
+
+    def hides(self, server: str) -> bool:
+        """Whether some of a server's tools may be hidden, so that without its list nobody knows which."""
+        return bool(self.overlays.get(server)) or (self._pins is not None and self._pins.holds(server))
 
     # What is known.
 
@@ -402,7 +422,7 @@ class Catalog:
         if not upstream:
             raise _gone(server)
         try:
-            items = await upstream.list(kind, client)
+            items = self._scrubbed(await upstream.list(kind, client))
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'

@@ -9,8 +9,9 @@ them around what comes later (`Then`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,9 +25,13 @@ from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.policy import scrub
 from toolgate.policy.base import Policy, Wait
+from toolgate.policy.quarantine import quarantined
+from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Shelf, Upstream
 from toolgate.realm import Realms
+from toolgate.redaction import Redactor
 from toolgate.snapshot import Route, Snapshot
 from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
@@ -50,8 +55,10 @@ class Gateway:
         editor: Editor,
         spills: Spills,
         clock: Clock,
+        redactor: Redactor,
     ) -> None:
         self.snapshot = snapshot
+        self.redactor = redactor
         self.events = events
         self._handles = handles
         self._clock = clock
@@ -67,6 +74,15 @@ class Gateway:
     def server_id(self, name: str) -> str:
         """The id of a server by any spelling of its name. Raises `Fault`."""
         return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """What takes secrets out of what servers say."""
+        return self.snapshot.scrubber
+
+    def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Those headers of a client that some server is to get; each gets its own ones of them."""
+        return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
 
     def adopt(self, snapshot: Snapshot) -> None:
         """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
@@ -105,9 +121,10 @@ class Gateway:
         entered = call
 
         def refused(fault: Fault) -> Outcome:
+            shown = scrub.fault(fault, self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
-                raise fault  # its client's door answers, whatever tool it came through: another token may mend it
-            return route.surface.refuse(entered, fault, self._known(route, call.client))
+                raise shown  # its client's door answers, whatever tool it came through: another token may mend it
+            return route.surface.refuse(entered, shown, self._known(route, call.client))
 
         try:
             entered = await self._enter(call, route)
@@ -137,14 +154,11 @@ class Gateway:
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
             view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience)
-        try:
-            entered = route.surface.enter(call, view)
-        except Fault as fault:
-            raise fault.at("", call.target) from None
+        entered = _entered(route, call, view)
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
         shelf = view.shelf(entered.server, "tools")
-        if shelf is None and self.snapshot.catalog.overlays.get(entered.server):
+        if shelf is None and self.snapshot.catalog.hides(entered.server):
             raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
         return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
@@ -156,7 +170,9 @@ class Gateway:
         snapshot = self.snapshot
         view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated)
         failures = [
-            (route.upstreams[server].name, fault.message) for server in shown if (fault := view.fault(server, kind))
+            (route.upstreams[server].name, self.redactor.text(fault.message))
+            for server in shown
+            if (fault := view.fault(server, kind))
         ]
         shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
         if failures and len(failures) == len(shown) and not shelves:
@@ -167,7 +183,7 @@ class Gateway:
         return Listing(
             kind,
             tuple(route.surface.list(kind, view)),
-            (*failures, *route.surface.faults(kind, view)),
+            (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
             is_public=is_whole and all(shelf.is_public for shelf in shelves),
@@ -185,7 +201,8 @@ class Gateway:
                     await asyncio.wait(asked)
             except TimeoutError:
                 pass
-        return greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        about = greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
@@ -199,7 +216,9 @@ class Gateway:
             if not isinstance(answer, Fault)
             for id, raw in answer.items()
         ]
-        failures = [(server.name, answer.message) for server, answer in answers if isinstance(answer, Fault)]
+        failures = [
+            (server.name, self.redactor.text(answer.message)) for server, answer in answers if isinstance(answer, Fault)
+        ]
         return Listing("tasks", tuple(items), tuple(failures))
 
     def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
@@ -216,7 +235,7 @@ class Gateway:
         try:
             await route.upstream(call.server).watch(call.target, client, call.kind)
         except Fault as fault:
-            raise fault.at(call.server, call.target) from None
+            raise scrub.fault(fault.at(call.server, call.target), self.redactor) from None
         self._watches[id(call)] = call
         return call
 
@@ -340,7 +359,12 @@ class Gateway:
         catalog = self.snapshot.catalog
         catalog.changed(call.server, upstream.scope(call.client), ("tools",))
         view = await catalog.view({call.server: upstream.name}, [(call.server, "tools")], call.client)
-        return msgspec.structs.replace(call, traits=traits.of(view.shelf(call.server, "tools"), call.target))
+        found = traits.of(view.shelf(call.server, "tools"), call.target)
+        if found and found.held:
+            raise quarantined(call, found.held)
+        if not found and catalog.hides(call.server):
+            raise _unlisted()
+        return msgspec.structs.replace(call, traits=found)
 
     def _may_be_sent_again(self, call: Call, fault: Fault) -> bool:
         """The one safe retry (behaviour.md 6.4): nothing was sent, or sending it twice does no harm."""
@@ -389,6 +413,17 @@ async def _again(upstream: Upstream, call: Call, before: Fault) -> Outcome:
         raise
 
 
+def _entered(route: Route, call: Call, view: CatalogView) -> Call:
+    """The call with its true target. What is in quarantine is found too: a policy says why it cannot be called."""
+    try:
+        return route.surface.enter(call, view)
+    except Fault as fault:
+        if fault.code == "TOOL_NOT_FOUND":
+            with contextlib.suppress(Fault):
+                return route.surface.enter(call, view.with_held())
+        raise fault.at("", call.target) from None
+
+
 def _with_traits(call: Call, shelf: Shelf | None) -> Call:
     """The call with what its tool says of itself. Raises `Fault` where the client's headers do not match."""
     found = traits.of(shelf, call.target)
@@ -400,6 +435,8 @@ def _with_traits(call: Call, shelf: Shelf | None) -> Call:
 def _by_own_names(call: Call, shelf: Shelf) -> Call:
     """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
     and goes on as the server knows it."""
+    if shelf.whole and call.target not in shelf.items:
+        shelf = shelf.whole
     change = overlays.find(shelf, call)
     if call.headers is not None:
         mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)

@@ -92,6 +92,25 @@ class Fault(Exception):
             extra=self.extra,
         )
 
+    def shown(self, text: Callable[[str], str], body: Callable[[bytes], bytes], value: Callable[[Any], Any]) -> Fault:
+        """The same fault with all that it says as these have it."""
+        upstream = self.upstream
+        if upstream:
+            data = Raw(body(bytes(upstream.data))) if upstream.data else upstream.data
+            upstream = msgspec.structs.replace(upstream, message=text(upstream.message), data=data)
+        found = Fault(
+            self.code,
+            text(self.message),
+            server=self.server,
+            tool=text(self.tool),
+            reach=self.reach,
+            hint=text(self.hint),
+            upstream=upstream,
+            extra=value(self.extra),
+        )
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
+
     @property
     def rpc(self) -> int:
         return self.upstream.code if self.upstream else RPC_CODES[self.code]
@@ -269,7 +288,7 @@ class Hints(msgspec.Struct, frozen=True):
 class Traits(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
     `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
-    content. Where an overlay says otherwise, `shown`
+    content; `held` is why it is in quarantine, if it is. Where an overlay says otherwise, `shown`
     is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
     parameters by, by the server's names."""
 
@@ -278,6 +297,7 @@ class Traits(msgspec.Struct, frozen=True):
     task_support: str = ""
     hints: Hints = Hints()
     has_output: bool = False
+    held: str = ""
     shown: str = ""
     shown_schema: bytes = b""
     parameters: Mapping[str, str] = {}
@@ -304,6 +324,7 @@ class Call(msgspec.Struct, frozen=True):
     extra: Mapping[str, Raw] = {}
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
+    passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
     traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
     asked: Call | None = None  # the call of a control tool that this one was made of
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`

@@ -55,19 +55,30 @@ def show(items: Mapping[str, Raw], overlays: Overlays) -> Shown:
     return Shown(shown, changes, tuple(warnings))
 
 
-def apply(shelf: Shelf, overlays: Overlays) -> Shelf:
-    """A shelf of tools as it is shown; without overlays as its server lists it."""
-    if not overlays and not shelf.is_overlaid:
+def apply(shelf: Shelf, overlays: Overlays, held: Mapping[str, str] | None = None) -> Shelf:
+    """A shelf of tools as it is shown; without overlays as its server lists it. `held` are those in quarantine, by own
+    names, and why; None where there is no such thing: else nothing but what is listed can be called."""
+    if not overlays and held is None and not shelf.is_overlaid:
         return shelf
-    shown = show(shelf.own, overlays) if overlays else Shown(shelf.own)
+    whole = _applied(shelf, shelf.own, overlays, held)
+    if not held:
+        return whole
+    free = {name: raw for name, raw in shelf.own.items() if name not in held}
+    shown = _applied(shelf, free, {name: each for name, each in overlays.items() if name not in held}, held)
+    return msgspec.structs.replace(shown, whole=whole)
+
+
+def _applied(shelf: Shelf, items: Mapping[str, Raw], overlays: Overlays, held: Mapping[str, str] | None) -> Shelf:
+    shown = show(items, overlays) if overlays else Shown(items)
     return Shelf(
         shown.items,
         shelf.fetched,
         shelf.until,
         shelf.is_public,
-        listed=shelf.own if overlays else None,
+        listed=shelf.own if overlays or held is not None else None,
         changes=shown.changes,
         warnings=shown.warnings,
+        held=held or {},
     )
 
 

@@ -196,7 +196,8 @@ class Shelf(msgspec.Struct):
     """One list of one server: its items by the names (or URIs) that they are shown under, raw. `until` is the time (of
     `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
     of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by
-    shown names, and `warnings` say what of the overlays is in vain."""
+    shown names, and `warnings` say what of the overlays is in vain. `held` are tools in quarantine, by the server's own
+    names, and why; `whole` is the shelf as it would be shown with them, for calls that are to be refused for that."""
 
     items: Mapping[str, Raw]
     fetched: float = 0.0
@@ -206,6 +207,8 @@ class Shelf(msgspec.Struct):
     listed: Mapping[str, Raw] | None = None
     changes: Mapping[str, Change] = {}
     warnings: tuple[str, ...] = ()
+    held: Mapping[str, str] = {}
+    whole: Shelf | None = None
 
     @property
     def is_overlaid(self) -> bool:

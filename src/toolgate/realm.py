@@ -124,7 +124,7 @@ class RouteRealm:
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
-        id = await self._realms.editor.add(name, table)
+        id = await self._realms.editor.add(name, {**table, "by_operator": False})  # a model may have thought it up
         self._look()
         return id
 

@@ -21,13 +21,14 @@ from toolgate.model import Fault
 from toolgate.wire import jsonrpc
 
 Stamp = tuple[int, int, int]  # when it was written, its size, its inode
-Seen = tuple[Stamp | None, Stamp | None]  # of what people wrote, and of what was added
+Seen = tuple[Stamp | None, Stamp | None, Stamp | None]  # of what people wrote, what was added, and of secrets
 
 
 class Settings:
     """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
-    one it is kept in memory. Values of variables come from `environ`. `known` is what `seen` said of the files that the
-    configuration was last made of, or that were last found to be wrong."""
+    one it is kept in memory. Values of variables come from `environ`; `beside` is a file that secrets come from, and is
+    followed too. `known` is what `seen` said of the files that the configuration was last made of, or that were last
+    found to be wrong."""
 
     def __init__(
         self,
@@ -35,11 +36,13 @@ class Settings:
         environ: Mapping[str, str],
         path: Path | None = None,
         own: Path | None = None,
+        beside: Path | None = None,
     ) -> None:
         self._written = written
         self._environ = environ
         self._path = path
         self._own = own
+        self._beside = beside
         self._in_memory: Tree = {}
         self._was_file = path is not None and path.is_file()
         self.known = self.seen()
@@ -61,7 +64,7 @@ class Settings:
 
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
-        return _stamp(self._path), _stamp(self._own)
+        return _stamp(self._path), _stamp(self._own), _stamp(self._beside)
 
     def add(self, name: str, table: Mapping[str, Any]) -> Config:
         """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""
@@ -98,7 +101,7 @@ class Settings:
         after = self.seen()
         with contextlib.suppress(ConfigError):  # then somebody else has written it, and it is to be read again
             if self._added() == own:
-                self.known = (before[0], after[1])
+                self.known = (before[0], after[1], before[2])
 
     def _added(self) -> Tree:
         return edits.read_own(self._own) if self._own else self._in_memory

@@ -18,6 +18,7 @@ from toolgate.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import Common
+from toolgate.policy.scrub import Scrubber
 from toolgate.ports import Upstream
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces import bundle
@@ -61,6 +62,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     catalog: Catalog
     routes: Mapping[str, Route]
     servers: Mapping[str, Server]  # those that are enabled, by id
+    scrubber: Scrubber
+    passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
 
     @property
     def list_timeout(self) -> float:
@@ -114,6 +117,8 @@ def build(
         catalog=catalog,
         routes=build_routes(config, upstreams, tuple(policies), common),
         servers=servers,
+        scrubber=Scrubber(common.redactor, config.guard.scrub),
+        passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 
 

@@ -42,6 +42,8 @@ def mirrors_shown(shelf: Shelf, shown: str) -> tuple[Mirror, ...]:
 
 def _shown(found: Traits, tool: str, shelf: Shelf) -> Traits:
     """With what callers know things by. A fault must not show them the server's own words instead."""
+    if tool in shelf.held:
+        found = msgspec.structs.replace(found, held=shelf.held[tool])
     for shown, change in shelf.changes.items():
         if change.own == tool:
             return msgspec.structs.replace(

@@ -144,10 +144,10 @@ async def test_what_comes_after_questions_is_limited_too(revision: str, server: 
         spills.close()
 
 
-async def test_without_limits_nothing_looks_at_results() -> None:
+async def test_without_limits_nothing_cuts_results() -> None:
     config = Config()
     names = [policy.name for policy in chain.build(config, common(Spills(FakeClock())))]
-    assert names == ["validate"]
+    assert names == ["validate", "scrub"]
     assert chain.build(config, common(Spills(FakeClock())), is_transparent=True) == ()
 
 
@@ -158,7 +158,7 @@ async def test_a_servers_own_limit_is_enough() -> None:
     )
     config = Config(servers=servers, limits=Limits(head=1, tail=2))
     spills = Spills(FakeClock())
-    validate, truncate = chain.build(config, common(spills))
+    validate, truncate, _ = chain.build(config, common(spills))
     assert validate._trusted == {"a"}
     assert {id: limit.bytes for id, limit in truncate._limits.items()} == {"a": 10}
     assert truncate._limit.bytes is None

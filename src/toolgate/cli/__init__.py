@@ -16,9 +16,11 @@ COMMANDS = {
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print what it says."),
+    "secrets": ("toolgate.cli.secrets", "Keep secrets for ${secret:NAME}; say where each one is found."),
     "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),
     "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
     "audit": ("toolgate.cli.audit", "Look at the audit, check that it is whole, hand it on."),
+    "pins": ("toolgate.cli.pins", "Tools that are not what they were when they were trusted: look, and approve."),
     "doctor": ("toolgate.cli.doctor", "Look at the configuration and every server; name each fault with its mend."),
 }
 

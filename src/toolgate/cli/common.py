@@ -14,7 +14,7 @@ import typer
 import uvloop
 
 from toolgate import config as configs
-from toolgate.config import SURFACES, Config, ConfigError, Server, edits
+from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets
 from toolgate.model import Fault
 from toolgate.settings import Settings
 from toolgate.wire import names
@@ -57,8 +57,10 @@ def open_settings(
         return change(msgspec.structs.replace(config, surface=surface) if surface else config)
 
     try:
-        own = edits.own_file(written(), os.environ)
-        settings = Settings(written, os.environ, found, own)
+        first = written()
+        own = edits.own_file(first, os.environ)
+        kept = secrets.file_of(first.secrets, first.state, first.source, os.environ)
+        settings = Settings(written, os.environ, found, own, kept)
         config = settings.read()
     except ConfigError as error:
         fail(str(error), 2)

@@ -6,22 +6,31 @@ import asyncio
 import os
 import platform
 import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
+from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 
-from toolgate import __version__, audit
+from toolgate import __version__, audit, suspicions
+from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.cli import common
-from toolgate.config import Config, Server
+from toolgate.config import Config, Server, state_folder
 from toolgate.model import Client, Fault
+from toolgate.pins import Shelves
+from toolgate.policy import scrub
 from toolgate.ports import Status
+from toolgate.store.sqlite import FILE
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.stdio import LOOK
+from toolgate.wire import items
 
 app = typer.Typer(add_completion=False)
+
+MOST_LOOKS = 5  # suspicious texts of one server
 
 
 @app.command(
@@ -48,8 +57,11 @@ async def _doctor(config: Config, only: Server | None) -> int:
     async with running(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
         findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
+        pending = await _pending(config)
         for server, (tools, fault) in zip(examined, findings, strict=True):
-            _print(console, gateway, server, tools, fault, lines=30 if only else 5)
+            _print(console, gateway, server, len(tools), fault, lines=30 if only else 5)
+            for line in _to_be_looked_at(server, tools, pending.get(server.id, ())):
+                console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
     return 1 if not is_audited or any(fault for _, fault in findings) else 0
 
 
@@ -66,21 +78,41 @@ def _look_at_audit(console: Console, config: Config) -> bool:
     return True
 
 
-async def _examine(gateway: App, server: Server) -> tuple[int, Fault | None]:
-    """How many tools it has, or why it has none."""
+async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault | None]:
+    """Its tools, or why it has none."""
     if not server.enabled:
-        return 0, None
+        return (), None
     try:
-        return len((await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw), None
+        return (await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw, None
     except Fault as fault:
-        return 0, fault
+        return (), scrub.fault(fault, gateway.redactor)
+
+
+async def _pending(config: Config) -> Mapping[str, Collection[str]]:
+    """Tools that are not as they were pinned, by server, as gateways that ran have seen them."""
+    where = state_folder(config, os.environ)
+    if not (where / FILE).is_file():
+        return {}
+    async with stores.opened(where) as store:
+        shelves = Shelves(store, config.source)
+        return {server.id: shelves.pending(server.id) for server in config.servers}
+
+
+def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[str]) -> Iterator[str]:
+    if pending:
+        yield f"{len(pending)} of its tools are to be approved: toolgate pins diff {server.id}"
+    found = [(items.read(raw).name, each) for raw in tools for each in suspicions.of(raw)]
+    for name, each in found[:MOST_LOOKS]:
+        yield f"{suspicions.visible(name)[:100]}: {each}"
+    if len(found) > MOST_LOOKS:
+        yield f"and {len(found) - MOST_LOOKS} more"
 
 
 def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fault | None, lines: int) -> None:
     if not server.enabled:
         console.print(f"– {escape(server.name)}: disabled")
         return
-    status = gateway.gateway.snapshot.upstreams[server.id].status()
+    status = scrub.status(gateway.gateway.snapshot.upstreams[server.id].status(), gateway.redactor)
     if not fault:
         console.print(f"[green]✓[/] {escape(server.name)}: {what_it_has(tools, status.revision)}")
     else:

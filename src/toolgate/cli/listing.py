@@ -16,6 +16,7 @@ from toolgate.app import App, running
 from toolgate.cli import common
 from toolgate.config import Config
 from toolgate.model import Client, Fault
+from toolgate.policy import scrub
 from toolgate.wire import jsonrpc, names
 
 app = typer.Typer(add_completion=False)
@@ -48,7 +49,7 @@ async def _list(config: Config, as_json: bool) -> int:
 async def _print(gateway: App) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED)
     for server, upstream in gateway.gateway.snapshot.upstreams.items():
-        status = upstream.status()
+        status = scrub.status(upstream.status(), gateway.redactor)
         shelf = gateway.gateway.snapshot.catalog.known(server, "tools", Client())
         if status.state == "starting":
             console.print(f"[bold]{escape(upstream.name)}[/] has not answered yet; toolgate doctor says more")

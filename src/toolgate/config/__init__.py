@@ -35,7 +35,9 @@ from toolgate.config.access import (
 )
 from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, parse
-from toolgate.config.reading import COMPONENT_URL, Reading, dotted
+from toolgate.config.private import Private
+from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
+from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
@@ -187,6 +189,15 @@ Surface = Literal["aggregate", "children", "meta", "components", "daemon", "all"
 SURFACES = get_args(Surface)
 
 
+class Known(msgspec.Struct, frozen=True):
+    """Values that are secrets, never to be shown."""
+
+    values: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<{len(self.values)} secrets>"
+
+
 class Config(msgspec.Struct, frozen=True):
     """`Config()` is what holds without any file. `source` is the path of the file, or empty; `dialect` whose words it
     is in; `component_url` where a component is that names no URL."""
@@ -204,6 +215,8 @@ class Config(msgspec.Struct, frozen=True):
     approvals: Approvals = Approvals()
     guard: Guard = Guard()
     audit: Audit = Audit()
+    secrets: Secrets = Secrets()
+    known: Known = Known()  # what is to be taken out of all that is shown
     validate_arguments: bool = True
     surface: Surface = "aggregate"  # what `/mcp` shows
     bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
@@ -290,7 +303,7 @@ def with_own(
 ) -> Config:
     """`config`, and the servers that were added at run time: native tables by name, read from `file`. Raises
     `ConfigError` for what is wrong with them, and for a name that both have."""
-    reading = Reading(File(file, environ), dialects.NATIVE)
+    reading = Reading(File(file, environ), dialects.NATIVE, sources=sources(config, environ))
     reading.root["component_url"] = config.component_url
     reading.read({"mcpServers": dict(own)})
     owners = {server.id: server.name for server in config.servers}
@@ -303,7 +316,14 @@ def with_own(
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file))
     servers = tuple(_server(config.validate_arguments, **fields) for fields in reading.servers)
-    return msgspec.structs.replace(config, servers=(*config.servers, *servers))
+    known = Known(config.known.values | _private(reading, servers))
+    return msgspec.structs.replace(config, servers=(*config.servers, *servers), known=known)
+
+
+def sources(config: Config, environ: Mapping[str, str]) -> Sources:
+    """Where the secrets of a configuration are looked for."""
+    path = file_of(config.secrets, config.state, config.source, environ)
+    return Sources(config.secrets, environ, path, of_environment(environ))
 
 
 _rename = "rename or remove one of the two"
@@ -311,13 +331,7 @@ _rename = "rename or remove one of the two"
 
 def state_folder(config: Config, environ: Mapping[str, str]) -> Path:
     """Where the gateway keeps what it must know again. It is not made here."""
-    home = Path(environ.get("HOME") or environ.get("USERPROFILE") or Path.home())
-    if config.state:
-        written = config.state.removeprefix("~/")
-        return Path(config.source).absolute().parent / (home / written if written != config.state else written)
-    if environ.get("XDG_STATE_HOME"):
-        return Path(environ["XDG_STATE_HOME"], "toolgate")
-    return home / ".local" / "state" / "toolgate"
+    return folder(config.state, config.source, environ)
 
 
 def _config(tree: object, file: File, dialect: Dialect, references: bool = False) -> Config:
@@ -329,8 +343,10 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     part, root = reading.sections.get, reading.root
     root.setdefault("surface", dialect.surface or "aggregate")
     limits = part("limits", {})
+    servers = tuple(_server(root.get("validate_arguments", True), **fields) for fields in reading.servers)
+    clients = _clients(reading)
     return Config(
-        servers=tuple(_server(root.get("validate_arguments", True), **fields) for fields in reading.servers),
+        servers=servers,
         http=Http(**part("http", {})),
         sessions=Sessions(**part("sessions", {})),
         parking=ParkingLimits(**part("parking", {})),
@@ -338,16 +354,47 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         pool=PoolLimits(**part("pool", {})),
         virtual_search=VirtualSearch(**part("virtual_search", {})),
         limits=_limits(**limits),
-        clients=_clients(reading),
+        clients=clients,
         auth=Auth(**part("auth", {})),
         approvals=Approvals(**part("approvals", {})),
         guard=Guard(**part("guard", {})),
         audit=Audit(**part("audit", {})),
+        secrets=reading.sources.settings,
+        known=Known(_private(reading, servers, clients)),
         source=file.path,
         dialect=dialect.name,
         warnings=tuple(str(warning) for warning in _placed(reading.warnings, file.path)),
         **root,
     )
+
+
+def secrets_of(config: Config) -> frozenset[str]:
+    """Values that are never to be shown: those that reading found, and those that stand in the structs."""
+    return config.known.values | _in_structs(config.secrets.public, config.servers, config.clients)
+
+
+def _in_structs(
+    public: tuple[str, ...], servers: tuple[Server, ...], clients: tuple[KnownClient, ...]
+) -> frozenset[str]:
+    private = Private(public)
+    for client in clients:
+        private.certain("" if client.key.startswith("sha256:") else client.key)
+    for server in servers:
+        private.server(server)
+    return frozenset(private.values)
+
+
+def _private(reading: Reading, servers: tuple[Server, ...], clients: tuple[KnownClient, ...] = ()) -> frozenset[str]:
+    """All secrets of a file that was read: those that it names, and those of the environment beside it."""
+    places = reading.sources
+    private = Private(places.settings.public)
+    for value in places.found:
+        private.header(value)
+    for value in places.credentials:
+        private.certain(value)
+    private.variables(reading.put_in)
+    private.environment(reading.file.environ)
+    return _in_structs(places.settings.public, servers, clients) | private.values
 
 
 def _limits(

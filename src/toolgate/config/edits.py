@@ -103,7 +103,18 @@ def edit(path: Path, change: Callable[[Tree], Tree]) -> Tree:
 def write(path: Path, tree: Tree) -> None:
     """Atomically, and for us alone."""
     make_folder(path.parent)
-    text = json.dumps({"mcpServers": tree}, indent=2, ensure_ascii=False) + "\n"
+    _write(path, {"mcpServers": tree})
+
+
+def edit_table(path: Path, change: Callable[[], Mapping[str, Any]]) -> None:
+    """The same care for another file: `change` reads it, and says what is to stand there."""
+    make_folder(path.parent)
+    with _locked(path):
+        _write(path, change())
+
+
+def _write(path: Path, table: Mapping[str, Any]) -> None:
+    text = json.dumps(table, indent=2, ensure_ascii=False) + "\n"
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

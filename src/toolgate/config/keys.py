@@ -125,6 +125,19 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "arguments": Key(values.choice("hash", "full", "none")),
         "on_failure": Key(values.choice("warn", "block")),
     },
+    "secrets": {
+        "backends": Key(values.many(values.choice("env", "file", "systemd", "keyring", "vault"))),
+        "file": Key(values.filled),
+        "service": Key(values.filled),
+        "public": Key(values.many(values.filled)),
+        "vault": Key(
+            shapes.record(
+                **dict.fromkeys(("address", "token", "role_id", "secret_id", "namespace"), values.filled),
+                mount=values.filled,
+                path=values.text,
+            )
+        ),
+    },
     # Nothing but defaults from here on.
     "provision": {
         "auto": Later(False),
@@ -153,7 +166,6 @@ ROOT: Mapping[str, Row] = {
     "tool_components": Key(shapes.components),
     "component_url": Key(shapes.template),
     "clients": Key(access.clients(SURFACES)),
-    "secrets": Later(says="use ${VAR} in a server's strings"),
     "log": Later(),
     "telemetry": Later(),
     "cluster": Later(),
@@ -201,6 +213,7 @@ SERVER: Mapping[str, Row] = {
     "forward_headers": Key(access.forwarded, only=("http",)),
     "rate": Key(access.rate),
     "pinning": Key(values.choice("off", "warn", "quarantine")),
+    "by_operator": Key(values.flag),
 }
 
 NO_OAUTH = Later(says=_in_headers, grave=True)

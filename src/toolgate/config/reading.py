@@ -6,6 +6,7 @@ What a key may hold stands in `keys`; here is what keys mean to one another: ids
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +14,11 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from toolgate.config import access_shapes, env_file, keys, shapes, values, variables
+from toolgate.config import access_shapes, env_file, keys, secrets, shapes, values, variables
 from toolgate.config.dialects import CHILDREN, COMPONENTS, Dialect, File, places
 from toolgate.config.keys import Key, Later, Row
 from toolgate.config.manifests import Entry, spin_variables
+from toolgate.config.secrets import Secrets, Sources, Vault
 from toolgate.config.values import Finding, Kind, Wrong, did_you_mean
 from toolgate.config.variables import Expansion, Reference
 from toolgate.wire.names import slug
@@ -44,10 +46,13 @@ def _quoted(key: str) -> str:
 class Reading:
     """One file while it is read. `servers`, `root` and `sections` hold the fields of the structs, fit to be made only
     where there are no `problems`; `warnings` are what does not stop anything. With `references`, variables are not
-    put in but written as a native file writes them."""
+    put in but written as a native file writes them. `put_in` are the variables that went in, with their values;
+    `sources` are where secrets are looked for, made when the sections are read, unless they were given."""
 
-    def __init__(self, file: File, dialect: Dialect, references: bool = False) -> None:
+    def __init__(self, file: File, dialect: Dialect, references: bool = False, sources: Sources | None = None) -> None:
         self.file = file
+        self.given_sources = sources
+        self.put_in: set[tuple[str, str]] = set()
         self.dialect = dialect
         self.native = dialect.strict
         self.references = references
@@ -136,6 +141,18 @@ class Reading:
                 owner = json.dumps(owners[id].partition(" ")[2])
                 self.wrong(path, f"has the same id `{id}` as the server {owner}", "rename one of the two")
 
+    @functools.cached_property
+    def sources(self) -> Sources:
+        """To be asked for once the sections are read."""
+        if self.given_sources:
+            return self.given_sources
+        fields = dict(self.sections.get("secrets", {}))
+        vault = fields.pop("vault", None)
+        settings = Secrets(**fields, vault=None if vault is None else Vault(**vault))
+        file, state = self.file, self.root.get("state", "")
+        path = secrets.file_of(settings, state if isinstance(state, str) else "", file.path, file.environ)
+        return Sources(settings, file.environ, path, of_environment(file.environ, self.dialect.style))
+
     def put_in_keys(self) -> None:
         """The variables in clients' keys. One that is not set is the whole file's fault: else a slip would open, or
         close, the gateway to somebody."""
@@ -143,10 +160,10 @@ class Reading:
             if "key" not in client or self.references:
                 continue
             path: KeyPath = ("clients", index, "key")
-            expansion = Expansion(self.file.environ, self.dialect.style)
+            expansion = Expansion(self.file.environ, self.dialect.style, secret=self.sources.get)
             client["key"] = self.take(expansion.expand, client["key"], path)
             if expansion.missing:
-                self.wrong(path, _not_set(tuple(expansion.missing), self.dialect.style))
+                self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
             elif client["key"] is not _bad:
                 self.take(access_shapes.sound_key, client["key"], path)
 
@@ -334,15 +351,15 @@ class _ServerReading:
         """Expand what can be expanded, in place; the names of variables that are not set."""
         reading = self.reading
         kind = variables.References if reading.references else Expansion
-        expansion = kind(reading.file.environ, reading.dialect.style, reading.inputs, places(reading.file))
+        file, style = reading.file, reading.dialect.style
+        expansion = kind(file.environ, style, reading.inputs, places(file), reading.sources.get)
         for key, value in found.items():
             row = self.rows[key]
             if isinstance(row, Key) and (row.sound or self._field(key) == "tools") and value is not None:
                 found[key] = self._expanded(key, value, row, expansion)
-        missing = tuple(dict.fromkeys(expansion.missing))
-        if missing:
-            self.faults.append(_not_set(missing, reading.dialect.style))
-        return missing
+        self.faults += _lacks(expansion, style)
+        reading.put_in |= set(expansion.put_in)
+        return tuple(dict.fromkeys(expansion.missing))
 
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
         """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
@@ -401,6 +418,28 @@ class _ServerReading:
                 variables.sound_component_url(url)
         except Wrong:
             self._wrong("is no URL once the name is in it", "", "url")
+
+
+def of_environment(environ: Mapping[str, str], style: variables.Style = variables.SHELL) -> Callable[[str], str]:
+    """Puts variables in where what is needed to look secrets up stands: that cannot be a secret itself."""
+
+    def expand(written: str) -> str:
+        expansion = Expansion(environ, style)
+        try:
+            found = cast(str, expansion.expand(written))
+        except Wrong as error:
+            raise secrets.Broken(f"a text of secrets.vault {error.findings[0].message}") from None
+        if expansion.missing:
+            raise secrets.Broken(_not_set(tuple(expansion.missing), style))
+        return found
+
+    return expand
+
+
+def _lacks(expansion: Expansion, style: variables.Style) -> list[str]:
+    """What could not be put in, and what to do about it."""
+    names = tuple(dict.fromkeys(name for name in expansion.missing if not name.startswith(secrets.PREFIX)))
+    return [*([_not_set(names, style)] if names else []), *dict.fromkeys(expansion.lacking)]
 
 
 def _not_set(missing: tuple[str, ...], style: variables.Style) -> str:

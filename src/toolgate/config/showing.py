@@ -7,7 +7,7 @@ With `masked=False` a table is what the server was configured with, for those th
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
@@ -43,6 +43,7 @@ def config(found: Any, masked: bool = True) -> Table:
         **({"state": found.state} if found.state else {}),
         "bundles": {name: list(patterns) for name, patterns in found.bundles.items()},
         "limits": _limits(found.limits),
+        "secrets": _secrets(found.secrets, masked),
         **root,
         "mcpServers": {each.name: server(each, masked=masked, whole=True) for each in found.servers},
     }
@@ -52,6 +53,16 @@ def _limits(limits: Any) -> Table:
     lines = _without_none({"head": limits.head, "tail": limits.tail})
     sizes = _without_none({"result_limit": limits.result_limit, "result_tokens": limits.result_tokens})
     return {**sizes, **({"truncate": lines} if lines else {})}
+
+
+def _secrets(found: Any, masked: bool) -> Table:
+    table = _without_empty(msgspec.structs.asdict(found))
+    table |= {key: list(table[key]) for key in ("backends", "public") if key in table}
+    if found.vault:
+        vault = _without_empty(msgspec.structs.asdict(found.vault))
+        hidden = vault.keys() & {"token", "role_id", "secret_id"} if masked else ()
+        table["vault"] = vault | dict.fromkeys(hidden, MASK)
+    return {key: value for key, value in table.items() if value != []}
 
 
 def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
@@ -99,6 +110,27 @@ def _reach(found: Any, masked: bool) -> Table:
 
 def _masked(values: Mapping[str, str]) -> dict[str, str]:
     return dict.fromkeys(values, MASK)
+
+
+def is_secret_name(name: str) -> bool:
+    return bool(_secret_name.search(name))
+
+
+def looks_secret(text: str) -> bool:
+    return bool(_known_secret.search(text) or _random.fullmatch(text))
+
+
+def secrets_of(args: Iterable[str]) -> Iterator[str]:
+    """What `arguments` masks of them by its looks, without what stands before it."""
+    announced = False
+    for argument in args:
+        is_option = argument.startswith("-")
+        assigned = _assigned(argument) and _assignment.fullmatch(argument)
+        if assigned:
+            yield assigned[2]
+        elif (announced and not is_option) or ("://" not in argument and looks_secret(argument)):
+            yield argument
+        announced = is_option and "=" not in argument and is_secret_name(argument)
 
 
 def arguments(args: Iterable[str], private: Container[int] = ()) -> list[str]:

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
 
+from toolgate.config import secrets
 from toolgate.config.values import Key, Kind, Wrong, gather, wrong
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How a tool writes variables. The groups of `pattern`: `name` of one of the environment, with `default`; `input`
-    that the file declares elsewhere; `place` that the tool knows of itself. `leftover`: what must not remain;
-    `write` mends it. Without a pattern text stays as it is."""
+    """How a tool writes variables. The groups of `pattern`: `name` of one of the environment, with `default`; `secret`
+    that is looked up by name; `input` that the file declares elsewhere; `place` that the tool knows of itself.
+    `leftover`: what must not remain; `write` mends it. Without a pattern text stays as it is."""
 
     pattern: re.Pattern[str] | None = None
     leftover: re.Pattern[str] | None = None
@@ -51,15 +52,22 @@ _name = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
 _default = r"(?::-(?P<default>(?:(?!\$\{)[^}])*))?"
 _places = r"(?P<place>userHome|workspaceFolder|workspaceFolderBasename|pathSeparator|/)"
 _input = r"input:(?P<input>[^${}]{1,80})"
+_secret = r"secret:(?P<secret>[^${}]{0,250})"
 _dollar_brace = re.compile(r"\$\0*\{")  # \0 stands where a variable was; no text of a file holds one
 _bundle_places = r"(?P<place>__dirname|HOME|DESKTOP|DOCUMENTS|DOWNLOADS|pathSeparator|/)"
 
-SHELL = Style(re.compile(rf"\$\{{{_name}{_default}\}}"), _dollar_brace, "write ${NAME} or ${NAME:-default}")
+SHELL = Style(
+    re.compile(rf"\$\{{(?:{_secret}|{_name}{_default})\}}"), _dollar_brace, "write ${NAME} or ${NAME:-default}"
+)
 EDITOR = Style(
-    re.compile(rf"\$\{{(?:{_input}|{_places}|(?:env:)?{_name}{_default})\}}"), _dollar_brace, "write ${env:NAME}"
+    re.compile(rf"\$\{{(?:{_secret}|{_input}|{_places}|(?:env:)?{_name}{_default})\}}"),
+    _dollar_brace,
+    "write ${env:NAME}",
 )
 BARE = Style(
-    re.compile(rf"\$(?:\{{{_name}{_default}\}}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))"), _dollar_brace, "write ${NAME}"
+    re.compile(rf"\$(?:\{{(?:{_secret}|{_name}{_default})\}}|(?P<bare>[A-Za-z_][A-Za-z0-9_]*))"),
+    _dollar_brace,
+    "write ${NAME}",
 )
 BRACES = Style(
     re.compile(r"\{env:(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}"), re.compile(r"\{\0*(?:env|file):"), "write {env:NAME}"
@@ -79,8 +87,8 @@ _url = re.compile(
 
 
 class Expansion:
-    """Puts variables into the strings of one server, and remembers what it could not put in. `inputs` are those that
-    the file declares, `places` those that its tool has."""
+    """Puts variables into the strings of one server, and remembers what it put in, and what it could not. `inputs` are
+    those that the file declares, `places` those that its tool has, `secret` looks one up and raises `Lacking`."""
 
     def __init__(
         self,
@@ -88,12 +96,16 @@ class Expansion:
         style: Style = SHELL,
         inputs: Mapping[str, Reference] | None = None,
         places: Mapping[str, str] | None = None,
+        secret: Callable[[str], str] | None = None,
     ) -> None:
         self._environ = environ
         self._style = style
         self._inputs = inputs or {}
         self._places = places or {}
-        self.missing: list[str] = []
+        self._secret = secret
+        self.missing: list[str] = []  # variables by name, secrets by `secret:NAME`
+        self.lacking: list[str] = []  # why a secret could not be had
+        self.put_in: list[tuple[str, str]] = []  # variables by name with their values
 
     def expand(self, value: Any) -> Any:
         """`value` is a string, a tuple or a table of what can be expanded; anything else stays. Raises `Wrong` for
@@ -145,15 +157,28 @@ class Expansion:
 
     def _found(self, found: re.Match[str]) -> str:
         groups = found.groupdict()
+        if (secret := groups.get("secret")) is not None:
+            return self._looked_up(secret)
         if place := groups.get("place"):
             return self._places.get(place, "")
         if written := groups.get("input"):
             return self._resolved(self._inputs.get(written, Reference(as_variable(written)))) or ""
         return self._resolved(Reference(groups.get("name") or groups.get("bare") or "", groups.get("default"))) or ""
 
+    def _looked_up(self, name: str) -> str:
+        if not self._secret or not secrets.is_name(name):
+            raise wrong("names a secret in a way that none can have", "write ${secret:NAME}")
+        try:
+            return self._secret(name)
+        except secrets.Lacking as error:
+            self.missing.append(secrets.PREFIX + name)
+            self.lacking.append(str(error))
+            return ""
+
     def _resolved(self, wanted: Reference) -> str | None:
         value = self._environ.get(wanted.name)
         if value:
+            self.put_in.append((wanted.name, value))
             return wanted.before + value
         if wanted.default is not None:
             return wanted.before + wanted.default  # as in a shell, empty counts as unset here
@@ -174,6 +199,9 @@ class References(Expansion):
         if _dollar_brace.search(text):
             raise wrong("holds a `${` that is meant as it stands, which a native file cannot say")
         return text
+
+    def _looked_up(self, name: str) -> str:
+        return f"${{{secrets.PREFIX}{name}}}"
 
     def _resolved(self, wanted: Reference) -> str | None:
         default = "" if wanted.optional else wanted.default

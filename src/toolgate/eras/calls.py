@@ -58,6 +58,7 @@ def read_call(
     log_level: str | None,
     wants_logs: bool = False,
     headers: Mapping[str, str] | None = None,
+    passed_on: Mapping[str, str] | None = None,
 ) -> Call:
     """The canonical call of a request of `mcp.TARGETED`. Its `target` is still the client's name for it."""
     target_key = mcp.TARGETED[method].target
@@ -78,6 +79,7 @@ def read_call(
         notes=notes,
         wants_progress=mcp.PROGRESS_KEY in meta,
         headers=headers,
+        passed_on=passed_on or {},
         wants_logs=wants_logs,
         log_level=log_level,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from toolgate.frontends.streams import NOTES_KEPT, waited, wake
@@ -51,7 +52,8 @@ class Channel:
     _turns = 1
     _reader: asyncio.Future[None] | None = None
 
-    def __init__(self, can_stream: bool, can_ask: bool) -> None:
+    def __init__(self, can_stream: bool, can_ask: bool, headers: Mapping[str, str] | None = None) -> None:
+        self.headers: Mapping[str, str] = headers or {}
         self.can_stream = can_stream
         self.can_ask = can_ask
         self._items: deque[Item] = deque()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, face
@@ -31,6 +31,7 @@ class Conversation:
     is called when the client has asked for the end."""
 
     can_ask = True
+    headers: Mapping[str, str] = {}  # no request of its own carries any
 
     def __init__(
         self,

@@ -191,7 +191,7 @@ class HttpDoor:
             (session.answered if message.is_response else session.notified)(message)
             await response.whole(202)
             return
-        channel = Channel(can_stream=request.accepts_events, can_ask=request.accepts_events)
+        channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         work = session.answer(message, channel)
         work.add_done_callback(lambda done: channel.end(_response_of(done, message)))
         await self._answer(request, response, session, channel)
@@ -217,7 +217,7 @@ class HttpDoor:
                 return
             session = self._new_session(request, is_implicit=True)
         response.headers.append((b"mcp-session-id", session.id.encode()))
-        channel = Channel(can_stream=request.accepts_events, can_ask=request.accepts_events)
+        channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         gathered = batches.Gathered(channel.end)
         for each in batch:
             _take(each, session, channel, gathered)

@@ -197,7 +197,10 @@ class ModernFace:
             elif note.kind == "log" and envelope.log_level and face.is_loud_enough(note, envelope.log_level):
                 send(face.write_note(note, b""))
 
-        call = calls.read_call(method, params, meta, client, Notes(listen), envelope.log_level, headers=http)
+        passed_on = self._gateway.passed_on(http) if http else None
+        call = calls.read_call(
+            method, params, meta, client, Notes(listen), envelope.log_level, headers=http, passed_on=passed_on
+        )
         sealed = modern.read_state(params)
         if sealed is None:
             if "inputResponses" in params:
@@ -253,7 +256,7 @@ class ModernFace:
                     self._parking.finished(flow)
                     flow.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
-                return Reply(modern.write_required(outcome.asks, state))
+                return Reply(modern.write_required(self._gateway.scrubber.asks(outcome.asks), state))
             questions = await self._gathered(outcome)
             if questions:
                 flow = self._held(flow, outcome, call)
@@ -271,7 +274,7 @@ class ModernFace:
         except BaseException:
             outcome.resume.cancel()
             raise
-        return outcome.resume.origin.open_asks()
+        return self._gateway.scrubber.asks(outcome.resume.origin.open_asks())
 
     def _held(self, flow: Flow | None, outcome: NeedInput, call: Call) -> Flow:
         if flow is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -47,6 +47,7 @@ class Stream(Protocol):
     """Where messages to a client go. `can_ask`: whether a question sent there can be answered."""
 
     can_ask: bool
+    headers: Mapping[str, str]  # of the client's request that it belongs to, where there is one
 
     def send(self, message: bytes) -> None: ...
 
@@ -272,7 +273,8 @@ class Session:
         meta = calls.read_meta(params)
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         notes = Notes(self._reporter(stream.note, token))
-        call = calls.read_call(message.method, params, meta, client, notes, self._log_level, True)
+        passed_on = self._gateway.passed_on(stream.headers)
+        call = calls.read_call(message.method, params, meta, client, notes, self._log_level, True, passed_on=passed_on)
         if call.method == mcp.TASK_RESULT:
             notes.attach(self._reporter(stream.note, token, call.target))
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
@@ -306,7 +308,7 @@ class Session:
         outcome = await self._gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
-                for ask in outcome.asks:
+                for ask in self._gateway.scrubber.asks(outcome.asks):
                     _refuse_if_unaskable(ask, stream, outcome.resume)
                     asking.add(self._spawn(self._put(ask, outcome.resume, stream, task)))
                 outcome = await outcome.resume.next()

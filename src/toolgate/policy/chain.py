@@ -11,7 +11,9 @@ from toolgate.policy import limits
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
+from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
+from toolgate.policy.scrub import Scrub
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
@@ -39,6 +41,7 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         # The audit sees what is refused behind it.
         Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
         # access: nobody learns anything by what they may not call.
+        Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),
         # What is charged could be right.
@@ -47,6 +50,7 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         # approval: a person is asked last, and once.
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
+        Scrub(common.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
 

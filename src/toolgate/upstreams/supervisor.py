@@ -17,6 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from toolgate.config import showing
 from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.upstreams import guard
@@ -55,8 +56,13 @@ INHERITED_PREFIXES = ("LC_", "XDG_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_"
 
 
 def child_environment(own: Mapping[str, str], gateway: Mapping[str, str]) -> dict[str, str]:
-    kept = {k: v for k, v in gateway.items() if k in INHERITED or k.startswith(INHERITED_PREFIXES)}
+    """What goes by the name of a secret is nobody's but whose configuration names it."""
+    kept = {k: v for k, v in gateway.items() if k in INHERITED or _is_of_a_tool(k)}
     return kept | dict(own)
+
+
+def _is_of_a_tool(name: str) -> bool:
+    return name.startswith(INHERITED_PREFIXES) and not showing.is_secret_name(name)
 
 
 class Tail:
@@ -66,15 +72,22 @@ class Tail:
         self._kept = kept
         self._chunks: deque[bytes] = deque()
         self._size = 0
+        self._is_cut = False
 
     def add(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
         self._size += len(chunk)
         while self._size - len(self._chunks[0]) >= self._kept:
             self._size -= len(self._chunks.popleft())
+            self._is_cut = True
 
     def text(self) -> str:
-        return b"".join(self._chunks)[-self._kept :].decode(errors="replace")
+        """Whole lines, where there are any: half of a secret would not be known as one."""
+        whole = b"".join(self._chunks)
+        kept = whole[-self._kept :]
+        if self._is_cut or len(kept) < len(whole):
+            kept = kept.partition(b"\n")[2] or kept
+        return kept.decode(errors="replace")
 
 
 class Guard:

@@ -43,8 +43,10 @@ def serve(
     on_discover: Callable[[Json], None] | None = None,
     on_cancelled: Callable[[Any], None] | None = None,
     threads: bool = True,
+    listed: Callable[[], list[Json]] | None = None,
 ) -> None:
-    """Until stdin ends. `on_discover` answers `server/discover`; without it the method is unknown."""
+    """Until stdin ends. `on_discover` answers `server/discover`; without it the method is unknown. `listed` are the
+    tools as they are listed, where that is not all."""
     tools = {"seen": lambda _: json.dumps(seen), **tools}
 
     def call(message: Json) -> None:
@@ -61,12 +63,13 @@ def serve(
                 id,
                 {
                     "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {}},
+                    "capabilities": {"tools": {"listChanged": True} if listed else {}},
                     "serverInfo": {"name": sys.argv[0], "version": "1"},
                 },
             )
         elif method == "tools/list":
-            answer(id, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in tools]})
+            all_of_them = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
+            answer(id, {"tools": listed() if listed else all_of_them})
         elif method == "tools/call":
             if threads:
                 threading.Thread(target=call, args=(message,), daemon=True).start()

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Mapping
 import msgspec
 
 from toolgate.model import Reach
+from toolgate.outside import Dial
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
@@ -75,10 +76,10 @@ class _Reply:
 class Line:
     """Raises `ValueError` for what is no URL."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], clock: Clock) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial | None = None) -> None:
         self.url = url
         self._headers = headers
-        self._pool = Pool(Target(url), clock)
+        self._pool = Pool(Target(url), clock, dial)
         self._waiting: set[_Reply] = set()
         self._end = ""  # why it was closed
 

@@ -286,7 +286,8 @@ class ComponentUpstream:
     def _line_to(self, url: str) -> Line:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
-            return Line(url.replace("{name}", self.id), self._server.headers, self._clock)
+            dial = self._ground.dial(self._server)
+            return Line(url.replace("{name}", self.id), self._server.headers, self._clock, dial)
         except ValueError as error:
             hint = f"mend url in the configuration of {self.name}"
             raise Fault("SERVER_FAILED", str(error), server=self.id, reach="not_sent", hint=hint) from None

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from toolgate.config import Server
+from toolgate.outside import Dial, Outside
 from toolgate.ports import Clock
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
@@ -21,6 +22,12 @@ class Ground(msgspec.Struct, frozen=True):
     clock: Clock
     supervisor: Supervisor
     pool: Pool
+    outside: Outside = msgspec.field(default_factory=Outside)
+
+    def dial(self, server: Server) -> Dial | None:
+        """How to connect to a server; None for one that the operator has written: as it is. What is started here may
+        be on this machine."""
+        return None if server.by_operator else self.outside.dial(("127.0.0.1",) if server.command else ())
 
 
 MakeLink: TypeAlias = Callable[[Server, Receiver, Ground], Awaitable[Link]]
@@ -33,17 +40,17 @@ async def _stdio(server: Server, receiver: Receiver, ground: Ground) -> Link:
 
 
 async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    return http.HttpLink(server, receiver, ground.clock)
+    return http.HttpLink(server, receiver, ground.clock, ground.dial(server))
 
 
 async def _sse(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = sse.SseLink(server, receiver, ground.clock)
+    link = sse.SseLink(server, receiver, ground.clock, ground.dial(server))
     await link.connect(server.start_timeout)
     return link
 
 
 async def _ws(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = ws.WsLink(server, receiver)
+    link = ws.WsLink(server, receiver, ground.dial(server))
     await link.connect()
     return link
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from toolgate.config import Server
 from toolgate.model import Fault, Reach
+from toolgate.outside import Dial
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
@@ -41,11 +42,12 @@ class HttpLink:
     signs_of_life: int | None = None
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, clock: Clock) -> None:
+    def __init__(self, server: Server, receiver: Receiver, clock: Clock, dial: Dial | None = None) -> None:
         self._server = server
         self._receiver = receiver
         self._clock = clock
-        self._pool = Pool(Target(server.url), clock)
+        self._dial = dial
+        self._pool = Pool(Target(server.url), clock, dial)
         self._session: bytes | None = None
         self._is_forgotten = False  # by the server: our session
         target, told = self._pool.target, server.headers
@@ -92,7 +94,7 @@ class HttpLink:
         Compatibility")."""
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
-        other = SseLink(self._server, self._receiver, self._clock)
+        other = SseLink(self._server, self._receiver, self._clock, self._dial)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
         except Fault as refused:
@@ -125,7 +127,7 @@ class HttpLink:
         try:
             wire = await self._pool.take()
             wire.send(self._head(b"DELETE" + self._prefix, (), 0), b"", _Reply(self, None))
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError, Fault):
             log.debug("%s could not be told that its session is over", self._server.name)
 
     def _followed(self) -> list[Following]:

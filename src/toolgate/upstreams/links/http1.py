@@ -11,12 +11,13 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httptools  # pyright: ignore[reportMissingTypeStubs]
 
 from toolgate import __version__
+from toolgate.outside import Dial
 from toolgate.ports import Clock, Timer
 
 IDLE = 4.0  # seconds; common servers close after 5
@@ -195,10 +196,12 @@ def _kept(headers: dict[bytes, bytes]) -> float:
 
 
 class Pool:
-    """Connections to one server. Grows with what is in flight; idle ones are used newest first."""
+    """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` connects to what
+    the operator has not written; it may raise `Fault` too."""
 
-    def __init__(self, target: Target, clock: Clock) -> None:
+    def __init__(self, target: Target, clock: Clock, dial: Dial | None = None) -> None:
         self.target = target
+        self._dial = dial
         self._clock = clock
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
@@ -226,9 +229,13 @@ class Pool:
         if target.tls and not self._tls:
             self._tls = ssl.create_default_context()
         loop = asyncio.get_running_loop()
+        place: dict[str, Any] = {"host": target.host, "port": target.port}
         async with self._clock.timeout(CONNECT_TIMEOUT):
+            if self._dial:
+                place = {"sock": await self._dial(target.host, target.port)}
+                place |= {"server_hostname": target.host} if target.tls else {}
             transport, wire = await loop.create_connection(
-                lambda: Wire(self), target.host, target.port, ssl=self._tls if target.tls else None
+                lambda: Wire(self), **place, ssl=self._tls if target.tls else None
             )
         _notice_its_end(transport.get_extra_info("socket"))
         self._all.add(wire)

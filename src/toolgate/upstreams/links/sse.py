@@ -12,6 +12,7 @@ import re
 from urllib.parse import urljoin
 
 from toolgate.config import Server, showing
+from toolgate.outside import Dial
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
@@ -29,11 +30,11 @@ class SseLink(PipeLink):
     signs_of_life: int | None = None
     discovers = False
 
-    def __init__(self, server: Server, receiver: Receiver, clock: Clock) -> None:
+    def __init__(self, server: Server, receiver: Receiver, clock: Clock, dial: Dial | None = None) -> None:
         self._server = server
         self._receiver = receiver
         self._clock = clock
-        self._pool = Pool(Target(server.url), clock)
+        self._pool = Pool(Target(server.url), clock, dial)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._prefix = b""
         self._sending: dict[int, Wire] = {}

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers
 from toolgate.upstreams.links.http1 import Reply, Wire
@@ -113,7 +114,7 @@ class Following:
         try:
             self._wire = await self._open(self._cursor.headers(), reply)
             await reply.over.wait()
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, Fault) as error:
             log.debug("a stream of events cannot be asked for: %s", error)
         return reply
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from socket import socket
+from typing import TYPE_CHECKING, Any
 
 from toolgate import __version__
 from toolgate.config import Server, showing
+from toolgate.outside import Dial
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
+from toolgate.upstreams.links.http1 import Target
 from toolgate.upstreams.links.refusals import credentials_hint, fault, not_reached
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ CONNECT_TIMEOUT = 10.0
 class WsLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver) -> None:
+    def __init__(self, server: Server, receiver: Receiver, dial: Dial | None = None) -> None:
+        self._dial = dial
         self._server = server
         self._receiver = receiver
         self._heard = 0
@@ -50,6 +54,7 @@ class WsLink(PipeLink):
 
         url, address = self._server.url, showing.url(self._server.url)
         try:
+            place: dict[str, Any] = {"sock": await self._dialled(self._dial)} if self._dial else {}
             self._socket = await Connect(
                 url,
                 subprotocols=["mcp"],  # type: ignore[list-item]  # a NewType of str
@@ -63,6 +68,7 @@ class WsLink(PipeLink):
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
                 write_limit=MOST_UNREAD,
+                **place,
             )
         except InvalidStatus as error:
             status = error.response.status_code
@@ -75,6 +81,11 @@ class WsLink(PipeLink):
         except (OSError, TimeoutError) as error:
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
+
+    async def _dialled(self, dial: Dial) -> socket:
+        target = Target("http" + self._server.url[2:])  # ws: and wss: have the ports of http: and https:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            return await dial(target.host, target.port)
 
     async def _read(self, socket: ClientConnection) -> None:
         from websockets.exceptions import ConnectionClosed

@@ -139,7 +139,7 @@ class Connection:
         exchange = self._expect(id, call, LONGEST_RESULT if _waits(call) else self._server.timeout, whole=whole)
         try:
             params, headers = self.dialect.call(call, id)
-            await self._send(id, call.method, params, headers)
+            await self._send(id, call.method, params, [*headers, *passed_on(self._server, call)])
         except BaseException:
             self._forget(id)
             exchange.cancel()
@@ -494,6 +494,15 @@ def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
             yield tasks.read_id(raw), raw
         except Fault as fault:
             log.warning("%s: %.200r", fault.message, bytes(raw)[:200])
+
+
+def passed_on(server: Server, call: Call) -> Headers:
+    """Of the client's headers those that this server is to get; what its configuration sends itself is sent once."""
+    if not call.passed_on:
+        return ()
+    own = {name.lower() for name in server.headers}
+    names = [name for name in server.forward_headers if name in call.passed_on and name not in own]
+    return [(name.encode(), call.passed_on[name].encode("latin-1", "replace")) for name in names]
 
 
 def _waits(call: Call) -> bool:

@@ -1,0 +1,151 @@
+"""What in a configuration is a secret, so that it can be taken out of whatever is shown.
+
+The rule this file keeps: what `${secret:…}` brings in, keys, and what goes by the name of a secret are secrets
+whatever they look like; of the rest of `env`, headers, queries and variables all is, but for what is plainly a word, a
+number, a path, a host or a short name, or is named in `secrets.public`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from toolgate.config import showing
+
+SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
+
+_path = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^\s?&=]*")
+_word = "(?:[A-Z]?[a-z]{1,24}|[A-Z]{1,24})"
+_piece = "(?:[a-z]+[0-9]{0,2}[a-z]{0,2}|[0-9]{1,2}[a-z]{0,2}|20[0-9]{6})"
+_plain = re.compile(
+    rf"{_word}(?:[ _.,:;/-]{{1,2}}{_word})*(?:-[0-9]{{1,2}})?"
+    r"|[0-9.,:+-]+[A-Za-z]{0,3}"  # numbers, versions, times
+    r"|[A-Za-z0-9-]+(?:\.[A-Za-z][A-Za-z0-9-]*)+(?::[0-9]{1,5})?"  # hosts
+    rf"|(?=.{{1,32}}\Z){_piece}(?:[-_.]{_piece})*"  # eu-central-1, gpt-4o-mini
+)
+_LONGEST_PLAIN = 200
+_names_a_file = re.compile(r"(?:FILE|PATH|DIR|FOLDER)\Z", re.IGNORECASE)
+_counts = re.compile(r"TOKENS|TOKENI[ZS]", re.IGNORECASE)
+_url = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_scheme = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest) +(\S.*)", re.IGNORECASE | re.DOTALL)
+_unsecret_headers = frozenset({"accept", "accept-language", "content-type", "user-agent"})
+
+# Of the environment: what every shell has, and what only says where things are.
+_ordinary = re.compile(r"HOME|PATH|PWD|OLDPWD|USER|LOGNAME|SHELL|TERM|LANG|TZ|TMPDIR|HOSTNAME|(?:LC|XDG)_.*")
+
+
+class Private:
+    """Gathers them. `public`: names whose values are none."""
+
+    def __init__(self, public: Iterable[str] = ()) -> None:
+        self.values: set[str] = set()
+        self._public = {name.lower() for name in public}
+
+    def certain(self, value: str) -> None:
+        if len(value) >= SHORTEST:
+            self.values.add(value)
+
+    def named(self, name: str, value: str) -> None:
+        """One of `env`, of headers, of variables, of a query."""
+        if name.lower() in self._public or len(value) < SHORTEST:
+            return
+        if "://" in value:
+            self.url(value)
+        elif _goes_as_secret(name, value) or not _is_plain(value):
+            self.header(value)
+
+    def header(self, value: str) -> None:
+        """With a scheme before it, or without; of `Basic …` the password as well."""
+        self.certain(value)
+        if found := _scheme.fullmatch(value):
+            self.certain(found[1])
+            self._basic(found[1])
+
+    def _basic(self, encoded: str) -> None:
+        try:
+            self.certain(base64.b64decode(encoded, validate=True).decode().partition(":")[2])
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            pass
+
+    def url(self, text: str) -> None:
+        """Who it is, the query, and what looks random on the way."""
+        try:
+            parts = urlsplit(text)
+            user, password = parts.username or "", parts.password or ""
+        except ValueError:
+            return
+        for written in (password, user if showing.looks_secret(user) or not password else ""):
+            self.certain(written)
+            self.certain(unquote(written))
+        for pair in (*parts.query.split("&"), *parts.fragment.split("&")):
+            name, is_named, value = pair.partition("=")
+            for each in {value, unquote(value)} if is_named else {name}:
+                self.named(name if is_named else "", each)
+        for segment in filter(showing.looks_secret, parts.path.split("/")):
+            self.certain(segment)
+
+    def arguments(self, args: Iterable[str]) -> None:
+        for secret in showing.secrets_of(args):
+            self.certain(secret)
+        for argument in args:
+            for found in _url.findall(argument):
+                self.url(found)
+
+    def server(self, server: Any) -> None:
+        for name, value in server.env.items():
+            self.named(name, value)
+        for name, value in server.headers.items():
+            if name.lower() not in _unsecret_headers:
+                self.named(name, value)
+        self.arguments(server.args)
+        self.url(server.url)
+        if server.auth:
+            self.certain(server.auth.client_secret)
+            self.certain(server.auth.private_key)
+            for line in server.auth.private_key.splitlines():  # as it may be quoted
+                if not line.startswith("-----"):
+                    self.certain(line)
+        for tool in server.tools.values():
+            for name, parameter in tool.parameters.items():
+                self._fixed(name, parameter.fixed)
+
+    def _fixed(self, name: str, value: Any) -> None:
+        if isinstance(value, str):
+            self.named(name, value)
+        elif isinstance(value, Mapping):
+            for inner, each in cast("Mapping[str, Any]", value).items():
+                self._fixed(inner, each)
+
+    def environment(self, environ: Mapping[str, str]) -> None:
+        """That of the gateway, whatever of it is used: its children could read it."""
+        for name, value in environ.items():
+            if "://" in value:
+                self.url(value)
+            elif len(value) >= SHORTEST and name.lower() not in self._public and _goes_as_secret(name, value):
+                self.certain(value)
+
+    def variables(self, put_in: Iterable[tuple[str, str]]) -> None:
+        for name, value in put_in:
+            if not _ordinary.fullmatch(name):
+                self.named(name, value)
+
+
+def _goes_as_secret(name: str, value: str) -> bool:
+    if not showing.is_secret_name(name):
+        return False
+    is_number = value.isdecimal() and _counts.search(name)
+    return not is_number and not (_path.fullmatch(value) and _names_a_file.search(name))
+
+
+def _is_plain(value: str) -> bool:
+    if len(value) > _LONGEST_PLAIN:
+        return False
+    return bool(_plain.fullmatch(value) or (_path.fullmatch(value) and not _has_secret_part(value)))
+
+
+def _has_secret_part(path: str) -> bool:
+    return any(map(showing.looks_secret, re.split(r"[/\\]", path)))

@@ -1,0 +1,26 @@
+"""Tools in quarantine are refused, whatever name a call found them by. Why they are there is the business of `pins`."""
+
+from __future__ import annotations
+
+from toolgate.model import Call, Fault, Outcome
+
+
+class Quarantine:
+    name = "quarantine"
+
+    def before(self, call: Call, was_passed: bool) -> Call:
+        if call.traits and call.traits.held:
+            raise quarantined(call, call.traits.held)
+        return call
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
+
+def quarantined(call: Call, why: str) -> Fault:
+    """Its words are the gateway's: a tool that changes must not speak to the model through its refusal."""
+    hint = f"the operator may look at it and approve it: toolgate pins diff {call.server}"
+    message = f"{call.shown} is in quarantine: {why}"
+    return Fault("ACCESS_DENIED", message, server=call.server, tool=call.shown, reach="not_sent", hint=hint)

@@ -1,0 +1,111 @@
+"""Secrets taken out of what servers say: results, progress and log lines of calls, questions, events, lists.
+
+The rules this file keeps: what is left is JSON still, and a result that holds no secret passes untouched; it is
+scrubbed before anything of it is kept (`spills`); what the gateway says of itself (server `toolgate`) is always
+scrubbed, whatever the configuration says of other servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate import redaction
+from toolgate.model import Accepted, Ask, Call, Done, Event, Fault, Note, Notes, Outcome
+from toolgate.ports import Status
+from toolgate.redaction import Redactor
+from toolgate.wire import names
+
+Mode: TypeAlias = Literal["off", "known", "patterns"]
+
+
+class Scrubber(msgspec.Struct, frozen=True):
+    """What servers say, without secrets: those that are known, or all that have the shape of one as well."""
+
+    redactor: Redactor
+    mode: Mode
+
+    @property
+    def has_work(self) -> bool:
+        return self.mode == "patterns" or (self.mode == "known" and self.redactor.knows_any)
+
+    def body(self, said: bytes) -> bytes:
+        """The same object where there is nothing to be taken out."""
+        if self.mode == "off":
+            return said
+        known = self.redactor.body(said)
+        return redaction.shaped(known) if self.mode == "patterns" else known
+
+    def raw(self, said: Raw) -> Raw:
+        before = bytes(said)
+        after = self.body(before)
+        return said if after is before else Raw(after)
+
+    def outcome(self, outcome: Outcome) -> Outcome:
+        if not self.has_work or not isinstance(outcome, Done | Accepted):
+            return outcome
+        before = bytes(outcome.body)
+        after = self.body(before)
+        return outcome if after is before else type(outcome)(after)
+
+    def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:
+        return tuple(map(self.raw, raw)) if self.has_work else tuple(raw)
+
+    def asks(self, asks: Iterable[Ask]) -> tuple[Ask, ...]:
+        if not self.has_work:
+            return tuple(asks)
+        return tuple(msgspec.structs.replace(ask, params=self.raw(ask.params)) for ask in asks)
+
+    def event(self, event: Event) -> Event:
+        if not event.params or not self.has_work:
+            return event
+        return msgspec.structs.replace(event, params=self.raw(event.params))
+
+    def note(self, note: Note) -> Note:
+        return Note(note.kind, self.raw(note.params))
+
+
+class Scrub:
+    name = "scrub"
+
+    def __init__(self, redactor: Redactor, mode: Mode) -> None:
+        self._servers = Scrubber(redactor, mode)
+        self._redactor = redactor
+
+    def before(self, call: Call, was_passed: bool) -> Call:
+        if call.notes is None or not self._servers.has_work:
+            return call
+        return msgspec.structs.replace(call, notes=_Scrubbed(call.notes, self._servers))
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        if call.server != names.OWN:
+            return self._servers.outcome(outcome)
+        own = Done(self._redactor.own(bytes(outcome.body))) if isinstance(outcome, Done) else outcome
+        return self._servers.outcome(own)
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
+
+class _Scrubbed(Notes):
+    """Notes on their way to those of the call, which alone know who listens."""
+
+    def __init__(self, notes: Notes, scrubber: Scrubber) -> None:
+        super().__init__()
+        self._notes = notes
+        self._scrubber = scrubber
+
+    def put(self, note: Note) -> None:
+        self._notes.put(self._scrubber.note(note))
+
+
+def fault(fault: Fault, redactor: Redactor) -> Fault:
+    """As it may be shown, whoever it is shown to."""
+    return fault.shown(redactor.text, redactor.body, redactor.value) if redactor.knows_any else fault
+
+
+def status(status: Status, redactor: Redactor) -> Status:
+    words = {name: redactor.text(getattr(status, name)) for name in ("error", "hint", "stderr")}
+    return msgspec.structs.replace(status, **words)

@@ -1,0 +1,168 @@
+"""Secrets of the configuration in what servers say, in front of clients and servers of both eras."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway
+
+from toolgate.config import Config, Guard, Limits
+from toolgate.policy.truncate import META_KEY
+from toolgate.redaction import GONE
+
+SECRET = "canary-7f3a9c21bb"
+TOKEN = "ghp_" + "a1" * 18  # nobody has told us of it
+SERVERS = [LegacyServer, ModernServer]
+REVISIONS = ["2025-03-26", LATEST, MODERN]
+
+
+async def tells(scene: Scene) -> Any:
+    told = {"type": "text", "text": f"it is {SECRET} and {TOKEN}"}
+    return {"content": [told], "structuredContent": {"key": SECRET, SECRET: [1]}, "_meta": {"x": SECRET}}
+
+
+async def notes(scene: Scene) -> str:
+    scene.progress(1, message=f"at {SECRET}")
+    scene.log("error", {"said": [SECRET]})
+    return "noted"
+
+
+async def fails(scene: Scene) -> str:
+    raise RpcError(-32000, f"no: {SECRET}", {"why": [SECRET]})
+
+
+async def crashes(scene: Scene) -> str:
+    scene.crash(f"died of {SECRET}")
+    return "too late"
+
+
+async def asks(scene: Scene) -> str:
+    answer = await scene.ask(form(f"Use {SECRET}?"))
+    return f"it was {answer['action']} for {SECRET}"
+
+
+async def long(scene: Scene) -> str:
+    return "".join(f"{number} {SECRET}\n" for number in range(2000))
+
+
+async def plain(scene: Scene) -> str:
+    return "nothing of the kind"
+
+
+TOOLS = {"tells": tells, "notes": notes, "fails": fails, "crashes": crashes, "asks": asks, "long": long, "plain": plain}
+
+
+def server(kind: type[Any], **more: Any) -> Any:
+    found = kind(tools=TOOLS, **more)
+    found.settings["env"] = {"API_KEY": SECRET}
+    return found
+
+
+def guarded(scrub: Any = "known", **more: Any) -> Config:
+    return Config(guard=Guard(scrub=scrub), **more)
+
+
+@pytest.mark.promise("b.secrets.results")
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_result_is_without_the_secrets_that_are_known(kind: type[Any], revision: str) -> None:
+    async with gateway(one=server(kind)) as house:
+        client = await house.client(revision)
+        reply = await client.call("one__tells")
+        assert SECRET not in json.dumps(reply.message)
+        assert reply.text == f"it is {GONE} and {TOKEN}"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_with_patterns_whatever_looks_like_a_token_is_gone_too(kind: type[Any]) -> None:
+    async with gateway(config=guarded("patterns"), one=server(kind)) as house:
+        assert (await house.modern().call("one__tells")).text == f"it is {GONE} and {GONE}"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_without_scrubbing_a_result_is_as_its_server_wrote_it(kind: type[Any]) -> None:
+    async with gateway(config=guarded("off"), one=server(kind)) as house:
+        assert (await house.modern().call("one__tells")).text == f"it is {SECRET} and {TOKEN}"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("scrub", ["off", "known"])
+@pytest.mark.parametrize("tool", ["fails", "crashes"])
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_an_error_is_never_with_a_secret(kind: type[Any], scrub: str, tool: str, revision: str) -> None:
+    async with gateway(config=guarded(scrub), one=server(kind)) as house:
+        client = await house.client(revision)
+        error = (await client.call(f"one__{tool}")).error
+        assert SECRET not in json.dumps(error) and GONE in json.dumps(error)
+        status = house.app.gateway.snapshot.upstreams["one"].status()
+        asked = await house.modern().request("resources/read", uri="mcp://servers")
+        assert SECRET not in json.dumps(asked.message), status
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_notes_of_a_call_are_without_secrets(kind: type[Any], revision: str) -> None:
+    async with gateway(one=server(kind)) as house:
+        client = await house.client(revision)
+        meta: Any = {"progressToken": 1} | ({"io.modelcontextprotocol/logLevel": "debug"} if revision == MODERN else {})
+        reply = await client.call("one__notes", meta=meta)
+        progress, log = (reply.notes(f"notifications/{kind}") for kind in ("progress", "message"))
+        assert [each["message"] for each in progress] == [f"at {GONE}"]
+        assert [each["data"] for each in log] == [{"said": [GONE]}]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_questions_are_without_secrets_and_answered_as_ever(kind: type[Any], revision: str) -> None:
+    asked: list[str] = []
+
+    def accept(params: Any) -> Any:
+        asked.append(params["message"])
+        return ACCEPTED
+
+    async with gateway(one=server(kind)) as house:
+        client = await house.client(revision, capabilities={"elicitation": {}})
+        reply = await client.converse("tools/call", {"elicitation/create": accept}, name="one__asks")
+        assert reply.text == f"it was accept for {GONE}"
+    assert asked == [f"Use {GONE}?"]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_what_is_cut_and_kept_is_without_secrets(kind: type[Any]) -> None:
+    async with gateway(config=guarded(limits=Limits(result_limit=2000)), one=server(kind)) as house:
+        client = house.modern()
+        cut = await client.call("one__long")
+        kept = cut.result["_meta"][META_KEY]["parts"][0]["uri"]
+        read = await client.request("resources/read", uri=f"{kept}?lines=900-1000")
+        for reply in (cut, read):
+            assert SECRET not in json.dumps(reply.message) and GONE in json.dumps(reply.message)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_lists_and_instructions_are_without_secrets(kind: type[Any]) -> None:
+    leaky = server(kind, instructions=f"Say {SECRET}")
+    leaky.offer("tools", {"name": "t", "description": f"Uses {SECRET}", "inputSchema": {"type": "object"}})
+    async with gateway(one=leaky) as house:
+        client = house.modern()
+        for method in ("tools/list", "server/discover"):
+            reply = await client.request(method)
+            assert SECRET not in json.dumps(reply.message) and GONE in json.dumps(reply.message), method
+
+
+async def test_a_secret_that_was_replaced_is_still_one() -> None:
+    def edited(config: Config) -> Config:
+        other = (msgspec.structs.replace(each, env={"API_KEY": "another-one-1234"}) for each in config.servers)
+        return msgspec.structs.replace(config, servers=tuple(other))
+
+    async with gateway(one=server(LegacyServer), edited=edited) as house:
+        await house.app.reload()
+        assert (await house.modern().call("one__tells")).text == f"it is {GONE} and {TOKEN}"
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_a_result_without_secrets_passes_as_it_is(kind: type[Any]) -> None:
+    async with gateway(config=guarded("patterns"), one=server(kind)) as house:
+        assert (await house.modern().call("one__plain")).text == "nothing of the kind"

@@ -1,0 +1,182 @@
+"""Secrets are taken out of whatever is shown, whole, and what was JSON stays JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolgate.redaction import GONE, MOST, Redactor, quiet_logs, shaped
+
+SECRET = "canary-7f3a9c"
+
+
+def test_a_secret_is_taken_out_wherever_it_stands() -> None:
+    assert Redactor([SECRET]).text(f"a {SECRET} b{SECRET}") == f"a {GONE} b{GONE}"
+
+
+def test_of_a_secret_that_was_cut_off_nothing_is_left_in_our_own_words() -> None:
+    redactor = Redactor([f"{SECRET}-and-more"])
+    assert redactor.text(f"it said: {SECRET}-an (cut)") == f"it said: {GONE} (cut)"
+    assert redactor.own(json.dumps({"a": f"it said {SECRET}-an"}).encode()) == b'{"a":"it said [secret]"}'
+    assert redactor.body(f'"{SECRET}-an"'.encode()) == f'"{SECRET}-an"'.encode()
+
+
+def test_a_text_without_secrets_is_the_same_object() -> None:
+    text, body = "nothing " * 100, b'{"a":1}'
+    assert Redactor([SECRET]).text(text) is text
+    assert Redactor([SECRET]).body(body) is body
+
+
+def test_a_secret_that_holds_another_is_taken_out_whole() -> None:
+    redactor = Redactor([SECRET, f"before-{SECRET}-after"])
+    assert redactor.text(f"<before-{SECRET}-after>") == f"<{GONE}>"
+
+
+def test_of_secrets_that_overlap_nothing_is_left() -> None:
+    assert Redactor(["abcdefgh1234", "1234ijklmnop"]).text("<abcdefgh1234ijklmnop>") == f"<{GONE}>"
+
+
+def test_what_is_too_short_is_no_secret() -> None:
+    assert Redactor(["short"]).text("short") == "short"
+
+
+@pytest.mark.parametrize("length", [10, 10_000, 100_000])
+@pytest.mark.parametrize("before", ["x", "ü", "lorem ipsum 7"])
+def test_a_secret_is_found_in_a_body_of_any_length(length: int, before: str) -> None:
+    body = json.dumps({"a": before * length + SECRET + " end"}, ensure_ascii=False).encode()
+    assert json.loads(Redactor(["Other-SECRET-1", SECRET]).body(body)) == {"a": before * length + GONE + " end"}
+
+
+def test_a_value_stays_known_when_others_are_learned() -> None:
+    redactor = Redactor([SECRET])
+    redactor.learn(["another-one"])
+    assert SECRET not in redactor.text(SECRET)
+
+
+def test_of_very_many_the_oldest_are_forgotten() -> None:
+    redactor = Redactor([SECRET])
+    redactor.learn([f"another-{number}" for number in range(MOST)])
+    assert redactor.text(SECRET) == SECRET
+    assert redactor.text("another-999") == GONE
+
+
+@pytest.mark.parametrize("shown", ["p%40ss%2Fword1", "p@ss/word1", "p%40ss/word1"])
+def test_a_secret_is_known_as_a_url_writes_it(shown: str) -> None:
+    assert "word1" not in Redactor(["p@ss/word1"]).text(f"http://x/?k={shown}&y")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"a":"x\"y\\zz ends"}',
+        rb'{"a":"{\"b\":\"x\\\"y\\\\zz ends\"}"}',  # JSON in a text of JSON
+    ],
+)
+def test_a_secret_is_known_as_json_escapes_it(body: bytes) -> None:
+    shown = Redactor(['x"y\\zz ends']).body(body)
+    assert GONE in shown.decode() and b"ends" not in shown
+    json.loads(shown)
+
+
+def test_letters_beyond_ascii_are_known_in_both_ways_of_writing_them() -> None:
+    redactor = Redactor(["pässwörd-eins"])
+    for ascii in (True, False):
+        body = json.dumps({"a": "pässwörd-eins"}, ensure_ascii=ascii).encode()
+        assert json.loads(redactor.body(body)) == {"a": GONE}
+
+
+def test_a_slash_that_is_escaped_hides_nothing() -> None:
+    assert json.loads(Redactor(["abc/def/ghi"]).body(rb'{"a":"abc\/def\/ghi"}')) == {"a": GONE}
+
+
+def test_a_secret_number_leaves_json() -> None:
+    shown = Redactor(["12345678"]).body(b'{"a":1234567890,"b":[12345678],"c":"12345678","d":true}')
+    assert json.loads(shown) == {"a": GONE, "b": [GONE], "c": GONE, "d": True}
+
+
+def test_what_begins_within_an_escape_is_no_secret() -> None:
+    assert json.loads(Redactor(["nsecret99"]).body(rb'{"a":"\nsecret99"}')) == {"a": "\nsecret99"}
+
+
+_words = st.text(st.sampled_from('ab12"\\/ü\n{}[],:'), min_size=8, max_size=12)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | _words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=3),
+)
+
+
+@given(st.lists(_words, min_size=1, max_size=4), _values, st.booleans(), st.data())
+def test_any_json_stays_json_and_holds_no_secret(
+    secrets: list[str], value: Any, ascii: bool, data: st.DataObject
+) -> None:
+    held = {"value": value, "text": f"a{data.draw(st.sampled_from(secrets))}b"}
+    shown = json.loads(Redactor(secrets).body(json.dumps(held, ensure_ascii=ascii).encode()))
+    assert not any(secret in text for secret in secrets for text in _texts(shown))
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for key, each in value.items() for text in (key, *_texts(each))]
+    return [text for each in value for text in _texts(each)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "ghp_" + "a1" * 18,
+        "github_pat_" + "a1" * 41,
+        "glpat-" + "a1" * 10,
+        "xoxb-1234567890-abcdefghij",
+        "AKIA" + "ABCDEFGH23456723",
+        "AIza" + "a1" * 17 + "b",
+        "sk-ant-" + "a1" * 20,
+        "sk_live_" + "a1" * 12,
+        "npm_" + "a1" * 18,
+        "hf_" + "a1" * 17,
+        "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm4ifQ." + "a1" * 20,
+        "hvs." + "a1" * 20,
+        "tg_ci_" + "a1" * 20,
+    ],
+)
+def test_the_shapes_of_tokens_are_known(token: str) -> None:
+    body = json.dumps({"text": f"it is {token}, or {token}"}).encode()
+    assert json.loads(shaped(body)) == {"text": f"it is {GONE}, or {GONE}"}
+
+
+def test_a_private_key_and_a_password_in_a_url_have_shapes() -> None:
+    key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----\n"
+    shown = shaped(json.dumps({"a": key, "b": "postgres://ann:hunter22@db/x"}).encode())
+    assert json.loads(shown) == {"a": f"{GONE}\n", "b": f"postgres://{GONE}@db/x"}
+
+
+@pytest.mark.parametrize("text", ["task-list", "risk-" + "a1" * 20, "sk-short", "a" * 100_000, "http://x:80/a@b"])
+def test_what_has_no_such_shape_stays(text: str) -> None:
+    body = json.dumps({"text": text}).encode()
+    assert shaped(body) == body
+
+
+def test_logs_are_without_secrets_in_text_arguments_and_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("toolgate.somewhere")
+    with quiet_logs(Redactor([SECRET])):
+        log.warning("it is %s", SECRET)
+        try:
+            raise ValueError(SECRET)
+        except ValueError as error:
+            log.error("failed", exc_info=error)
+        log.warning("plain %d", 1)
+    assert SECRET not in caplog.text
+    assert f"it is {GONE}" in caplog.text and f"ValueError: {GONE}" in caplog.text and "plain 1" in caplog.text
+
+
+def test_logs_are_as_they_were_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+    with quiet_logs(Redactor([SECRET])):
+        pass
+    logging.getLogger("toolgate.somewhere").warning(SECRET)
+    assert SECRET in caplog.text
