@@ -1401,7 +1401,8 @@ async def gateway(
     alarm = _Alarm(logging.ERROR)
     logging.getLogger("toolgate").addHandler(alarm)
     try:
-        injected: Json = {"clock": clock, "environ": {}, "identify": _by_header, "store": store, "audit": audit}
+        injected: Json = {"clock": clock, "environ": {}, "store": store, "audit": audit}
+        injected["identify"] = _by_client if config.clients else _by_header
         if edited:
             injected["settings"] = Settings(lambda: edited(config), {})
         async with running(config, policies=policies, links=links, **injected) as app:
@@ -1420,3 +1421,9 @@ async def gateway(
 
 async def _by_header(headers: Mapping[str, str], address: str, path: str) -> Principal:
     return Principal(headers.get("x-test-principal", "local"), address)
+
+
+async def _by_client(headers: Mapping[str, str], address: str, path: str) -> Principal:
+    """Where clients are configured: `ann/laptop` is the client `ann`, and somebody of its own."""
+    name = headers.get("x-test-principal", "local")
+    return Principal(name, address, client=name.partition("/")[0], is_admin=name.endswith("/admin"))

@@ -14,6 +14,7 @@ import msgspec
 
 from toolgate import __version__
 from toolgate import snapshot as snapshots
+from toolgate.access import Access
 from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.refusals import Unauthorized
@@ -85,7 +86,7 @@ class App:
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), Outside(config.guard.allow_hosts))
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
-        self._common = chain.Common(clock, store, self._spills, self.redactor, audit, Meters(clock))
+        self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source)
         self._pins.use(config)
@@ -104,7 +105,15 @@ class App:
             project_at(config.source),
         )
         self.gateway = Gateway(
-            snapshot, self.events, Handles(Seal("task", keys)), house, self, self._spills, clock, self.redactor
+            snapshot,
+            self.events,
+            Handles(Seal("task", keys)),
+            house,
+            self,
+            self._spills,
+            self._common.access,
+            clock,
+            self.redactor,
         )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)

@@ -29,14 +29,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import overlays
+from toolgate import overlays, permitted
+from toolgate.access import Rules
 from toolgate.config import CatalogLimits
-from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.model import Client, Event, EventSink, Fault, Hints
 from toolgate.overlays import Overlays
 from toolgate.pins import Pins
 from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Records
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, names
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,13 @@ class CatalogView:
     def fault(self, server: str, kind: str) -> Fault | None:
         return self._faults.get((server, kind))
 
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return True
+
+    def for_whom(self, rules: Rules | None) -> CatalogView:
+        """What a client sees of it; None: all."""
+        return self if rules is None else PermittedView(self, rules)
+
     def with_held(self) -> CatalogView:
         """The same view, but what is in quarantine stands in it."""
 
@@ -81,6 +89,29 @@ class CatalogView:
             return (found and found.whole) or found
 
         return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
+
+
+class PermittedView(CatalogView):
+    """The part of a view that the rules of its client permit."""
+
+    def __init__(self, whole: CatalogView, rules: Rules) -> None:
+        self.servers = rules.servers(whole.servers)
+        self.activated = whole.activated
+        self.pending = whole.pending
+        self.shelf = self._permitted
+        self.fault = whole.fault
+        self._view = whole
+        self._rules = rules
+
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return self._rules.verdict(names.OWN, kind, name, hints) != "off"
+
+    def _permitted(self, server: str, kind: str) -> Shelf | None:
+        whole = self._view.shelf(server, kind)
+        return whole and (whole.memo.get(self._rules.print) or permitted.shelf(whole, server, kind, self._rules))
+
+    def with_held(self) -> CatalogView:
+        return self._view.with_held().for_whom(self._rules)
 
 
 class Slot:
@@ -186,6 +217,7 @@ class Catalog:
         client: Client,
         patience: float | None = None,
         activated: Collection[str] = (),
+        rules: Rules | None = None,
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
         has failed or is pending may be there as it was."""
@@ -204,7 +236,7 @@ class Catalog:
         def shelf(server: str, kind: str) -> Shelf | None:
             return shelves.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending, activated)
+        return CatalogView(servers, shelf, faults, pending, activated).for_whom(rules)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are

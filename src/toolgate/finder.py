@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from toolgate.config import Server
 from toolgate.model import Fault
-from toolgate.ports import Shelf
+from toolgate.ports import Card, Shelf
 from toolgate.search import Document, Hit, Index, Unsearchable
 from toolgate.wire import items, mcp
 
@@ -33,14 +32,15 @@ class Finder:
     async def find(
         self,
         query: str,
-        servers: Mapping[str, tuple[Server, str]],
+        servers: Mapping[str, tuple[Card, str]],
         known: Known,
         kinds: Sequence[str],
         limit: int,
         mode: str,
+        permitted: Callable[[Document], bool] | None = None,
     ) -> Sequence[Hit]:
-        """The best hits of these servers (each with the scope of its lists), by what is known of them now. Raises
-        `Fault` INVALID_ARGS."""
+        """The best hits of these servers (each with the scope of its lists), by what is known of them now: those
+        that are `permitted` (asked on the index's thread). Raises `Fault` INVALID_ARGS."""
         wanted = {
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
@@ -49,7 +49,7 @@ class Finder:
         def found() -> Sequence[Hit]:
             for key, (server, shelves) in wanted.items():
                 self._put(key, server, shelves)
-            return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), mode=mode)
+            return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), permitted=permitted, mode=mode)
 
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, found)
@@ -59,7 +59,7 @@ class Finder:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, key: str, server: Server, shelves: Shelves) -> None:
+    def _put(self, key: str, server: Card, shelves: Shelves) -> None:
         before = self._indexed.pop(key, ())
         self._indexed[key] = shelves
         if len(before) != len(shelves) or any(old is not new for old, new in zip(before, shelves, strict=True)):
@@ -70,7 +70,7 @@ class Finder:
             self._index.drop(oldest)
 
 
-def _documents(server: Server, shelves: Shelves) -> Iterable[Document]:
+def _documents(server: Card, shelves: Shelves) -> Iterable[Document]:
     for kind, shelf in zip(mcp.LIST_OF_KIND, shelves, strict=True):
         for name, raw in shelf.items.items() if shelf else ():
             item = items.read(raw)

@@ -11,20 +11,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks, controls, greeting, overlays, traits
+from toolgate import asks, controls, greeting, overlays, permitted, traits
+from toolgate.access import OPERATOR, Access, Rules
 from toolgate.catalog import CatalogView
 from toolgate.controls import own
 from toolgate.controls.base import find_server
 from toolgate.eras import mirrors, tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, Then, raised
-from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Required, Resumption
+from toolgate.model import (
+    Call,
+    Client,
+    Done,
+    Event,
+    Fault,
+    Listing,
+    NeedInput,
+    Outcome,
+    Principal,
+    Required,
+    Resumption,
+)
 from toolgate.policy import scrub
 from toolgate.policy.base import Policy, Wait
 from toolgate.policy.quarantine import quarantined
@@ -54,15 +67,17 @@ class Gateway:
         house: House,
         editor: Editor,
         spills: Spills,
+        access: Access,
         clock: Clock,
         redactor: Redactor,
     ) -> None:
         self.snapshot = snapshot
+        self.access = access
         self.redactor = redactor
         self.events = events
         self._handles = handles
         self._clock = clock
-        self._realms = Realms(house, editor, spills, lambda: self.snapshot, events.tell)
+        self._realms = Realms(house, editor, spills, access, lambda: self.snapshot, events.tell)
         self._watches: dict[int, Call] = {}  # what clients watch now, to be asked for anew of a changed server
         self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
         self._rewatching: set[asyncio.Task[None]] = set()
@@ -89,8 +104,9 @@ class Gateway:
         watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
         came or are others now: whoever hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
-        if _is_news_to_all(before, snapshot):
-            self.events.tell(Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
+        was_open, known = self.access.is_open, self.access.clients
+        self.access.use(snapshot.config)
+        self._tell_who_sees_others(before, was_open, known)
         for call in list(self._watches.values()):
             upstream = snapshot.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
@@ -98,6 +114,18 @@ class Gateway:
                 again = asyncio.get_running_loop().create_task(self._watch_again(call, upstream), name="watch again")
                 self._rewatching.add(again)
                 again.add_done_callback(self._rewatching.discard)
+
+    def _tell_who_sees_others(self, before: Snapshot, was_open: bool, known: Mapping[str, Rules]) -> None:
+        """Clients hear that their lists are others now: by what they may do, or for reasons that no event of one server
+        brings to its clients."""
+        servers, everybodys = _news(before, self.snapshot), Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND))
+        is_open, now = self.access.is_open, self.access.clients
+        is_shown_otherwise = any(getattr(before.config, part) != getattr(self.snapshot.config, part) for part in _SHOWN)
+        if is_open != was_open or is_shown_otherwise or (is_open and servers):
+            return self.events.tell(everybodys)
+        told = {id for id in {**known, **now} if _sees_others(known.get(id), now.get(id), servers)}
+        if told or servers:
+            self.events.tell(msgspec.structs.replace(everybodys, clients=frozenset((*told, OPERATOR))))
 
     async def _watch_again(self, call: Call, upstream: Upstream) -> None:
         try:
@@ -124,37 +152,73 @@ class Gateway:
             shown = scrub.fault(fault, self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
                 raise shown  # its client's door answers, whatever tool it came through: another token may mend it
-            return route.surface.refuse(entered, shown, self._known(route, call.client))
+            rules = self.access.rules(call.client.principal)
+            return route.surface.refuse(entered, shown, self._known(route, call.client, rules))
 
         try:
             entered = await self._enter(call, route)
-            outcome = await self._handled(entered, route)
+            outcome = await self._handled(entered, route, call.target)
         except Fault as fault:
             return refused(fault)
         return _then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
 
-    def _known(self, route: Route, client: Client) -> CatalogView:
-        """What is known now of a route's servers."""
+    def _known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
+        """What is known now of those of a route's servers that a client may see."""
         catalog = self.snapshot.catalog
-        return CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, client), {}, ())
+        view = CatalogView(route.servers, lambda server, kind: catalog.known(server, kind, client), {}, ())
+        return view.for_whom(rules)
 
-    async def _handled(self, call: Call, route: Route) -> Outcome:
+    def _shelves(self, client: Client) -> Callable[[str, str], Shelf | None]:
+        catalog = self.snapshot.catalog
+        return lambda server, kind: catalog.known(server, kind, client)
+
+    def servers(self, route: Route, client: Client) -> Mapping[str, str]:
+        """The configured names, by id, of those of a route's servers that a client may know of."""
+        rules = self.access.rules(client.principal)
+        return route.servers if rules is None else rules.servers(route.servers)
+
+    def check_let_in(self, route: Route, principal: Principal) -> None:
+        """Raises `Fault` where a path is that of one server, which this client may not know of."""
+        rules = self.access.rules(principal)
+        if rules is not None and route.is_strict and not rules.servers(route.servers):
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+
+    async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
         try:
             return await self._through(call, route)
         except Fault as fault:
-            raise fault.at(call.server, "" if call.kind == "tasks" else call.shown) from None
+            raise self._placed(fault, call, written) from None
+
+    def _placed(self, fault: Fault, call: Call, written: str) -> Fault:
+        """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""
+        shown = "" if call.kind == "tasks" else call.shown
+        rules = self.access.rules(call.client.principal)
+        if rules is None or fault.code != "ACCESS_DENIED" or fault.server:
+            return fault.at(call.server, shown)
+        server = call.server if rules.sees(call.server) else ""
+        return fault.at(server, "" if not shown else shown if call.asked else written)
 
     async def _enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched."""
         if call.kind == "tasks":
             return self._handles.enter(call, route.path)
-        view = self._known(route, call.client)
+        rules = self.access.rules(call.client.principal)
+        if rules is not None and route.is_strict:
+            self.check_let_in(route, call.client.principal)
+        view = self._known(route, call.client, rules)
         needs = list(route.surface.needs(call, view))
         if any(view.shelf(*need) is None for need in needs):
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             patience = self.snapshot.list_timeout if len(needs) > 1 else None
-            view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience)
-        entered = _entered(route, call, view)
+            view = await self.snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
+        try:
+            return self._by_own_name(_entered(route, call, view), view)
+        except Fault as fault:
+            if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route, rules)):
+                return denied
+            raise
+
+    def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
         shelf = view.shelf(entered.server, "tools")
@@ -162,13 +226,39 @@ class Gateway:
             raise (view.fault(entered.server, "tools") or _unlisted()).at(entered.server, entered.target)
         return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
 
+    def _denied(self, call: Call, route: Route, rules: Rules) -> Call | None:
+        """What a call would be for somebody who may see everything, if its own client may not, so that it is refused by
+        the policies as any other. No server is asked for that; and of one that the client may not see, any name is
+        refused alike, so that nobody learns which it has."""
+        known = self._shelves(call.client)
+
+        def seen(server: str, kind: str) -> Shelf | None:
+            return known(server, kind) if rules.sees(server) else None
+
+        def seen_or_anything(server: str, kind: str) -> Shelf | None:
+            return seen(server, kind) or permitted.anything()
+
+        found = self._found(call, route, seen)
+        if isinstance(found, Fault):
+            found = self._found(call, route, known if found.code in _NOT_FOUND else seen_or_anything)
+        return found if isinstance(found, Call) and self.access.judge(found) == "off" else None
+
+    def _found(self, call: Call, route: Route, shelves: Callable[[str, str], Shelf | None]) -> Call | Fault:
+        try:
+            entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
+        except Fault as fault:
+            return fault
+        return _as_permitted(entered, shelves(entered.server, "tools"))
+
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
-        shown = route.surface.shown(kind, route.servers)
+        self.check_let_in(route, client.principal)
+        rules = self.access.rules(client.principal)
+        shown = route.surface.shown(kind, self.servers(route, client))
         wanted = [(server, kind) for server in shown]
         activated = self._realms.activated(client)
         snapshot = self.snapshot
-        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated)
+        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated, rules)
         failures = [
             (route.upstreams[server].name, self.redactor.text(fault.message))
             for server in shown
@@ -186,14 +276,15 @@ class Gateway:
             (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
             ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
-            is_public=is_whole and all(shelf.is_public for shelf in shelves),
+            is_public=is_whole and rules is None and all(shelf.is_public for shelf in shelves),
         )
 
     async def about(self, route: Route, client: Client) -> About:
         """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
+        self.check_let_in(route, client.principal)
         if about := route.surface.about():
             return about
-        servers, catalog = list(route.upstreams.values()), self.snapshot.catalog
+        servers, catalog = self._upstreams(route, client), self.snapshot.catalog
         asked = [asyncio.ensure_future(catalog.about(server.id, client)) for server in servers]
         if asked:
             try:
@@ -204,9 +295,13 @@ class Gateway:
         about = greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
         return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
+    def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
+        return [route.upstreams[id] for id in self.servers(route, client)]
+
     async def tasks(self, route: Route, client: Client) -> Listing:
         """The tasks that this principal has made, of all servers on this route."""
-        servers = list(route.upstreams.values())
+        self.check_let_in(route, client.principal)
+        servers = self._upstreams(route, client)
         async with asyncio.TaskGroup() as together:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
@@ -228,15 +323,26 @@ class Gateway:
     async def watch(self, uri: str, route: Route, client: Client, method: str = mcp.SUBSCRIBE) -> Call:
         """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
         on. Raises `Fault`."""
-        call = await self._enter(Call(method, uri, client), route)
-        call = await self._let_watch(call, route)
+        try:
+            call = await self._watched(Call(method, uri, client), route)
+        except Fault as fault:
+            raise scrub.fault(fault, self.redactor) from None
+        self._watches[id(call)] = call
+        return call
+
+    async def _watched(self, call: Call, route: Route) -> Call:
+        uri = call.target
+        call = await self._enter(call, route)
+        try:
+            call = await self._let_watch(call, route)
+        except Fault as fault:
+            raise self._placed(fault, call, uri) from None
         if call.server == names.OWN:
             raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
-            await route.upstream(call.server).watch(call.target, client, call.kind)
+            await route.upstream(call.server).watch(call.target, call.client, call.kind)
         except Fault as fault:
-            raise scrub.fault(fault.at(call.server, call.target), self.redactor) from None
-        self._watches[id(call)] = call
+            raise fault.at(call.server, call.target) from None
         return call
 
     async def _let_watch(self, call: Call, route: Route) -> Call:
@@ -244,7 +350,7 @@ class Gateway:
         try:
             decision = await self._judged(call, route, passed)
             if not isinstance(decision, Call):
-                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused", server=call.server)
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused")
         except BaseException as error:
             _ended(passed, call, error)
             raise
@@ -262,24 +368,36 @@ class Gateway:
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether an event is of a server and a connection that this client may know of."""
         if not event.server:  # of the gateway itself
-            return event.whose in (None, client.identity)
-        if event.server not in route.upstreams:
+            is_its = event.clients is None or client.principal.client in event.clients
+            return is_its and event.whose in (None, client.identity)
+        if event.server not in route.upstreams or not self._may_hear(event, client):
             return False
         if event.whose is not None and event.whose != client.identity:
             return False
         return route.upstreams[event.server].scope(client) == event.scope
 
+    def _may_hear(self, event: Event, client: Client) -> bool:
+        """By what the client may do now, whatever it has asked to be told of before."""
+        rules = self.access.rules(client.principal)
+        if rules is None:
+            return True
+        if event.kind == "updated":
+            return rules.verdict(event.server, "resources", event.uri) != "off"
+        return rules.sees(event.server)
+
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
-        await self._tell_all(route, lambda upstream: upstream.set_level(level, client))
+        await self._tell_all(route, client, lambda upstream: upstream.set_level(level, client))
 
     async def roots_changed(self, path: str, client: Client) -> None:
         """A client's roots are others now: its own servers are told."""
-        await self._tell_all(self.route(path), lambda upstream: upstream.roots_changed(client))
+        await self._tell_all(self.route(path), client, lambda upstream: upstream.roots_changed(client))
 
-    async def _tell_all(self, route: Route, tell: Callable[[Upstream], Coroutine[Any, Any, None]]) -> None:
+    async def _tell_all(
+        self, route: Route, client: Client, tell: Callable[[Upstream], Coroutine[Any, Any, None]]
+    ) -> None:
         async with asyncio.TaskGroup() as together:
-            for upstream in route.upstreams.values():
+            for upstream in self._upstreams(route, client):
                 together.create_task(tell(upstream))
 
     async def leave(self, client: Client) -> None:
@@ -384,15 +502,12 @@ class Gateway:
         return found is not None and found.criticality == "vital"
 
 
-def _is_news_to_all(before: Snapshot, now: Snapshot) -> bool:
-    """Whether lists are others now for reasons that no event of one server brings to its clients: it is gone, or who
-    would hear of it has a connection of its own, or what is shown of all of them is another part."""
+def _news(before: Snapshot, now: Snapshot) -> Collection[str]:
+    """The servers of which clients hear by no event of theirs: they are gone, or who would hear of them has a
+    connection of its own."""
     fresh = [id for id, upstream in now.upstreams.items() if before.upstreams.get(id) is not upstream]
-    return (
-        bool(before.upstreams.keys() - now.upstreams.keys())
-        or any(now.servers[id].scope != "shared" for id in fresh)
-        or any(getattr(before.config, part) != getattr(now.config, part) for part in _SHOWN)
-    )
+    gone = before.upstreams.keys() - now.upstreams.keys()
+    return {*gone, *(id for id in fresh if now.servers[id].scope != "shared")}
 
 
 _SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
@@ -442,6 +557,23 @@ def _by_own_names(call: Call, shelf: Shelf) -> Call:
         mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
     own = overlays.enter(call, change)
     return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
+
+
+def _as_permitted(call: Call, shelf: Shelf | None) -> Call:
+    """The call as far as permissions go by it."""
+    if call.method != mcp.CALL or not shelf or call.server == names.OWN:
+        return call
+    own = shelf.changes[call.target].own if call.target in shelf.changes else call.target
+    return msgspec.structs.replace(call, target=own, traits=traits.of(shelf, own))
+
+
+def _sees_others(before: Rules | None, now: Rules | None, servers: Collection[str]) -> bool:
+    if not before or not now or (before.print, before.surface) != (now.print, now.surface):
+        return True
+    return any(now.sees(server) for server in servers)
+
+
+_NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
 
 
 def _unlisted() -> Fault:

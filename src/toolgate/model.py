@@ -468,6 +468,7 @@ class Event(msgspec.Struct, frozen=True):
     uri: str = ""  # of a task: its id
     params: Raw = jsonrpc.EMPTY_OBJECT
     whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
+    clients: frozenset[str] | None = None  # the configured clients that alone it concerns
 
 
 EventSink: TypeAlias = Callable[[Event], None]

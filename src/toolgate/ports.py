@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.model import Call, Client, Fault, Outcome
+from toolgate.model import Call, Client, Fault, Hints, Outcome
 from toolgate.search import Hit
 
 
@@ -241,6 +241,28 @@ class View(Protocol):
         """Why it is not, where fetching it has failed."""
         ...
 
+    def permits(self, kind: str, name: str, hints: Hints, /) -> bool:
+        """Whether the client may use this of the gateway's own."""
+        ...
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What clients may know of a server's configuration. `told` is what of it may be shown to people, without
+    secrets."""
+
+    id: str
+    name: str
+    type: str
+    description: str
+    criticality: str
+    told: Mapping[str, Any] = {}
+
+
+def card(server: Server) -> Card:
+    """`__rich_repr__` is what of a server's configuration may be shown."""
+    told = {name: value for name, value in server.__rich_repr__() if name}
+    return Card(server.id, server.name, server.type, server.description, server.criticality, told)
+
 
 class House(msgspec.Struct, frozen=True):
     """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
@@ -283,8 +305,13 @@ class Realm(Protocol):
     def house(self) -> House: ...
 
     @property
-    def servers(self) -> Mapping[str, Server]:
+    def servers(self) -> Mapping[str, Card]:
         """Those that the client may use, by id, in the order of the configuration."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the client may see everything."""
         ...
 
     @property

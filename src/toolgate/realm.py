@@ -6,16 +6,18 @@ has changed them, so that a tool that waits finds what it began with whoever edi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolgate.config import Server
+from toolgate import permitted
+from toolgate.access import Access
 from toolgate.finder import Finder
 from toolgate.model import Client, Event, EventSink, Fault
-from toolgate.ports import Editor, House, Shelf, Status, View
-from toolgate.search import Hit
+from toolgate.ports import Card, Editor, House, Shelf, Status, View, card
+from toolgate.search import Document, Hit
 from toolgate.snapshot import Route, Snapshot
-from toolgate.spills import Spills
+from toolgate.spills import Spills, not_kept
+from toolgate.wire import mcp
 
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 
@@ -24,11 +26,18 @@ class Realms:
     """Makes realms, and keeps what outlasts them. `current` is the snapshot that is served now."""
 
     def __init__(
-        self, house: House, editor: Editor, spills: Spills, current: Callable[[], Snapshot], tell: EventSink
+        self,
+        house: House,
+        editor: Editor,
+        spills: Spills,
+        access: Access,
+        current: Callable[[], Snapshot],
+        tell: EventSink,
     ) -> None:
         self.house = house
         self.editor = editor
         self.spills = spills
+        self.access = access
         self.current = current
         self.tell = tell
         self.finder = Finder()
@@ -64,6 +73,7 @@ class RouteRealm:
         self.house = realms.house
         self._realms = realms
         self._route = route
+        self._rules = realms.access.rules(client.principal)
         self._look()
 
     def _look(self) -> None:
@@ -72,9 +82,19 @@ class RouteRealm:
         self._route = self._snapshot.routes.get(self._route.path, self._route)
 
     @property
-    def servers(self) -> Mapping[str, Server]:
+    def servers(self) -> Mapping[str, Card]:
         known = self._snapshot.servers
-        return {id: known[id] for id in self._route.upstreams if id in known}
+        return {id: card(known[id]) for id in self._seen if id in known}
+
+    @property
+    def _seen(self) -> Mapping[str, str]:
+        """Those of the route that the client may see."""
+        servers = self._route.servers
+        return servers if self._rules is None else self._rules.servers(servers)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._rules is None
 
     @property
     def names(self) -> Mapping[str, str]:
@@ -84,11 +104,17 @@ class RouteRealm:
         return self._route.upstream(server).status()
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
+        whole = self._whole(server, kind)
+        return permitted.shelf(whole, server, kind, self._rules) if whole and self._rules else whole
+
+    def _whole(self, server: str, kind: str) -> Shelf | None:
         return self._snapshot.catalog.known(server, kind, self.client)
 
     async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
         snapshot = self._snapshot
-        return await snapshot.catalog.view(self._route.servers, wanted, self.client, snapshot.list_timeout)
+        return await snapshot.catalog.view(
+            self._route.servers, wanted, self.client, snapshot.list_timeout, rules=self._rules
+        )
 
     @property
     def search_mode(self) -> str:
@@ -105,12 +131,28 @@ class RouteRealm:
     ) -> Sequence[Hit]:
         route, configs = self._route, self.servers
         scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
-        hits = await self._realms.finder.find(query, scopes, self.known, kinds, limit, mode)
+        hits = await self._realms.finder.find(query, scopes, self._whole, kinds, limit, mode, self._permitted(configs))
         left = self.servers  # some may be gone meanwhile
         return [hit for hit in hits if hit.document.server in left]
 
+    def _permitted(self, servers: Iterable[str]) -> Callable[[Document], bool] | None:
+        """What of these servers' documents the client may find; None: all."""
+        if self._rules is None:
+            return None
+        shelves = {(id, kind): self.known(id, kind) for id in servers for kind in mcp.LIST_OF_KIND}
+
+        def is_permitted(document: Document) -> bool:
+            shelf = shelves.get((document.server, document.kind))
+            return shelf is not None and document.name in shelf.items
+
+        return is_permitted
+
     def kept(self, uri: str, /) -> Mapping[str, Any]:
-        return self._realms.spills.read(self.client.principal, uri)
+        spills, principal = self._realms.spills, self.client.principal
+        source = spills.source(principal, uri)
+        if source and self._rules and self._rules.is_off(*source):
+            raise not_kept(uri)
+        return spills.read(principal, uri)
 
     def named(self, server: str, kind: str, name: str, /) -> str:
         return self._route.surface.named(server, kind, name)
@@ -134,7 +176,7 @@ class RouteRealm:
         self._look()
 
     def _check_admin(self) -> None:
-        if not self.client.principal.is_admin:
+        if not self._realms.access.may_administer(self.client.principal):
             message = "Only who administers this gateway may change its servers"
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
 

@@ -11,21 +11,27 @@ import re
 import secrets
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
+from toolgate import access
 from toolgate.cutting import after_lines, count_lines
 from toolgate.model import Fault, Principal
 from toolgate.ports import Clock, Timer
 
-PREFIX = "mcp://results/"
+PREFIX = access.KEPT
 RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
 AT_ONCE = 64 * 1024  # bytes
 LEAST = 64  # any character fits
 LINES = 200  # of a range that is proposed
 _NOTHING = Counter[str]()
+_NOWHERE = ("", "", "")
 _ASKED = re.compile(r"(lines|bytes|chars)=(\d{1,15})(-(\d{1,15})?)?")
+
+
+Source: TypeAlias = tuple[str, str, str]
+"""The server, the kind and the server's own name of what was called."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -44,6 +50,7 @@ class _Spill(msgspec.Struct, frozen=True):
     is_text: bool
     mime: str
     until: float
+    source: Source
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -73,14 +80,14 @@ class Spills:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, principal: Principal, whole: str | bytes, mime: str) -> str:
+    def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
         """The URI to read it by; empty where it is larger than everything that one principal may have here."""
         data = whole.encode() if isinstance(whole, str) else whole
         if len(data) > min(self._bounds.bytes_of_one, self._bounds.bytes):
             return ""
         id = secrets.token_urlsafe(16)
         until = self._clock.now() + self._bounds.ttl
-        self._add(id, _Spill(principal.id, data, isinstance(whole, str), mime, until))
+        self._add(id, _Spill(principal.id, data, isinstance(whole, str), mime, until, source))
         self._make_room(principal.id)
         self._timer = self._timer or self._clock.call_later(self._bounds.ttl, self._sweep)
         return PREFIX + id
@@ -89,13 +96,17 @@ class Spills:
         """Whether this is the URI, with or without a range, of something that is kept for this principal."""
         return self._find(principal, uri.partition("?")[0]) is not None
 
+    def source(self, principal: Principal, uri: str) -> Source | None:
+        """What gave that which is kept for this principal under a URI."""
+        spill = self._find(principal, uri.partition("?")[0])
+        return spill.source if spill else None
+
     def read(self, principal: Principal, uri: str) -> dict[str, Any]:
         """The result of `resources/read`. Raises `Fault`."""
         address, _, query = uri.partition("?")
         spill = self._find(principal, address)
         if not spill:
-            hint = "results are kept for a limited time; make the call again"
-            raise Fault("RESOURCE_NOT_FOUND", f"Resource not found: {uri}", hint=hint)
+            raise not_kept(uri)
         self._kept.move_to_end(address.removeprefix(PREFIX))
         if not query:
             return _contents(uri, spill, self._whole(spill, address), {})
@@ -180,6 +191,11 @@ class Spills:
                 "INVALID_ARGS", f"Invalid arguments: line {found.start} is too long: read its bytes, as {where}"
             )
         return found
+
+
+def not_kept(uri: str) -> Fault:
+    hint = "results are kept for a limited time; make the call again"
+    return Fault("RESOURCE_NOT_FOUND", f"Resource not found: {uri}", hint=hint)
 
 
 def proposed(address: str, data: bytes, is_text: bool, at_once: int) -> list[str]:

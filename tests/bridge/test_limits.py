@@ -10,6 +10,7 @@ import pytest
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, form, gateway, named
 from virtualtime import FakeClock
 
+from toolgate.access import Access
 from toolgate.audit import nowhere
 from toolgate.config import Config, Limits, Server
 from toolgate.model import Principal
@@ -31,7 +32,7 @@ ECHO |= {"required": ["message"]}
 
 def common(spills: Spills) -> chain.Common:
     clock = FakeClock()
-    return chain.Common(clock, MemoryStore(clock), spills, Redactor(), nowhere(clock), Meters(clock))
+    return chain.Common(clock, MemoryStore(clock), spills, Redactor(), Access(Config()), nowhere(clock), Meters(clock))
 
 
 def limited(**limits: Any) -> tuple[Spills, Any]:

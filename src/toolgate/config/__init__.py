@@ -39,6 +39,7 @@ from toolgate.config.private import Private
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
+from toolgate.config.written import strangers
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
 
@@ -317,7 +318,10 @@ def with_own(
         raise ConfigError(_placed(reading.problems, file))
     servers = tuple(_server(config.validate_arguments, **fields) for fields in reading.servers)
     known = Known(config.known.values | _private(reading, servers))
-    return msgspec.structs.replace(config, servers=(*config.servers, *servers), known=known)
+    whole = msgspec.structs.replace(config, servers=(*config.servers, *servers), known=known)
+    before = set(_strangers(config))
+    kept = (warning for warning in config.warnings if warning not in before)
+    return msgspec.structs.replace(whole, warnings=(*kept, *_strangers(whole)))
 
 
 def sources(config: Config, environ: Mapping[str, str]) -> Sources:
@@ -345,7 +349,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     limits = part("limits", {})
     servers = tuple(_server(root.get("validate_arguments", True), **fields) for fields in reading.servers)
     clients = _clients(reading)
-    return Config(
+    config = Config(
         servers=servers,
         http=Http(**part("http", {})),
         sessions=Sessions(**part("sessions", {})),
@@ -366,6 +370,15 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         warnings=tuple(str(warning) for warning in _placed(reading.warnings, file.path)),
         **root,
     )
+    return msgspec.structs.replace(config, warnings=(*config.warnings, *_strangers(config)))
+
+
+def _strangers(config: Config) -> tuple[str, ...]:
+    """What clients' permissions say of servers that are not there."""
+    ids = {server.id for server in config.servers}
+    found = strangers(config.clients, ids) if ids else ()
+    mend = "correct the name, or add the server"
+    return tuple(str(Problem(config.source, key, message, mend)) for key, message in found)
 
 
 def secrets_of(config: Config) -> frozenset[str]:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Call, Fault
+from toolgate.model import Call, Fault, Hints
 from toolgate.ports import Realm, View
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -69,6 +69,11 @@ class Control(msgspec.Struct, frozen=True):
             schema["required"] = self.required
         return schema | {"additionalProperties": False}
 
+    @property
+    def hints(self) -> Hints:
+        """What permissions go by. One that forwards does nothing itself: its true target is judged."""
+        return _CHANGES if self.changes else _TELLS
+
     def listed(self) -> Raw:
         """It as `tools/list` shows it."""
         shown: dict[str, Any] = {"name": self.name, "description": self.description, "inputSchema": self.schema}
@@ -78,6 +83,8 @@ class Control(msgspec.Struct, frozen=True):
             shown["annotations"] = {"readOnlyHint": not self.changes, "openWorldHint": False}
         return Raw(jsonrpc.encode(shown))
 
+
+_TELLS, _CHANGES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
 
 # What a parameter may hold. Objects are not looked into.
 _TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {

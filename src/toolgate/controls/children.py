@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Raw
 
 from toolgate import cutting
-from toolgate.config import Server
 from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_000
 from toolgate.model import Call, Fault
-from toolgate.ports import Realm, Shelf, Status
+from toolgate.ports import Card, Realm, Shelf, Status
 from toolgate.wire import items, jsonrpc
 
 
@@ -78,7 +77,7 @@ async def get_child_status(given: Given, realm: Realm) -> Object:
     return {"children": found, "count": len(found)}
 
 
-def _status(server: Server, status: Status) -> Object:
+def _status(server: Card, status: Status) -> Object:
     shown = IN_000[status.state]
     said: dict[str, Any] = {"server_id": server.name, "status": shown}
     if shown == "running":
@@ -185,14 +184,12 @@ async def children_servers(realm: Realm) -> Object:
     return {"children": children, "count": len(children)}
 
 
-def _child(server: Server, status: Status, tools: Shelf | None) -> Object:
-    """`__rich_repr__` is what of a server's configuration may be shown."""
-    config = {name: value for name, value in server.__rich_repr__() if name}
+def _child(server: Card, status: Status, tools: Shelf | None) -> Object:
     session = {"startup_time": instant(status.started), "pid": status.pid, "calls": status.calls}
     return {
         "name": server.name,
         "status": IN_000[status.state],
-        "config": {"type": server.type, **config},
+        "config": {"type": server.type, **server.told},
         "session": session if IN_000[status.state] == "running" else None,
         "tool_count": len(tools.items) if tools else None,
     }
@@ -204,8 +201,9 @@ RESOURCES: Mapping[str, tuple[str, str, Any]] = {
 }
 
 
-def listed_resources() -> tuple[Raw, ...]:
+def listed_resources(is_permitted: Callable[[str], bool]) -> tuple[Raw, ...]:
     return tuple(
         Raw(jsonrpc.encode({"uri": uri, "name": name, "description": said, "mimeType": "application/json"}))
         for uri, (name, said, _) in RESOURCES.items()
+        if is_permitted(uri)
     )

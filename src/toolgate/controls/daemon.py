@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.config import Server
 from toolgate.config.edits import table_of
 from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_004
 from toolgate.model import Call, Fault
-from toolgate.ports import Realm, Shelf, Status
+from toolgate.ports import Card, Realm, Shelf, Status
 from toolgate.search.briefs import brief
 from toolgate.wire import items, jsonrpc, mcp
 
@@ -77,18 +76,18 @@ async def status(given: Given, realm: Realm) -> Object:
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
-        **({"config_error": problem} if (problem := house.problem()) else {}),
+        **({"config_error": problem} if realm.is_whole and (problem := house.problem()) else {}),
     }
 
 
-def _state(server: Server, status: Status) -> Object:
+def _state(server: Card, status: Status) -> Object:
     state = IN_004[status.state]
     said = {"name": server.name, "state": state, "connected": state == "connected", "transport": _transport(server)}
     why = {"error": status.error} | ({"hint": status.hint} if status.hint else {})
     return said | (why if state == "failed" else {})
 
 
-def _transport(server: Server) -> str:
+def _transport(server: Card) -> str:
     return {"ws": "websocket"}.get(server.type, server.type)
 
 

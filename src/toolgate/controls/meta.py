@@ -6,12 +6,11 @@ from typing import Any
 
 from msgspec import Raw
 
-from toolgate.config import Server
 from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_002
 from toolgate.model import Call, Fault
-from toolgate.ports import Realm, Shelf, Status
+from toolgate.ports import Card, Realm, Shelf, Status
 from toolgate.search import Hit, signatures
 from toolgate.wire import items, jsonrpc
 
@@ -50,7 +49,7 @@ async def mcp_discover(given: Given, realm: Realm) -> Any:
     return said | ({"error": fault.message} if fault and not shelf else {})
 
 
-def _summary(server: Server, status: Status, tools: Shelf | None) -> Object:
+def _summary(server: Card, status: Status, tools: Shelf | None) -> Object:
     return {
         "name": server.name,
         "state": IN_002[status.state],

@@ -16,7 +16,7 @@ from toolgate.eras import headers as era_headers
 from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
-from toolgate.model import Principal
+from toolgate.model import Fault, Principal
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
 
@@ -108,9 +108,16 @@ class Guards:
         route, is_sse = self._find(path, principal)
         if not route:
             raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
+        self._check_let_in(route, principal)
         request = Request(scope, receive, route, principal, headers)
         request.twice, request.is_sse = twice, is_sse
         return request
+
+    def _check_let_in(self, route: Route, principal: Principal) -> None:
+        try:
+            self._gateway.check_let_in(route, principal)
+        except Fault as fault:
+            raise Refused(403, fault.message) from None
 
     async def admit_admin(self, scope: Scope, receive: Receive) -> Request:
         """A request that steers the gateway itself. Raises `Refused`."""

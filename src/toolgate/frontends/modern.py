@@ -302,11 +302,17 @@ class ModernFace:
         try:
             state = self._seal.unseal(sealed, State)
         except Broken:
-            raise Fault("INVALID_STATE", "requestState is not one of ours") from None
-        if (state.principal, state.path, state.digest) != (call.client.principal.id, route.path, calls.digest(call)):
+            raise _unknown() from None
+        if state.principal != call.client.principal.id:  # to anyone else it does not exist
+            raise _unknown()
+        if (state.path, state.digest) != (route.path, calls.digest(call)):
             raise Fault("INVALID_STATE", "requestState belongs to another request")
         if state.expires <= self._clock.wall():
             raise Fault("INVALID_STATE", "requestState is no longer valid: its time is over")
         if state.flow is not None and state.node != self._node:
             raise Fault("INVALID_STATE", "requestState belongs to a gateway that is gone")
         return state
+
+
+def _unknown() -> Fault:
+    return Fault("INVALID_STATE", "requestState is not one of ours")

@@ -55,14 +55,20 @@ class Pages:
         try:
             cursor = self._seal.unseal(calls.read_text(params, "cursor"), Cursor)
         except Broken:
-            raise Fault("INVALID_ARGS", "Invalid params: unknown cursor") from None
-        if (cursor.principal, cursor.path, cursor.kind) != (client.principal.id, route.path, listing.kind):
+            raise _unknown() from None
+        if cursor.principal != client.principal.id:  # to anyone else it does not exist
+            raise _unknown()
+        if (cursor.path, cursor.kind) != (route.path, listing.kind):
             raise Fault("INVALID_ARGS", "Invalid params: the cursor belongs to another list")
         before = listing.items[cursor.position - 1 : cursor.position]
         if before and _digest(before[0]) == cursor.last:
             return cursor.position
         moved = (index for index, item in enumerate(listing.items, 1) if _digest(item) == cursor.last)
         return next(moved, min(cursor.position, len(listing.items)))
+
+
+def _unknown() -> Fault:
+    return Fault("INVALID_ARGS", "Invalid params: unknown cursor")
 
 
 def _digest(item: Raw) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from toolgate.access import OPERATOR
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.inside import Inside
 from toolgate.model import Principal
@@ -20,7 +21,8 @@ class StdioDoor(asyncio.Protocol):
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(inside, path, Principal("local", is_admin=True), write_line, backlog)
+        operator = Principal("local", is_admin=True, client=OPERATOR)
+        self._conversation = Conversation(inside, path, operator, write_line, backlog)
         self._limit = inside.config.http.body_limit
         self._lines = Lines()
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.access import Access
 from toolgate.audit import Trail, is_on
 from toolgate.config import Config, Limits, Server
 from toolgate.cutting import Ends
 from toolgate.policy import limits
+from toolgate.policy.access import Permit
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
@@ -28,6 +30,7 @@ class Common(msgspec.Struct, frozen=True):
     store: Store
     spills: Spills
     redactor: Redactor
+    access: Access
     audit: Trail
     meters: Meters
 
@@ -40,7 +43,8 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
     policies = (
         # The audit sees what is refused behind it.
         Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
-        # access: nobody learns anything by what they may not call.
+        # Nobody learns anything by what they may not call.
+        None if config.is_open else Permit(common.access),
         Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         None if is_transparent else _validate(config),

@@ -130,7 +130,7 @@ class _Shortening:
         cut = self._fitting(text)
         if cut.first + cut.last == 0 or (cut.unit == "chars" and forms.is_parted(text, cut)):
             return self._left_out("text", text, _TEXT, f"text of {cutting.count_lines(text):,} lines")
-        uri = self._spills.keep(self._call.client.principal, text, _TEXT)
+        uri = self._keep(text, _TEXT)
         shown = {"unit": cut.unit, "first": cut.first, "last": cut.last, "total": cut.total}
         self._noted("text", uri, _TEXT, len(text.encode())).update(shown=shown)
         said = f"{cut.text}\n\n[Cut by toolgate: {_said(cut)} are shown. {_where(uri, _further(cut))}]"
@@ -187,13 +187,17 @@ class _Shortening:
     def _kept(self, whole: str | bytes, mime: str) -> tuple[str, bool]:
         """Where it is kept, and whether it was not yet: what is structured often stands in the content as well."""
         if mime != _JSON or isinstance(whole, bytes):
-            return self._spills.keep(self._call.client.principal, whole, mime), True
+            return self._keep(whole, mime), True
         for known, uri in self._json:
             if forms.are_same(known, whole):
                 return uri, False
-        uri = self._spills.keep(self._call.client.principal, whole, mime)
+        uri = self._keep(whole, mime)
         self._json.append((whole, uri))
         return uri, True
+
+    def _keep(self, whole: str | bytes, mime: str) -> str:
+        call = self._call
+        return self._spills.keep(call.client.principal, whole, mime, (call.server, call.kind, call.target))
 
     def _noted(self, kind: str, uri: str, mime: str, size: int) -> dict[str, Any]:
         part = {"kind": kind, "mimeType": mime, "bytes": size} | ({"uri": uri} if uri else {})

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
 from msgspec import Raw
 
-from toolgate.model import Call, Fault, Outcome
+from toolgate.access import HARMLESS
+from toolgate.model import Call, Fault, Outcome, Traits
 from toolgate.ports import About, View
 from toolgate.spills import PREFIX as KEPT
 from toolgate.wire import names
+
+_KEPT = Traits(hints=HARMLESS)
 
 
 class Single:
@@ -45,7 +49,7 @@ class Single:
         if self.server not in view.servers:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {self.server}")
         if call.method == "resources/read" and call.target.startswith(KEPT):  # what was cut of a result on this path
-            return call.at(names.OWN, call.target)
+            return msgspec.structs.replace(call, server=names.OWN, traits=_KEPT)
         return call.at(self.server, call.target)
 
     def expose(self, server: str, uri: str) -> str:

@@ -13,11 +13,12 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import controls
+from toolgate.access import HARMLESS
 from toolgate.config import VirtualSearch
 from toolgate.controls import base, children
 from toolgate.controls.base import Control
 from toolgate.eras import tasks
-from toolgate.model import Call, Done, Fault, Outcome
+from toolgate.model import Call, Done, Fault, Hints, Outcome, Traits
 from toolgate.ports import About, View
 from toolgate.surfaces.base import Surface
 from toolgate.wire import items, jsonrpc, mcp, names
@@ -64,12 +65,16 @@ class Skin:
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         if kind == "tools":
-            yield from (control.listed() for control in self._listed.values())
+            yield from (control.listed() for control in self._listed.values() if _permits(view, control))
         if kind == "resources" and self._shows_resources:
-            yield from children.listed_resources()
+            yield from children.listed_resources(lambda uri: view.permits("resources", uri, HARMLESS))
         if not self._instructions:
             found = list(self._behind.list(kind, view))
-            yield from self._searchable(found, view) if kind == "tools" and self._is_too_much(found) else found
+            yield from self._searchable(found, view) if kind == "tools" and self._is_hidden(found, view) else found
+
+    def _is_hidden(self, tools: Sequence[Raw], view: View) -> bool:
+        """Whether there are too many, for a client that may search them."""
+        return self._is_too_much(tools) and all(_permits(view, control) for control in controls.SETS["search"])
 
     def _is_too_much(self, tools: Sequence[Raw]) -> bool:
         search = self._search
@@ -105,8 +110,8 @@ class Skin:
         if control:
             if call.task:
                 raise tasks.not_as_task(call.target)
-            return call.at(names.OWN, control.name)
-        return call.at(names.OWN, call.target) if _is_own_resource(call) else self._behind.enter(call, view)
+            return msgspec.structs.replace(call, server=names.OWN, target=control.name, traits=_TRAITS[control.changes])
+        return _own_resource(call) if _is_own_resource(call) else self._behind.enter(call, view)
 
     def _control(self, call: Call, view: View) -> Control | None:
         """The precedence of names: behaviour.md section 1."""
@@ -152,6 +157,10 @@ class Skin:
         return self._control(call, view)
 
 
+def _permits(view: View, control: Control) -> bool:
+    return view.permits("tools", control.name, control.hints)
+
+
 def _tokens(raws: Iterable[Raw]) -> int:
     """About how many tokens of a model these are. By their length alone: a list is long, and asked for often
     (`search.tokens` would read all of it)."""
@@ -170,6 +179,14 @@ def _needs_of(control: Control, call: Call, view: View) -> Iterable[tuple[str, s
 
 def _is_own_resource(call: Call) -> bool:
     return call.method == "resources/read" and call.target.startswith(names.OWN_SCHEME)
+
+
+def _own_resource(call: Call) -> Call:
+    return msgspec.structs.replace(call, server=names.OWN, traits=_TRAITS[False])
+
+
+# What is known of the gateway's own, by whether it changes something.
+_TRAITS = {changes: Traits(hints=Hints(readOnlyHint=not changes)) for changes in (False, True)}
 
 
 def _aimed(control: Control, call: Call, view: View) -> Call:

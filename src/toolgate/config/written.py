@@ -1,0 +1,82 @@
+"""Names as permissions write them: any spelling of a server, and behind it the server's own name of a thing.
+
+The rule this file keeps: whatever a permission says of a server that is not there is told, since it may be a slip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+from toolgate.config.access import KnownClient, Permissions
+from toolgate.wire import names
+
+
+def server(name: str) -> str:
+    return name if "*" in name else names.slug(name)
+
+
+def named(name: str) -> str:
+    """`my_server__tool` → `my-server__tool`, whatever spelling of its server a name begins with."""
+    owner, separator, rest = name.partition(names.SEPARATOR)
+    return name if not separator or "*" in owner else names.slug(owner) + separator + rest
+
+
+_of_server = re.compile(r"(ui://)?([^+*/:]*?)(\+|__)(.*)", re.DOTALL)
+
+
+def split_uri(name: str) -> tuple[str, str, str]:
+    """(beginning, what joins, URI) of a resource's name, its server in one spelling; nothing joins where none is
+    named."""
+    found = _of_server.fullmatch(name)
+    if not found:
+        return "", "", name
+    owner = names.slug(found[2])
+    if found[3] == names.SEPARATOR:
+        return owner, names.SEPARATOR, found[4]
+    scheme = owner if not owner[:1].isdigit() else "s" + owner
+    if found[4].startswith("ui://"):  # as a server itself has it
+        return "ui://" + scheme, "+", found[4][len("ui://") :]
+    return (found[1] or "") + scheme, "+", found[4]
+
+
+def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str]]:
+    """(key, what is said there) of what names no server that is configured. `servers` are ids."""
+    for client in clients:
+        for key, name, owner in _owners(client):
+            if owner is None:
+                yield f"clients.{client.id}.{key}", f"`{name}` names no server: begin it with SERVER__ or SERVER+"
+            elif owner not in servers and owner != names.OWN:
+                yield f"clients.{client.id}.{key}", f"`{name}` is of a server that is not configured"
+
+
+def _owners(client: KnownClient) -> Iterator[tuple[str, str, str | None]]:
+    """(key, name, id of its server); None where there is none in it. What may be any server's is passed over."""
+    if isinstance(client.servers, tuple):
+        yield from (("mcp_server_access", name, server(name)) for name in client.servers)
+    permissions = client.permissions
+    yield from (("mcp_permissions.servers", name, server(name)) for name in permissions.servers if "*" not in name)
+    for kind in ("tools", "prompts"):
+        yield from ((f"mcp_permissions.{kind}", *each) for each in _of_things(getattr(permissions, kind)))
+    yield from (("mcp_permissions.resources", *each) for each in _of_resources(permissions))
+
+
+def _of_things(verdicts: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    for name in verdicts:
+        owner, separator, _ = named(name).partition(names.SEPARATOR)
+        if "*" not in owner:
+            yield name, owner if separator else None
+
+
+def _of_resources(permissions: Permissions) -> Iterator[tuple[str, str | None]]:
+    for name in permissions.resources:
+        scheme, join, _ = split_uri(name)
+        if join or not name.startswith("*"):
+            yield name, _id_of(scheme, join) if join else None
+
+
+def _id_of(scheme: str, join: str) -> str:
+    """A scheme begins with a letter, an id need not: see `names.join_uri`."""
+    owner = scheme.removeprefix("ui://")
+    return owner[1:] if join == "+" and re.match("s+[0-9]", owner) else owner

@@ -1,0 +1,277 @@
+"""What clients may do, in conversations: refusals in each surface's own words, and permissions that change."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from peers import LATEST, MODERN, House, LegacyServer, ModernServer, Scene, eventually, gateway
+from virtualtime import settle
+
+from toolgate.access import Access
+from toolgate.config import Config, Limits, Overlay, VirtualSearch
+from toolgate.config.access import KnownClient, Permissions
+from toolgate.model import Call, Client, Fault, Principal
+from toolgate.policy.access import Permit
+from toolgate.wire import names
+
+ERAS = pytest.mark.parametrize("revision", [LATEST, MODERN])
+SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+EMPTY = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+
+
+async def plain(scene: Scene) -> str:
+    return "done"
+
+
+async def long(scene: Scene) -> str:
+    return "".join(f"line {number}\n" for number in range(1000))
+
+
+def clients(*known: KnownClient) -> Config:
+    return Config(clients=known)
+
+
+def client(id: str = "ann", servers: Any = "all", admin: bool = False, **permissions: Any) -> KnownClient:
+    return KnownClient(id=id, name=id, servers=servers, admin=admin, permissions=Permissions(**permissions))
+
+
+def two() -> dict[str, Any]:
+    return {
+        "git": LegacyServer({"get": plain, "delete": plain}, {"ask": plain}, {"file:///a": plain}, tells=True),
+        "docs": ModernServer({"find": plain}, tells=True, announces=True),
+    }
+
+
+def then(*known: KnownClient) -> Callable[[Config], Config]:
+    return lambda config: msgspec.structs.replace(config, clients=known)
+
+
+# Refused.
+
+
+@ERAS
+@pytest.mark.promise("001.auth.denied", "b.surfaces.one-decision")
+async def test_no_access_means_empty_lists_and_no_error(revision: str) -> None:
+    async with gateway(config=clients(client(servers="none")), **two()) as house:
+        ann = await house.client(revision)
+        for method, kind in EMPTY.items():
+            assert (await ann.request(method)).result[kind] == []
+        assert not house.servers["git"].received, "a server was started for somebody who may not know of it"
+        summary = json.loads((await ann.call("list_mcp_servers", arguments={})).text)
+        assert summary == {"servers": []}
+
+
+@ERAS
+@pytest.mark.promise("001.auth.denied")
+async def test_a_refused_call_is_refused_in_the_words_of_its_surface(revision: str) -> None:
+    async with gateway(config=clients(client(tools={"git__delete": "off"})), **two()) as house:
+        ann = await house.client(revision)
+        for name in ("git__delete", "delete"):
+            error = (await ann.call(name, arguments={})).error
+            assert (error["code"], error["data"]["code"], error["data"]["tool"]) == (-32600, "ACCESS_DENIED", name)
+        child = {"server_id": "git", "tool_name": "delete", "arguments": {}}
+        failed = (await ann.call("execute_child_tool", arguments=child)).result
+        assert failed["isError"]
+        assert json.loads(failed["content"][0]["text"])["code"] == "ACCESS_DENIED"
+        failed = (await ann.call("mcp_call", arguments={"server": "git", "tool": "delete"})).result
+        assert failed["isError"]
+        assert failed["content"][0]["text"].startswith("Error calling delete on git: Access denied")
+        called = await ann.call("call_tool", arguments={"server_name": "git", "tool_name": "delete"})
+        assert json.loads(called.text)["error_type"] == "PermissionError"
+        assert not house.servers["git"].calls
+
+
+@ERAS
+async def test_a_server_that_is_out_of_reach_is_refused_whatever_it_has(revision: str) -> None:
+    async with gateway(config=clients(client(servers=("docs",)), client("bob")), **two()) as house:
+        ann = await house.client(revision)
+        before = [(await ann.call(name, arguments={})).error for name in ("git__delete", "git__no_such_tool")]
+        await (await house.client(revision, principal="bob")).request("tools/list")
+        after = [(await ann.call(name, arguments={})).error for name in ("git__delete", "git__no_such_tool")]
+        assert before == after
+        for error in after:
+            assert error["data"].pop("tool").startswith("git__")
+            assert "git" not in json.dumps(error)
+            assert error["code"] == -32600
+
+
+@ERAS
+@SERVERS
+async def test_permissions_go_by_the_servers_own_name_of_a_tool(revision: str, server: Any) -> None:
+    there = server({"get": plain, "delete": plain})
+    there.settings["tools"] = {"delete": Overlay(name="tidy_up")}
+    async with gateway(config=clients(client(tools={"git__delete": "off"})), git=there) as house:
+        ann = await house.client(revision)
+        assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["git__get"]
+        for name in ("git__tidy_up", "tidy_up"):
+            error = (await ann.call(name, arguments={})).error
+            assert (error["code"], error["data"]["tool"]) == (-32600, name)
+        own = await house.client(revision, path="/mcp/servers/git")
+        assert (await own.call("tidy_up", arguments={})).error["code"] == -32600
+        assert not there.calls
+
+
+async def test_a_short_name_does_not_tell_the_long_one() -> None:
+    tool = "delete_" + "x" * 80
+    async with gateway(config=clients(client(tools={"git__delete*": "off"})), git=LegacyServer({tool: plain})) as house:
+        ann = house.modern()
+        await ann.request("tools/list")
+        error = (await ann.call(names.join_name("git", tool), arguments={})).error
+        assert error["code"] == -32600
+        assert tool not in json.dumps(error)
+
+
+@ERAS
+async def test_in_read_only_mode_a_tool_that_does_not_say_that_it_only_reads_is_off(revision: str) -> None:
+    there = LegacyServer({"get": plain, "set": plain, "silent": plain})
+    for tool, hint in zip(there.lists["tools/list"][1], (True, False, None), strict=True):
+        tool["annotations"] = {} if hint is None else {"readOnlyHint": hint}
+    async with gateway(config=clients(client(read_only="off", admin=True)), git=there) as house:
+        ann = await house.client(revision)
+        assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["git__get"]
+        own = await house.client(revision, path="/mcp/servers/git")
+        for name in ("set", "silent", "unlisted"):
+            assert (await own.call(name, arguments={})).error["code"] == -32600
+        assert (await own.call("get", arguments={})).text == "done"
+        closed = await ann.call("close_child_session", arguments={"server_id": "git"})
+        assert json.loads(closed.text)["code"] == "ACCESS_DENIED"
+
+
+@ERAS
+async def test_control_tools_are_tools_of_the_server_toolgate(revision: str) -> None:
+    permissions = {"toolgate__mcp_call": "off", "toolgate__search_tools": "off"}
+    config = clients(client(tools=permissions, resources={"toolgate+mcp://children_servers": "off"}))
+    config = msgspec.structs.replace(config, virtual_search=VirtualSearch(enabled=True, threshold=1))
+    async with gateway(config=config, **two()) as house:
+        ann = await house.client(revision, path="/mcp/meta")
+        assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["mcp_discover"]
+        assert (await ann.call("mcp_call", arguments={"server": "git", "tool": "get"})).result["isError"]
+        everything = await house.client(revision, path="/mcp/aggregate")
+        listed = [tool["name"] for tool in (await everything.request("tools/list")).result["tools"]]
+        assert listed == ["git__get", "git__delete", "docs__find"], "who cannot search is shown all"
+        for alias in ("search_tools", "search", "localrouter__search_tools"):
+            assert (await everything.call(alias, arguments={"query": "x"})).error["code"] == -32600
+        children = await house.client(revision, path="/mcp/children")
+        listed = [each["uri"] for each in (await children.request("resources/list")).result["resources"]]
+        assert listed == ["mcp://server_summary"]
+        assert (await children.request("resources/read", uri="mcp://children_servers")).error["code"] == -32600
+
+
+@ERAS
+@pytest.mark.parametrize(("is_admin", "principal"), [(True, "ann"), (False, "ann/admin")])
+async def test_servers_are_added_by_who_is_let_in_as_administrator_and_is_it_still(
+    revision: str, is_admin: bool, principal: str
+) -> None:
+    async with gateway(config=clients(client(admin=is_admin)), **two()) as house:
+        ann = await house.client(revision, principal=principal)
+        new = {"name": "more", "transport": "stdio", "command": "x"}
+        for name, arguments in (("add_mcp_server", new), ("remove_mcp_server", {"name": "git"})):
+            assert json.loads((await ann.call(name, arguments=arguments)).text)["error_type"] == "PermissionError"
+
+
+async def test_where_nobody_asks_what_needs_approval_is_refused() -> None:
+    access = Access(clients(client(everything="ask")))
+    call = Call("tools/call", "x", Client(Principal(client="ann")), server="git")
+    with pytest.raises(Fault) as refused:
+        Permit(access).before(call, False)
+    assert refused.value.code == "APPROVAL_REQUIRED"
+    assert Permit(access, is_asked_behind=True).before(call, False) is call
+
+
+async def test_an_operators_own_pipe_is_not_a_client() -> None:
+    async with gateway(config=clients(client(servers="none")), **two()) as house:
+        pipe = house.modern(stdio=True)
+        assert len((await pipe.request("tools/list")).result["tools"]) == 3
+
+
+# While it runs.
+
+
+@ERAS
+@pytest.mark.promise("b.surfaces.one-decision")
+async def test_permissions_that_change_hold_for_open_sessions_at_once(revision: str) -> None:
+    less = then(client(tools={"git__delete": "off"}, resources={"git+file:///a": "off"}), client("bob"))
+    config = clients(client(), client("bob"))
+    async with gateway(config=config, edited=less, **two()) as house:
+        ann, bob = [await house.client(revision, principal=name) for name in ("ann", "bob")]
+        ears = [await each.listen("git+file:///a", lists=["tools"]) for each in (ann, bob)]
+        assert (await ann.call("git__delete", arguments={})).text == "done"
+        await house.app.reload()
+        await settle()
+        assert ears[0].changed, "nobody told ann"
+        assert not ears[1].changed, "bob was told of what does not concern him"
+        assert (await ann.call("git__delete", arguments={})).error["code"] == -32600
+        assert (await bob.call("git__delete", arguments={})).text == "done"
+        assert "git__delete" not in (await ann.request("tools/list")).raw.decode()
+        house.servers["git"].update("file:///a")
+        await eventually(lambda: ears[1].updated == ["git+file:///a"])
+        assert not ears[0].updated, "a subscription from before tells of what is off now"
+
+
+@ERAS
+async def test_a_client_that_is_removed_may_do_nothing_from_then_on(revision: str) -> None:
+    async with gateway(config=clients(client(), client("bob")), edited=then(client("bob")), **two()) as house:
+        ann = await house.client(revision)
+        assert len((await ann.request("tools/list")).result["tools"]) == 3
+        await house.app.reload()
+        assert (await ann.request("tools/list")).result["tools"] == []
+        assert (await ann.call("git__get", arguments={})).error["code"] == -32600
+
+
+@ERAS
+async def test_what_was_kept_of_a_result_is_gone_with_the_permission(revision: str) -> None:
+    config = msgspec.structs.replace(clients(client()), limits=Limits(result_limit=500))
+    less = then(client(tools={"git__log": "off"}))
+    async with gateway(config=config, edited=less, git=LegacyServer({"log": long, "get": plain})) as house:
+        ann = await house.client(revision)
+        (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("git__log", arguments={})).text)}
+        assert "line 999" in (await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).raw.decode()
+        await house.app.reload()
+        gone = (await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).error
+        assert "Resource not found" in gone["message"]
+
+
+@ERAS
+async def test_nobody_hears_of_a_server_out_of_reach(revision: str) -> None:
+    async with gateway(config=clients(client(servers=("git",)), client("bob")), **two()) as house:
+        ann, bob = [await house.client(revision, principal=name) for name in ("ann", "bob")]
+        for each in (ann, bob):
+            await each.request("tools/list")
+        ears = [await each.listen(lists=["tools"]) for each in (ann, bob)]
+        house.servers["docs"].offer("tools", {"name": "other", "inputSchema": {"type": "object"}})
+        await eventually(lambda: ears[1].changed)
+        assert not ears[0].changed
+
+
+@ERAS
+async def test_a_list_of_some_clients_is_nobody_elses(revision: str) -> None:
+    there = ModernServer({"get": plain}, keeps={"cacheScope": "public", "ttlMs": 60000})
+    async with gateway(config=clients(client(), client("bob", servers="none")), git=there) as house:
+        result = (await (await house.client(revision)).request("tools/list")).result
+        assert result.get("cacheScope", "private") == "private"
+
+
+async def _is_shared(house: House) -> bool:
+    catalog = house.app.gateway.snapshot.catalog
+    whole = catalog.known("git", "tools", Client())
+    assert whole
+    kept = [whole.memo[print] for print in whole.memo["permitted"]]
+    return len(kept) == 2 and sum(found is whole for found in kept) == 1
+
+
+async def test_clients_with_the_same_permissions_share_what_is_made_for_them() -> None:
+    known = (client("a", tools={"git__get": "off"}), client("b", tools={"git__get": "off"}), client("c"))
+    async with gateway(config=clients(*known), **two()) as house:
+        for name in ("a", "b", "c"):
+            await house.modern(principal=name).request("tools/list")
+        assert await _is_shared(house)
