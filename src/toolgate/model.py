@@ -269,11 +269,12 @@ class Resumption(msgspec.Struct, frozen=True):
 
 class Mirror(msgspec.Struct, frozen=True):
     """An argument that its server wants to see in a header as well, where there are any: `path` leads to it through
-    the arguments, `header` is the name to look up by, `name` how it is written."""
+    the arguments, `header` is the name to look up by, `name` how it is written. `is_integer`: the schema says so."""
 
     header: str
     path: tuple[str, ...]
     name: str
+    is_integer: bool = False
 
 
 class Hints(msgspec.Struct, frozen=True):
