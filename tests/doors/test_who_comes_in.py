@@ -31,7 +31,8 @@ from virtualtime import FakeClock, settle
 from toolgate import news
 from toolgate.app import App
 from toolgate.auth import keys
-from toolgate.config import Auth, Config
+from toolgate.config import Auth, Config, Limits
+from toolgate.config.access import Rate, Rates
 from toolgate.settings import Settings
 from toolgate.store.memory import MemoryStore
 
@@ -539,6 +540,46 @@ async def test_no_control_tool_is_a_way_around_a_step_up(control: str, era: str,
         assert not [each for each in docs.requests if each["method"] == "tools/call"]
         enough = bearer(issuer.token(aud=AUDIENCE + path, scope="mcp write"))
         assert (await _call(app, era, enough, control, path, **META_CALLS[control])).result["content"]
+
+
+CONTROLS: dict[str, Json] = {**META_CALLS, "list_mcp_servers": {}}
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+@pytest.mark.parametrize("control", CONTROLS)
+async def test_a_control_tool_may_need_more_scopes_itself(control: str, era: str, issuer: Issuer) -> None:
+    docs = server()
+    auth = msgspec.structs.replace(AUTH, step_up={f"toolgate__{control}": ("steer",)})
+    async with gateway(config=msgspec.structs.replace(CONFIG, auth=auth), scripts={"there": docs}) as app:
+        path = "/mcp/all"
+        response = await _call(app, era, bearer(issuer.token(aud=AUDIENCE + path)), control, path, **CONTROLS[control])
+        assert response.status == 403, response.messages
+        assert challenge_of(response.headers["www-authenticate"])["scope"] == "mcp steer"
+        assert not [each for each in docs.requests if each["method"] == "tools/call"]
+        enough = bearer(issuer.token(aud=AUDIENCE + path, scope="mcp steer"))
+        assert not (await _call(app, era, enough, control, path, **CONTROLS[control])).result.get("isError")
+
+
+PATTERNS = {"there__*": True, "*delete": True, "there__*let*": True, "There__delete": True, "there__del": False, "*": True}
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_a_step_up_is_written_as_permissions_are(pattern: str, issuer: Issuer) -> None:
+    auth = msgspec.structs.replace(AUTH, step_up={pattern: ("write",)})
+    async with gateway(config=msgspec.structs.replace(CONFIG, auth=auth), scripts={"there": server()}) as app:
+        response = await _call(app, MODERN, bearer(issuer.token()), "there__delete")
+        assert (response.status == 403) is PATTERNS[pattern]
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+async def test_what_lacks_a_scope_is_not_charged(era: str, issuer: Issuer) -> None:
+    limits = Limits(rates=Rates(principal=Rate(1, 60.0)))
+    async with gateway(config=msgspec.structs.replace(CONFIG, limits=limits), scripts={"there": server()}) as app:
+        few, enough = bearer(issuer.token()), bearer(issuer.token(scope="mcp write"))
+        for _ in range(3):
+            assert (await _call(app, era, few, "there__delete")).status == 403
+        assert (await _call(app, era, enough, "there__delete")).result["content"]
+        assert (await _call(app, era, enough, "there__delete")).error["data"]["code"] == "RATE_LIMITED"
 
 
 async def test_a_session_has_the_scopes_of_each_request(issuer: Issuer) -> None:
