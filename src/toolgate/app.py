@@ -140,9 +140,13 @@ class App:
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
-        self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
+        self,
+        write: Callable[[bytes], None],
+        path: str = "/mcp",
+        backlog: Callable[[], int] = lambda: 0,
+        principal: Principal | None = None,
     ) -> StdioDoor:
-        return StdioDoor(self._inside, path, write, backlog)
+        return StdioDoor(self._inside, path, write, backlog, principal)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
