@@ -169,13 +169,14 @@ class RouteRealm:
         self._check_admin()
         if has_pattern(table):  # else a model could have a secret of the environment sent to a place of its choice
             raise Fault("INVALID_ARGS", _NO_PATTERNS, reach="not_sent", hint=_WHO_WRITES_PATTERNS)
-        id = await self._realms.editor.add(name, {**table, "by_operator": False})  # a model may have thought it up
+        marked = {**table, "by_operator": False}  # a model may have thought it up
+        id = await self._realms.editor.add(name, marked, self.client.principal)
         self._look()
         return id
 
     async def remove(self, name: str, /) -> None:
         self._check_admin()
-        await self._realms.editor.remove(name)
+        await self._realms.editor.remove(name, self.client.principal)
         self._look()
 
     def _check_admin(self) -> None:

@@ -560,15 +560,16 @@ async def test_a_control_tool_may_need_more_scopes_itself(control: str, era: str
         assert not (await _call(app, era, enough, control, path, **CONTROLS[control])).result.get("isError")
 
 
-PATTERNS = {"there__*": True, "*delete": True, "there__*let*": True, "There__delete": True, "there__del": False, "*": True}
+MEANT = ("there__*", "*delete", "there__*let*", "There__delete", "*")
+NOT_MEANT = ("there__del", "delete", "there__*x")
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("pattern", [*MEANT, *NOT_MEANT])
 async def test_a_step_up_is_written_as_permissions_are(pattern: str, issuer: Issuer) -> None:
     auth = msgspec.structs.replace(AUTH, step_up={pattern: ("write",)})
     async with gateway(config=msgspec.structs.replace(CONFIG, auth=auth), scripts={"there": server()}) as app:
         response = await _call(app, MODERN, bearer(issuer.token()), "there__delete")
-        assert (response.status == 403) is PATTERNS[pattern]
+        assert (response.status == 403) is (pattern in MEANT)
 
 
 @pytest.mark.parametrize("era", [LATEST, MODERN])

@@ -177,7 +177,8 @@ async def test_a_client_has_its_surface_and_its_limits_and_administers_nothing()
 async def test_a_client_that_is_not_there_is_refused(flags: list[str], clients: Any, why: str) -> None:
     with home() as environ:
         file = Path(environ["HOME"], "toolgate.json")
-        file.write_text(json.dumps({"mcpServers": {"one": child("opening", "-32601")}, **({"clients": clients} if clients else {})}))
+        config: Json = {"mcpServers": {"one": child("opening", "-32601")}} | ({"clients": clients} if clients else {})
+        file.write_text(json.dumps(config))
         code, said = await cli(environ, "stdio", *flags)
         assert (code, why in said, "Traceback" in said) == (2, True, False), said
 

@@ -49,9 +49,9 @@ PATTERNS = ["${KEY}", "x${KEY:-y}", "${secret:KEY}", "${KEY:-y}"]
 @pytest.mark.parametrize("key", ["url", "headers", "args", "env", "command"])
 def test_in_what_a_tool_call_has_added_nothing_is_put_in(pattern: str, key: str) -> None:
     table: dict[str, Any] = {"command": "x"} if key in ("args", "env", "command") else {"url": "https://h/"}
-    table[key] = {"url": f"https://h/{pattern}", "headers": {"K": pattern}, "args": [pattern], "env": {"K": pattern}}.get(
-        key, pattern
-    )
+    named = {"K": pattern}
+    written = {"url": f"https://h/{pattern}", "headers": named, "args": [pattern], "env": named, "command": pattern}
+    table[key] = written[key]
     whole = with_own(Config(), {"a": {**table, "by_operator": False}, "b": {"command": "${KEY}"}}, {"KEY": "canary"})
     one, other = whole.servers
     assert "canary" not in str(msgspec.structs.asdict(one))
