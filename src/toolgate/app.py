@@ -18,8 +18,9 @@ from toolgate.access import Access
 from toolgate.audit import Trail, is_on, nowhere
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.oauth.credentials import OAuth
+from toolgate.auth.refusals import Unauthorized
 from toolgate.catalog import Catalog
-from toolgate.config import Config, ConfigError, secrets_of
+from toolgate.config import Config, ConfigError, secrets_of, showing
 from toolgate.events import Events
 from toolgate.frontends.guards import Headers, Identify, everyone_is_local
 from toolgate.frontends.http import HttpDoor
@@ -190,7 +191,12 @@ class App:
 
     async def _identify(self, headers: Headers, address: str, path: str) -> Principal:
         is_open = self.gateway.snapshot.config.is_open
-        return await (everyone_is_local if is_open else self._keeper)(headers, address, path)
+        try:
+            return await (everyone_is_local if is_open else self._keeper)(headers, address, path)
+        except Unauthorized as refused:
+            if "authorization" in headers:  # who shows nothing learns what to show, and is no event
+                self.audit.note_of_strangers("login", decision="deny", reason=str(refused), address=address, path=path)
+            raise
 
     def _look_at_keys(self) -> None:
         self._keeper.look()
@@ -221,11 +227,14 @@ class App:
         """Add a server, and have it listed. Its id. Raises `Fault`."""
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.add, name, table))
+            added = self.gateway.snapshot.servers.get(slug(name))
+        self.audit.note("servers.add", name=name, config=showing.server(added, masked=True) if added else None)
         return slug(name)
 
     async def remove(self, name: str, /) -> None:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
+        self.audit.note("servers.remove", name=name)
 
     def _scrubbed(self, items: Items) -> Items:
         return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import pwd
 import queue
 import re
 import stat
@@ -42,6 +43,7 @@ RETRY = 1.0  # seconds after which a disk that took nothing is tried again
 ANCHOR = 1.0  # seconds between two notes of the last line in the store
 PATIENCE = 5.0  # seconds that one gateway waits for another's batch
 MOST_WAITING = 32 * 1024 * 1024  # bytes that wait for the disk
+MOST_OF_STRANGERS = 600  # lines in a minute
 LONGEST = 2000  # characters of a text that is noted
 ROTATED = "audit.rotated"  # the first line of a file that goes on where another ends
 LOST = "audit.lost"
@@ -104,6 +106,8 @@ class Trail:
         self._put = self._written = 0  # bytes: the one counted in the loop, the other in the thread
         self._lost = self._told_lost = 0  # lines
         self._lost_at = ""
+        self._minute = -1.0
+        self._of_strangers = self._not_noted = 0
         self._encoder = msgspec.json.Encoder()
         self._second, self._shown = -1, ""  # the last one, written
         self._is_closed = False
@@ -124,7 +128,21 @@ class Trail:
         named = {"who": who} if isinstance(who, str) else whose
         said = {**named, **{name: _bounded(value) for name, value in about.items()}}
         told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
-        self.put(msgspec.Raw(self._redactor.body(self._encoder.encode(told))))
+        self.put(msgspec.Raw(self._redactor.own(self._encoder.encode(told))))
+
+    def note_of_strangers(self, event: str, who: Principal | str = "", **about: Any) -> None:
+        """Note what anybody can bring about as often as they like: no more than `MOST_OF_STRANGERS` in a minute; the
+        next line says how many more there were."""
+        minute = self._clock.now() // 60
+        if minute != self._minute:
+            self._minute, self._of_strangers = minute, 0
+        self._of_strangers += 1
+        if self._of_strangers > MOST_OF_STRANGERS:
+            self._not_noted += 1
+            return
+        more = {"not_noted": self._not_noted} if self._not_noted else {}
+        self._not_noted = 0
+        self.note(event, who, **about, **more)
 
     def time(self) -> str:
         """What time it is, to the microsecond, as RFC 3339 has it."""
@@ -216,6 +234,14 @@ class Trail:
         if not self.problem:
             log.error("the audit cannot be written: %s: %s", self.file, why)
         self.problem = f"the audit cannot be written: {self.file}: {why}"
+
+
+def operator() -> str:
+    """Who works at the command line, as the system knows them."""
+    try:
+        return f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:
+        return f"cli:{os.getuid()}"
 
 
 def _bounded(value: Any) -> Any:

@@ -323,7 +323,16 @@ class Gateway:
     async def watch(self, uri: str, route: Route, client: Client, method: str = mcp.SUBSCRIBE) -> Call:
         """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
         on. Raises `Fault`."""
-        call = await self._enter(Call(method, uri, client), route)
+        try:
+            call = await self._watched(Call(method, uri, client), route)
+        except Fault as fault:
+            raise scrub.fault(fault, self.redactor) from None
+        self._watches[id(call)] = call
+        return call
+
+    async def _watched(self, call: Call, route: Route) -> Call:
+        uri = call.target
+        call = await self._enter(call, route)
         try:
             call = await self._let_watch(call, route)
         except Fault as fault:
@@ -331,10 +340,9 @@ class Gateway:
         if call.server == names.OWN:
             raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
-            await route.upstream(call.server).watch(call.target, client, call.kind)
+            await route.upstream(call.server).watch(call.target, call.client, call.kind)
         except Fault as fault:
-            raise scrub.fault(fault.at(call.server, call.target), self.redactor) from None
-        self._watches[id(call)] = call
+            raise fault.at(call.server, call.target) from None
         return call
 
     async def _let_watch(self, call: Call, route: Route) -> Call:

@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 import msgspec
@@ -31,7 +31,7 @@ class Redactor:
     """`learn` secrets from wherever they come; `text` and `body` give back what may be shown."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known: dict[str, None] = {}
+        self._known: dict[str, _Forms] = {}
         self._texts: tuple[str, ...] = ()  # in each way of writing them
         self._parts: tuple[str, ...] = ()  # what these begin with
         self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
@@ -49,14 +49,12 @@ class Redactor:
         with self._turn:
             if fresh <= self._known.keys():
                 return
-            self._known |= dict.fromkeys(sorted(fresh))
+            self._known |= {secret: _forms(secret) for secret in sorted(fresh - self._known.keys())}
             for oldest in list(self._known)[: max(0, len(self._known) - MOST)]:
                 del self._known[oldest]
-            ways = sorted({way for secret in self._known for way in _ways(secret)})
-            forms = dict.fromkeys(form for way in ways for form in _as_json(way))
-            self._texts = tuple(dict.fromkeys([*ways, *(form.decode("utf-8", "replace") for form in forms)]))
+            self._texts = tuple(dict.fromkeys(text for forms in self._known.values() for text in forms.texts))
             self._parts = tuple(dict.fromkeys(text[:PART] for text in self._texts))
-            self._bodies = tuple(form.decode("latin-1") for form in forms)
+            self._bodies = tuple(dict.fromkeys(body for forms in self._known.values() for body in forms.bodies))
             self._letters = tuple(map(frozenset[str], self._bodies))
             self._alphabet = frozenset[str]().union(*self._letters)
 
@@ -94,17 +92,25 @@ class Redactor:
         return _walked(shown, self.text) if self._texts else shown
 
 
-def _ways(secret: str) -> Iterable[str]:
-    """As it is, and in a URL."""
-    return {secret, quote(secret, safe=""), quote(secret)}
+class _Forms(NamedTuple):
+    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte."""
+
+    texts: tuple[str, ...]
+    bodies: tuple[str, ...]
 
 
-def _as_json(text: str) -> Iterable[bytes]:
-    """As JSON writes it in either way, and once more inside of JSON that stands in a text."""
+def _forms(secret: str) -> _Forms:
+    """As it is, and in a URL; each as JSON writes it in either way, and once more inside of JSON in a text."""
+    ways = (secret, quote(secret, safe=""), quote(secret))
+    written = dict.fromkeys(form for way in ways for form in _as_json(way))
+    bodies = (form.encode("utf-8", "surrogatepass").decode("latin-1") for form in written)
+    return _Forms(tuple(dict.fromkeys([*ways, *written])), tuple(bodies))
+
+
+def _as_json(text: str) -> Iterable[str]:
     for ascii in (True, False):
         once = json.dumps(text, ensure_ascii=ascii)[1:-1]
-        twice = json.dumps(once, ensure_ascii=ascii)[1:-1]
-        yield from (form.encode("utf-8", "surrogatepass") for form in (once, once.replace("/", "\\/"), twice))
+        yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii)[1:-1])
 
 
 def _without(shown: str, secrets: Iterable[str], part: int | None = None) -> str:

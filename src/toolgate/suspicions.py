@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -64,7 +64,7 @@ WORDS = {
         r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system)"
         r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
         r"|\byou are now (?:a|an|in|the)\b"
-        r"|(?:^|\n) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"
+        r"|(?:^|\x1e) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"
     ),
     "an order on other tools": (
         r"\b(?:before|after|instead of|when|whenever|prior to) (?:using|calling|invoking|running|use of|you \w+)"
@@ -88,8 +88,13 @@ WORDS = {
     "a long encoded text": r"[a-z0-9+/]{200}",
 }
 
+_BETWEEN = "\x1e"  # texts, where all of a tool's are searched at once: most tools say nothing of this kind
+
+_SPACES = str.maketrans("\t\r\n", "   ")
+
 _hidden = {what: re.compile(pattern) for what, pattern in HIDDEN.items()}
 _words = {what: re.compile(pattern) for what, pattern in WORDS.items()}
+_spaces = re.compile(r"[ \t\r\n_*`\"]+")
 _invisible = re.compile("|".join(HIDDEN.values()) + "|\u00ad")
 
 
@@ -106,19 +111,31 @@ def read(tool: Raw | bytes) -> Any:
 def of(tool: Raw) -> tuple[Suspicion, ...]:
     """What of a listed tool is suspicious."""
     try:
-        listed = read(tool)
+        texts = list(_texts(read(tool), ""))
     except (ValueError, RecursionError):
         return (Suspicion("something that cannot be read", "listing", ""),)
     found: list[Suspicion] = []
-    left = MOST_TEXT
-    for where, text in _texts(listed, ""):
-        found += _in_text(where, text[:left])
-        left -= len(text)
-        if left < 0:
-            found.insert(0, Suspicion("more text than is looked at", visible(where)[:200], ""))
-        if left < 0 or len(found) >= MOST_FOUND:
+    if sum(len(text) for _, text in texts) > MOST_TEXT:
+        found.append(Suspicion("more text than is looked at", "listing", ""))
+        texts = _cut(texts)
+    together = _BETWEEN.join(_spelled(text) for _, text in texts)
+    words = {what: pattern for what, pattern in _words.items() if pattern.search(together)}
+    for where, text in texts if words or not all(_is_plain(text) for _, text in texts) else ():
+        found += _in_text(where, text, words)
+        if len(found) >= MOST_FOUND:
             break
     return tuple(found[:MOST_FOUND])
+
+
+def _cut(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    left = MOST_TEXT
+    kept: list[tuple[str, str]] = []
+    for where, text in texts:
+        kept.append((where, text[:left]))
+        left -= len(text)
+        if left <= 0:
+            break
+    return kept
 
 
 def visible(text: str) -> str:
@@ -146,25 +163,25 @@ def _in_key(key: str, where: str) -> Iterator[tuple[str, str]]:
         yield visible(where)[:EXCERPT], key
 
 
-def _in_text(where: str, text: str) -> Iterator[Suspicion]:
+def _in_text(where: str, text: str, words: Mapping[str, re.Pattern[str]]) -> Iterator[Suspicion]:
     place = visible(where)[:200]
     for what, pattern in _hidden.items() if not _is_plain(text) else ():
         if match := pattern.search(text):
             yield Suspicion(what, place, _excerpt(text, match))
     spelled = _spelled(text)
-    for what, pattern in _words.items():
+    for what, pattern in words.items():
         if match := pattern.search(spelled):
             yield Suspicion(what, place, _excerpt(spelled, match))
 
 
 def _is_plain(text: str) -> bool:
-    return text.isascii() and text.isprintable()
+    return text.isascii() and text.translate(_SPACES).isprintable()
 
 
 def _spelled(text: str) -> str:
     """In one kind of spelling, without what nobody sees."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", _invisible.sub("", text)).replace("’", "'")
-    return re.sub(r"[ \t\r\n_*`\"]+", " ", plain).casefold()
+    return _spaces.sub(" ", plain).casefold()
 
 
 def _excerpt(text: str, match: re.Match[str]) -> str:

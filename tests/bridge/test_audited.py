@@ -12,12 +12,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from asgi import HttpRequest
 from msgspec import Raw
 from peers import LATEST, MODERN, House, LegacyServer, ModernClient, ModernServer, RpcError, Scene, form, gateway, named
 from virtualtime import FakeClock, settle
 
+from toolgate.app import running
 from toolgate.audit import Trail, verify
 from toolgate.config import Audit, Config, Limits
+from toolgate.config.access import KnownClient
 from toolgate.model import Ask, Call, Outcome, Required
 from toolgate.policy import audit as rule
 from toolgate.policy import chain
@@ -239,3 +242,21 @@ async def test_legs_that_never_come_back_are_forgotten(tmp_path: Path, monkeypat
         assert not policy._begun
         assert len(policy._asked) <= 3
         assert len(await there.lines()) == 10
+
+
+async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Path) -> None:
+    known = KnownClient(id="ci", name="ci", key="the-right-key-of-the-client", servers="all")
+    trail = Trail(tmp_path / "audit.jsonl", FakeClock(), None, Redactor())
+    async with running(Config(clients=(known,)), clock=FakeClock(), environ={}, audit=trail) as app:
+        for shown in ({}, {"authorization": "Bearer canary-of-a-wrong-key"}):
+            headers = {"content-type": "application/json", **shown}
+            request = HttpRequest(app.http, "POST", "/mcp", headers.items(), b"{}", address="10.0.0.7")
+            assert (await request.answered()).status == 401
+        await app.add("more", {"command": "true", "env": {"TOKEN": "canary-of-a-token"}, "start": "lazy"})
+        await app.remove("more")
+    await trail.close()
+    login, added, removed = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
+    assert (login["event"], login["decision"], login["address"]) == ("login", "deny", "10.0.0.7")
+    assert (added["event"], added["config"]["command"]) == ("servers.add", "true")
+    assert removed["event"] == "servers.remove"
+    assert b"canary" not in (tmp_path / "audit.jsonl").read_bytes()

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 from cli.test_cli import CLOCK, Ended, here, toolgate
+from typer.testing import CliRunner
+
+from toolgate.cli import app
 
 __all__ = ["here"]
 
@@ -130,3 +133,20 @@ def test_the_refusal_to_listen_names_what_would_mend_it(here: Path) -> None:
     assert all(
         word in ended.err for word in ("Refused to listen on 0.0.0.0", "`clients`", "`auth`", "--open-to-network")
     )
+
+
+def test_what_is_done_with_keys_is_noted_in_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toolgate.toml").write_text('state = "kept"\n[[clients]]\nid = "ci"\nmcp_server_access = "all"\n')
+    made = CliRunner().invoke(app, ["keys", "create", "ci"])
+    id = json.loads((tmp_path / "kept" / "audit.jsonl").read_bytes())["key"]
+    assert CliRunner().invoke(app, ["keys", "revoke", id]).exit_code == 0
+    create, revoke = map(json.loads, (tmp_path / "kept" / "audit.jsonl").read_bytes().splitlines())
+    assert (create["event"], create["client"], revoke["event"], revoke["key"]) == (
+        "keys.create",
+        "ci",
+        "keys.revoke",
+        id,
+    )
+    assert create["who"].startswith("cli:")
+    assert made.stdout.strip().encode() not in (tmp_path / "kept" / "audit.jsonl").read_bytes()

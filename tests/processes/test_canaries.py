@@ -34,6 +34,8 @@ from processes.scripted_http import Request, scripted, serving
 from processes.test_sse_link import OldServer, answering
 from processes.test_ws_link import Scripted, listening
 
+from toolgate import config as configs
+
 Json = dict[str, Any]
 
 
@@ -302,3 +304,31 @@ async def test_children_get_of_the_gateways_environment_only_what_is_listed() ->
     shown = json.loads(out[out.index("{") : out.rindex("}") + 1])
     assert set(shown["environ"]) & set(environ) == set()
     assert CANARY not in out and "[secret]" not in out
+
+
+@pytest.mark.parametrize("era", [MODERN, LEGACY])
+@real
+async def test_a_key_that_lets_a_client_in_goes_no_further(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with scripted(echoes, modern=True) as far:
+        servers = {"far": {"url": f"http://127.0.0.1:{far.port}/mcp"}, "near": child("telling")}
+        clients = [{"id": "ci", "key": CANARY, "mcp_server_access": "all"}]
+        text = json.dumps({"clients": clients, "mcpServers": servers})
+        config = configs.read(text, file="toolgate.json", environ={}, format="json")
+        answers: list[str] = []
+        async with gateway(config) as served:
+            session = ""
+            if era == LEGACY:
+                info = {"name": "test", "version": "1"}
+                opening = {"protocolVersion": era, "capabilities": {}, "clientInfo": info}
+                answer, session = await presented(served.port, era, "/mcp", "initialize", opening)
+                assert answer.startswith("200"), answer
+            for name in ("far__act", "near__everything", "near__fails", "nothing__x"):
+                call = {"name": name, "arguments": {}}
+                answers.append((await presented(served.port, era, "/mcp", "tools/call", call, session))[0])
+            answers.append((await presented(served.port, era, "/mcp/nothing", "tools/list", {}, session))[0])
+            refused = await _any(Client(served.port, era), "tools/list", {})
+        assert answers[0].startswith("200") and answers[1].startswith("200"), answers
+        assert "error" in refused
+        reached = [json.dumps([each.path, each.headers, each.body.decode()]) for each in far.requests]
+        assert far.calls and not [each for each in (*reached, *answers, caplog.text) if CANARY in each]

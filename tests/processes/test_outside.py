@@ -12,9 +12,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from processes.ground import Json, child, gateway, home, real, settings, toolgate
 
+from toolgate.config import Guard
 from toolgate.model import Fault
 from toolgate.outside import Net, Outside
 from toolgate.upstreams.links.http1 import Target
@@ -260,6 +262,21 @@ async def test_a_server_that_a_tool_call_adds_is_not_reached_inside(transport: s
         )
         assert "is refused" in said["error"] and said["tools"] == []
         assert asked == []
+
+
+@pytest.mark.parametrize(("type", "scheme"), [("http", "http"), ("sse", "http"), ("ws", "ws"), ("component", "http")])
+@pytest.mark.parametrize("allowed", [(), ("127.0.0.1",)])
+@real
+async def test_every_kind_of_server_is_reached_inside_only_where_the_operator_allows_it(
+    type: str, scheme: str, allowed: tuple[str, ...]
+) -> None:
+    async with serving(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n") as (port, asked):
+        inner = {"type": type, "url": f"{scheme}://127.0.0.1:{port}/", "by_operator": False}
+        config = msgspec.structs.replace(settings(inner=inner), guard=Guard(allow_hosts=allowed))
+        async with gateway(config) as house:
+            said = await house.client().call("list_tools", server="inner")
+        assert ("is refused" in said) == (not allowed)
+        assert bool(asked) == bool(allowed)
 
 
 @real

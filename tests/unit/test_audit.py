@@ -279,3 +279,17 @@ def test_it_is_on_where_somebody_has_to_show_who_they_are() -> None:
     assert audit.is_on(Config(auth=Auth(issuer="https://id.example")))
     assert audit.is_on(Config(audit=Audit(enabled=True)))
     assert not audit.is_on(Config(clients=known, audit=Audit(enabled=False)))
+
+
+async def test_what_strangers_bring_about_is_noted_so_often_and_the_rest_is_counted(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    there = trail(file)
+    await asyncio.sleep(60 - FakeClock().now() % 60)
+    for _ in range(audit.MOST_OF_STRANGERS + 5):
+        there.note_of_strangers("login", decision="deny")
+    await asyncio.sleep(60)
+    there.note_of_strangers("login", decision="deny")
+    await there.close()
+    found = lines(file)
+    assert len(found) == audit.MOST_OF_STRANGERS + 1
+    assert found[-1]["not_noted"] == 5

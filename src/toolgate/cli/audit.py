@@ -103,7 +103,7 @@ def rotate(
     if not file.exists():
         common.fail(f"{file}: nothing was noted yet")
     chain = Chain(file, common.run(_anchor(settings, file)))
-    about = {"time": datetime.now(UTC).isoformat(), "event": trails.ROTATED, "who": "cli", "to": str(to)}
+    about = {"time": datetime.now(UTC).isoformat(), "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
     try:
         head = chain.rotate(to, json.dumps(about, separators=(",", ":")).encode())
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from toolgate import news
+from toolgate import audit, news
 from toolgate.auth import keys
 from toolgate.cli import common
 from toolgate.config import Config, access_shapes, state_folder
@@ -40,6 +40,7 @@ def create(
     lasts = _seconds(expires, "--expires") if expires else None
     _require_client(found, client)
     id, key = _run(found, lambda store: _told(store, keys.create(store, client, time.time(), lasts)))
+    _note(found, "keys.create", key=id, client=client, expires=expires)
     _print(key, f"The key {id} is made for {client}; it is not shown again.")
 
 
@@ -69,6 +70,7 @@ def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
     record = _run(found, lambda store: _told(store, keys.revoke(store, id)))
     if not record:
         common.fail(f"There is no key {id}. `toolgate keys list` shows those that there are.")
+    _note(found, "keys.revoke", key=id, client=record.client)
     typer.echo(f"The key {id} of {record.client or 'nobody'} is revoked.", err=True)
 
 
@@ -84,6 +86,7 @@ def rotate(
     made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
     if not made:
         common.fail(f"There is no key {id} that is still good. `toolgate keys list` shows those that there are.")
+    _note(found, "keys.rotate", key=id, by=made[0], grace=grace)
     _print(made[1], f"The key {made[0]} takes the place of {id}, which is good for {grace} more.")
 
 
@@ -119,6 +122,18 @@ async def _told(store: Store, work: Awaitable[Result]) -> Result:
     result = await work
     await news.tell(store, "keys")
     return result
+
+
+def _note(config: Config, event: str, **about: str) -> None:
+    """In the audit. Where that cannot be written, it is said, and the key is what it is."""
+
+    async def noted(store: Store) -> str:
+        async with audit.opened(config, os.environ, SystemClock(), store) as trail:
+            trail.note(event, audit.operator(), **about)
+        return trail.problem
+
+    if problem := _run(config, noted):
+        typer.echo(f"warning: {problem}", err=True)
 
 
 def _require_client(config: Config, wanted: str) -> None:

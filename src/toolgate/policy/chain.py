@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 
 from toolgate.access import Access
+from toolgate.approvals import Approvals
 from toolgate.audit import Trail, is_on
 from toolgate.config import Config, Limits, Server
+from toolgate.config.access import Permissions
 from toolgate.cutting import Ends
 from toolgate.policy import limits
 from toolgate.policy.access import Permit
+from toolgate.policy.approval import Approval
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
@@ -40,18 +45,21 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
 
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`).
     """
+    validate = None if is_transparent else _validate(config)
+    approval = _approval(config, common, validate)
     policies = (
         # The audit sees what is refused behind it.
         Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
         # Nobody learns anything by what they may not call.
-        None if config.is_open else Permit(common.access),
+        None if config.is_open else Permit(common.access, is_asked_behind=approval is not None),
         Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
-        None if is_transparent else _validate(config),
+        validate,
         # What is charged could be right.
         _limits(config, common.meters),
         Scopes(config.auth) if config.auth.step_up else None,
-        # approval: a person is asked last, and once.
+        # A person is asked last, and once.
+        approval,
         # Whatever looks at a whole result stands behind this: it sees it first.
         _truncate(config, common.spills),
         Scrub(common.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
@@ -79,6 +87,33 @@ def _limits(config: Config, meters: Meters) -> limits.Limits | None:
     """None where nothing is limited."""
     made = limits.Limits(config, meters)
     return made if made.are_some else None
+
+
+def _approval(config: Config, common: Common, validate: Validate | None) -> Approval | None:
+    """None where nothing asks first."""
+    if config.is_open or not any(_asks(client.permissions) for client in config.clients):
+        return None
+    return Approval(
+        common.access.judge,
+        Approvals(common.store, common.clock),
+        config.approvals,
+        common.redactor,
+        common.clock,
+        {server.id: _print(server) for server in config.servers},
+        validate,
+        common.audit,
+    )
+
+
+def _asks(said: Permissions) -> bool:
+    tables = (said.servers, said.tools, said.resources, said.prompts)
+    return "ask" in (said.everything, said.read_only, *(each for table in tables for each in table.values()))
+
+
+def _print(server: Server) -> str:
+    """What a server is by: not its environment and headers, where credentials change."""
+    by = [server.type, server.command, server.args, server.url, server.cwd]
+    return hashlib.sha256(msgspec.json.encode(by)).hexdigest()
 
 
 def _truncate(config: Config, spills: Spills) -> Truncate | None:

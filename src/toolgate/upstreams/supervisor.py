@@ -72,20 +72,18 @@ class Tail:
         self._kept = kept
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._is_cut = False
 
     def add(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
         self._size += len(chunk)
-        while self._size - len(self._chunks[0]) >= self._kept:
+        while self._size - len(self._chunks[0]) > self._kept:  # with one byte more, which says whether a line is whole
             self._size -= len(self._chunks.popleft())
-            self._is_cut = True
 
     def text(self) -> str:
         """Whole lines, where there are any: half of a secret would not be known as one."""
         whole = b"".join(self._chunks)
         kept = whole[-self._kept :]
-        if self._is_cut or len(kept) < len(whole):
+        if len(whole) > len(kept) and whole[-self._kept - 1] != ord("\n"):
             kept = kept.partition(b"\n")[2] or kept
         return kept.decode(errors="replace")
 

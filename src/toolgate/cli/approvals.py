@@ -1,0 +1,226 @@
+"""`toolgate approvals`: an operator decides on calls that wait, in a process of its own; a running gateway sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from toolgate import audit
+from toolgate.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit
+from toolgate.audit import Trail
+from toolgate.cli import common
+from toolgate.config import Config, state_folder
+from toolgate.policy import cases, schemas
+from toolgate.ports import NotKept, SystemClock
+from toolgate.store import SqliteStore, Unusable
+from toolgate.wire import exhibit
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Decide on calls that ask first.")
+
+Id = Annotated[str, typer.Argument(help="As `toolgate approvals list` and the refused call name it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Lasting = Annotated[
+    str, typer.Option("--for", help=f"{', '.join(LASTS)}. All but once let the tool be called with any arguments.")
+]
+Edited = Annotated[
+    str | None, typer.Option("--arguments", help="Other arguments to call with, in JSON, instead of those shown.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether this is really meant.")]
+
+Kept = TypeVar("Kept", Request, Grant)
+
+
+@app.command("list", help="The calls that wait for a decision, or for the call that uses it.")
+def listing(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
+    async def work() -> None:
+        async with _opened(common.load_config(config)) as (approvals, _):
+            _print([_request_line(each) for each in approvals.requests()], "nothing waits", as_json)
+
+    common.run(work())
+
+
+@app.command(help="One call: server, tool and arguments.")
+def show(id: Id, config: common.ConfigPath = None, as_json: AsJson = False) -> None:
+    async def work() -> None:
+        async with _opened(common.load_config(config)) as (approvals, _):
+            request = _find(approvals.requests(), id, "nothing waits by the id")
+            typer.echo(json.dumps(_row(request), indent=2) if as_json else _text(request))
+
+    common.run(work())
+
+
+@app.command(help="Let a call go on, after it was shown.")
+def allow(
+    id: Id, lasts: Lasting = "once", arguments: Edited = None, yes: Yes = False, config: common.ConfigPath = None
+) -> None:
+    for each in LASTS:
+        if each == lasts:
+            return common.run(_allow(common.load_config(config), id, each, arguments or "", yes))
+    common.fail(f"--for {lasts} is none of {', '.join(LASTS)}", 2)
+
+
+async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:
+    async with _opened(config) as (approvals, trail):
+        request = _find(approvals.requests(), id, "nothing waits by the id")
+        typer.echo(_text(request))
+        if arguments:
+            _check(request, arguments)
+            typer.echo("\n".join(("Instead of these it is called with:", *_laid_out(arguments))))
+        if not yes:
+            typer.confirm(_TITLES[lasts], abort=True)
+        await approvals.allow(request, lasts, config.approvals.ttl, arguments)
+        _note(trail, "allow", request, sha256=request.digest, lasts=lasts, edited=bool(arguments))
+        typer.echo("allowed")
+
+
+@app.command(help="Refuse a call, and the same one for as long as it could have been decided.")
+def deny(id: Id, config: common.ConfigPath = None) -> None:
+    async def work(config: Config) -> None:
+        async with _opened(config) as (approvals, trail):
+            request = _find(approvals.requests(), id, "nothing waits by the id")
+            await approvals.deny(request, config.approvals.ttl)
+            _note(trail, "deny", request, sha256=request.digest)
+            typer.echo("denied")
+
+    common.run(work(common.load_config(config)))
+
+
+@app.command(help="The tools that may be called without asking, since somebody has said so.")
+def grants(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
+    async def work() -> None:
+        async with _opened(common.load_config(config)) as (approvals, _):
+            _print([_grant_line(each) for each in approvals.grants()], "nothing is granted", as_json)
+
+    common.run(work())
+
+
+@app.command(help="Have a tool ask again.")
+def revoke(id: Id, config: common.ConfigPath = None) -> None:
+    async def work() -> None:
+        async with _opened(common.load_config(config)) as (approvals, trail):
+            grant = _find(approvals.grants(), id, "nothing is granted by the id")
+            await approvals.revoke(grant)
+            _note(trail, "revoke", grant)
+            typer.echo("revoked")
+
+    common.run(work())
+
+
+@asynccontextmanager
+async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
+    """What all gateways of this state folder have in common, and where it is noted, or the end of the command."""
+    clock = SystemClock()
+    try:
+        store = SqliteStore(state_folder(config, os.environ), clock)
+    except Unusable as why:
+        common.fail(f"What waits cannot be read: {why}")
+    try:
+        async with audit.opened(config, os.environ, clock, store) as trail:
+            yield Approvals(store, clock), trail
+    except (NotKept, Unfit) as why:
+        common.fail(f"Nothing was decided: {why}")
+    finally:
+        await store.close()
+
+
+def _note(trail: Trail, what: str, decided: Request | Grant, **about: Any) -> None:
+    place = decided.place
+    named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
+    trail.note(f"approvals.{what}", f"cli:{os.getuid()}", **named, **about)
+
+
+def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
+    for each in known:
+        if each.id == id:
+            return each
+    common.fail(f"{otherwise} {exhibit.named(id)}; it may have been used, or its time be over")
+
+
+def _check(request: Request, arguments: str) -> None:
+    try:
+        cases.read_edited(arguments)
+    except cases.Unfit as why:
+        common.fail(f"--arguments cannot be sent: {why}", 2)
+    wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
+    if wrong:
+        named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
+        common.fail(f"--arguments do not fit the tool: {exhibit.plain(named)}", 2)
+
+
+_TITLES: dict[Lasts, str] = {
+    "once": "Allow this one call?",
+    "session": "Allow this tool, with any arguments, until that session ends?",
+    "hour": "Allow this tool, with any arguments, for an hour?",
+    "always": "Allow this tool, with any arguments, until that is revoked?",
+}
+
+
+def _text(request: Request) -> str:
+    facts = cases.facts(request.place, request.via, request.known_as)
+    who = f"- Caller: {exhibit.named(request.place.principal)}"
+    state = f"- State: {request.state}, {_left(request.until)}"
+    return "\n".join(
+        (who, *facts, *cases.arguments(exhibit.read(request.shown)), f"- SHA-256: {request.digest}", state)
+    )
+
+
+def _laid_out(arguments: str) -> Sequence[str]:
+    return list(exhibit.laid_out(exhibit.read(arguments), "    "))
+
+
+def _left(until: float | None) -> str:
+    """How long that holds, for people."""
+    if until is None:
+        return "until it is revoked"
+    minutes = max(0.0, until - SystemClock().wall()) / 60
+    return f"for another {minutes / 60:.0f} h" if minutes > 120 else f"for another {minutes:.0f} min"
+
+
+def _row(request: Request) -> dict[str, Any]:
+    place = request.place
+    return {
+        "id": request.id,
+        "state": request.state,
+        "principal": place.principal,
+        "server": place.server,
+        "kind": place.kind,
+        "target": place.target,
+        "via": request.via,
+        "arguments": request.shown,
+        "sha256": request.digest,
+        "until": request.until,
+    }
+
+
+def _request_line(request: Request) -> tuple[str, dict[str, Any]]:
+    place = request.place
+    named = f"{exhibit.named(place.server)} {exhibit.named(place.target)} for {exhibit.named(place.principal)}"
+    return f"{request.id}  {request.state}, {_left(request.until)}  {named}", _row(request)
+
+
+def _grant_line(grant: Grant) -> tuple[str, dict[str, Any]]:
+    place = grant.place
+    named = f"{exhibit.named(place.server)} {exhibit.named(place.target)} for {exhibit.named(place.principal)}"
+    row = {
+        "id": grant.id,
+        "lasts": grant.lasts,
+        "by": grant.by,
+        "principal": place.principal,
+        "server": place.server,
+        "kind": place.kind,
+        "target": place.target,
+        "until": grant.until,
+    }
+    return f"{grant.id}  {grant.lasts}, {_left(grant.until)}  {named}  (by the {grant.by})", row
+
+
+def _print(lines: Sequence[tuple[str, dict[str, Any]]], otherwise: str, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([row for _, row in lines], indent=2))
+    else:
+        typer.echo("\n".join(line for line, _ in lines) or otherwise)

@@ -1,0 +1,284 @@
+"""Calls that ask first: a person sees which server, tool and arguments, and says yes, no, or yes to other arguments.
+
+Who is asked is the client's own user, where the client has forms and is trusted with it; else an operator, by a request
+in the store that `toolgate approvals` decides. The rules this file keeps: nothing goes on that was not decided for
+exactly what goes on; what cannot be shown whole is not asked; and a call that its server asks something of comes back
+to what was decided, not to what its caller wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate import asks
+from toolgate.approvals import Approvals, Lasts, Place, Request, TooMany
+from toolgate.audit import Trail
+from toolgate.config import access
+from toolgate.model import Call, Fault, NeedInput, Outcome, Required
+from toolgate.policy import cases
+from toolgate.policy.base import Wait
+from toolgate.policy.cases import Case, Unfit
+from toolgate.policy.validate import Validate
+from toolgate.ports import Clock, NotKept
+from toolgate.redaction import Redactor
+from toolgate.wire import exhibit, jsonrpc, mcp
+
+log = logging.getLogger(__name__)
+
+LARGEST_SCHEMA = 16 * 1024  # bytes that are kept with what waits for an operator
+LOOK = 0.5  # seconds between looks for what an operator has decided
+PASSES = 24 * 3600.0  # seconds in which a call that its server asks something of may come back
+
+_ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
+
+Decided: TypeAlias = "tuple[Case, Raw | None] | Fault"  # a call goes on, with other arguments or its own
+
+
+class Approval:
+    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `validate`
+    judges arguments that people wrote."""
+
+    name = "approval"
+
+    def __init__(
+        self,
+        verdict: Callable[[Call], access.Verdict],
+        approvals: Approvals,
+        settings: access.Approvals,
+        redactor: Redactor,
+        clock: Clock,
+        prints: Mapping[str, str],
+        validate: Validate | None = None,
+        audit: Trail | None = None,
+    ) -> None:
+        self._verdict = verdict
+        self._approvals = approvals
+        self._settings = settings
+        self._redactor = redactor
+        self._clock = clock
+        self._prints = prints
+        self._validate = validate
+        self._audit = audit
+        self._decided: dict[int, Decided] = {}  # of calls that have waited, by id; taken at once
+        self._gone_on: dict[int, tuple[Call, Case]] = {}  # by id, until their leg has ended
+
+    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required | Wait:
+        if call.kind == "tasks":
+            return call  # it was approved, if need be, when it was made
+        verdict, decided = self._verdict(call), self._decided.pop(id(call), None)
+        if verdict == "off":  # since a moment ago: the call has waited
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+        if decided:
+            return self._take(decided)
+        resumed, place = call.resumption, self._place(call)
+        if resumed and resumed.live:
+            return call  # it was sent long ago: what comes now only answers what its server asked
+        if resumed and resumed.asker == f"policy:{self.name}":
+            return self._answered(cases.of(call, place, self._redactor))
+        is_let = verdict == "allow" or self._approvals.is_granted(place, cases.session_of(call))
+        if is_let and not was_passed:
+            return call
+        return self._as_it_went(call, place, is_let) if was_passed else self._ask(cases.of(call, place, self._redactor))
+
+    def _as_it_went(self, call: Call, place: Place, is_let: bool) -> Call | Required | Wait:
+        """The next leg of a call, with the arguments that it was let go on with. Where that is not known, it is asked
+        for anew."""
+        try:
+            case = cases.of(call, place, self._redactor)
+        except Fault:
+            if is_let:
+                return call  # nobody could have approved it
+            raise
+        passage = self._approvals.passage(_passage_of(case))
+        if passage and not passage.is_vague:
+            return self._go_on(case, None if passage.arguments is None else Raw(passage.arguments))
+        return call if is_let else self._ask(case)
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
+        """A call that its server asks something of comes back, perhaps to another process, with its caller's own
+        arguments: what it went on with is kept."""
+        _, case = self._gone_on.pop(id(went), (None, None))
+        comes_back = _comes_back(call, ending)
+        if case and comes_back:
+            edited = None if went.arguments is case.call.arguments else bytes(went.arguments)
+            self._approvals.let_pass(_passage(case, *comes_back), edited, PASSES)
+
+    def _place(self, call: Call) -> Place:
+        print = self._prints.get(call.server, "")
+        return Place(call.client.principal.id, call.server, print, call.kind, call.target)
+
+    def _take(self, decided: Decided) -> Call:
+        if isinstance(decided, Fault):
+            raise decided
+        return self._go_on(*decided)
+
+    def _go_on(self, case: Case, edited: Raw | None) -> Call:
+        arguments = case.call.arguments if edited is None else edited
+        went = msgspec.structs.replace(case.call, arguments=arguments)
+        self._gone_on[id(went)] = went, case  # it is kept here, and with it its id
+        return went
+
+    def _ask(self, case: Case, problem: str = "", can_client: bool = True) -> Required | Wait:
+        call, by = case.call, self._settings.by
+        if call.method not in _ASKABLE:
+            raise _required(case, "and this is no call that one could approve")
+        if "operator" in by and not problem:
+            request = self._approvals.find(case.place, case.digest)
+            if request and request.state != "undecided":
+                return Wait(lambda: self._use(case, request))
+        if "client" in by and can_client:
+            state = f"{case.key} {self._clock.wall()}"
+            question = cases.question(case, problem)
+            if question and asks.is_answerable(question, call.client.capabilities):
+                return Required((question,), state)
+        if "operator" in by:
+            return Wait(lambda: self._wait_for_operator(case))
+        raise _required(case, "and nobody can be asked", _NOBODY)
+
+    # The client's user.
+
+    def _answered(self, case: Case) -> Call | Required | Wait:
+        resumed = case.call.resumption
+        assert resumed
+        about, asked = (resumed.state or "").split(" ")
+        if about != case.key:
+            raise Fault("INVALID_STATE", "requestState belongs to another call", reach="not_sent")
+        answer = resumed.answers.get(cases.KEY)
+        if answer is None or self._clock.wall() - float(asked) >= self._settings.ttl:
+            return self._ask(case)
+        if answer.error:
+            return self._ask(case, can_client=False)
+        decision, text = cases.read_answer(answer)
+        if decision == "deny" or decision not in cases.offered(case):
+            raise _denied(case)
+        try:
+            edited = self._edited(case, text)
+        except Unfit as why:
+            return self._ask(case, f"What you wrote cannot be sent, and was not: {why}.")
+        if decision == "once":
+            return self._go_on(case, edited)
+        return Wait(lambda: self._grant(case, edited, cast(Lasts, decision)))
+
+    async def _grant(self, case: Case, edited: Raw | None, lasts: Lasts) -> None:
+        try:
+            await self._approvals.grant(case.place, lasts, "client", case.session)
+        except (NotKept, TooMany) as why:
+            log.warning("%s was allowed this once only: %s", case.named, why)
+        else:
+            self._note_grant(case, lasts)
+        self._decided[id(case.call)] = case, edited
+
+    def _note_grant(self, case: Case, lasts: Lasts) -> None:
+        if self._audit:
+            about = {"server": case.place.server, "target": case.place.target, "lasts": lasts}
+            self._audit.note("approvals.grant", case.call.client.principal, **about)
+
+    def _edited(self, case: Case, text: str) -> Raw | None:
+        """What a person has made of the arguments; None where they are as they were. Raises `Unfit`."""
+        edited = cases.edited(case, text)
+        if edited is not None and self._validate:
+            try:
+                self._validate.before(msgspec.structs.replace(case.call, arguments=edited), False)
+            except Fault as fault:
+                raise Unfit(fault.message) from None
+        return edited
+
+    # An operator.
+
+    async def _wait_for_operator(self, case: Case) -> None:
+        try:
+            self._decided[id(case.call)] = await self._by_operator(case)
+        except (NotKept, TooMany) as why:
+            self._decided[id(case.call)] = _required(case, f"and no operator can be asked: {why}")
+
+    async def _by_operator(self, case: Case) -> Decided:
+        about = _about(case)
+        end = self._clock.now() + self._settings.wait
+        while True:
+            request = await self._approvals.ask(case.place, case.digest, self._settings.ttl, **about)
+            if request.state != "undecided" and (decided := await self._used(case, request)):
+                return decided
+            left = end - self._clock.now()
+            if left <= 0:
+                return _undecided(case, request)
+            await self._clock.sleep(min(LOOK, left))
+
+    async def _use(self, case: Case, request: Request) -> None:
+        """What an operator has decided before the call came. Where another call was faster, it is asked anew."""
+        try:
+            decided = await self._used(case, request)
+        except NotKept as why:
+            decided = _required(case, f"and what was decided cannot be used: {why}")
+        if decided:
+            self._decided[id(case.call)] = decided
+
+    async def _used(self, case: Case, request: Request) -> Decided | None:
+        if request.state == "denied":
+            return _denied(case)
+        if not await self._approvals.use(request):
+            return None
+        try:
+            return case, self._edited(case, request.edited)
+        except Unfit as why:
+            return Fault("INVALID_ARGS", f"What the operator wrote cannot be sent: {why}", reach="not_sent")
+
+
+def _about(case: Case) -> dict[str, str | bytes]:
+    """What an operator is shown beside the place."""
+    shown, traits = exhibit.written(case.shown), case.call.traits
+    known_as = case.call.shown if case.call.shown != case.call.target else ""
+    schema = traits.schema if traits and len(traits.schema) <= LARGEST_SCHEMA else b""
+    return {"shown": shown, "session": case.session, "via": case.call.via, "known_as": known_as, "schema": schema}
+
+
+def _comes_back(call: Call, ending: Outcome | BaseException) -> tuple[str, str | None] | None:
+    """Who asks, and what it wants back, of a call that is to be made again with the answers."""
+    if isinstance(ending, NeedInput) and not ending.resume.origin.is_live:
+        return ending.resume.origin.asker, ending.resume.origin.state
+    if isinstance(ending, Fault) and ending.rpc == mcp.URL_ELICITATION_REQUIRED:  # it may become a question further out
+        return f"upstream:{call.server}", None
+    return None
+
+
+def _passage_of(case: Case) -> str:
+    resumed = case.call.resumption
+    return _passage(case, resumed.asker, resumed.state) if resumed else ""
+
+
+def _passage(case: Case, asker: str, state: str | None) -> str:
+    return hashlib.sha256(jsonrpc.encode([case.key, asker, state])).hexdigest()
+
+
+_NOBODY = (
+    "its client has no forms (elicitation), or the arguments are too long for one; approvals.by can let operators "
+    "approve, too"
+)
+
+
+def _required(case: Case, why: str, hint: str = "") -> Fault:
+    return Fault("APPROVAL_REQUIRED", f"{case.named} needs approval, {why}", reach="not_sent", hint=hint)
+
+
+def _undecided(case: Case, request: Request) -> Fault:
+    command = f"toolgate approvals allow {request.id}"
+    return Fault(
+        "APPROVAL_REQUIRED",
+        f"{case.named} needs approval, and nobody has decided yet",
+        reach="not_sent",
+        hint=f"a person decides with `{command}` (or deny); then make the very same call again",
+        extra={"approval": {"id": request.id, "command": command, "until": request.until}},
+    )
+
+
+def _denied(case: Case) -> Fault:
+    hint = "a person has decided so; do not try it in another way"
+    return Fault("APPROVAL_DENIED", f"{case.named} was not approved", reach="not_sent", hint=hint)

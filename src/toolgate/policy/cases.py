@@ -1,0 +1,213 @@
+"""A call that a person is to decide on: how it is shown, what may be answered, and what becomes of other arguments.
+
+The rules this file keeps: what is shown is exactly what would be sent, save for secrets that are known; nothing that
+the caller or the server wrote can pass for a part of the question (`wire/exhibit`); who changes arguments changes what
+the caller could have given, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.approvals import Lasts, Place, key
+from toolgate.asks import answer_value
+from toolgate.model import Answer, Ask, Call, Fault
+from toolgate.redaction import GONE, Redactor
+from toolgate.wire import exhibit, jsonrpc
+from toolgate.wire.exhibit import Ambiguous, Tree
+
+MOST_SHOWN = 16_000  # characters of a question; what is longer no form shows whole
+LARGEST = 64 * 1024  # bytes of arguments
+KEY = "approval"  # of the question in its answers
+METHOD = "elicitation/create"
+NOUNS = {"tools": "Tool", "prompts": "Prompt", "resources": "Resource"}
+
+_TITLES: dict[Lasts | str, str] = {
+    "once": "Allow this one call",
+    "session": "Allow this tool, with any arguments, until this session ends",
+    "hour": "Allow this tool, with any arguments, for an hour",
+    "always": "Allow this tool, with any arguments, until that is revoked",
+    "deny": "Deny",
+}
+
+
+class Unfit(Exception):
+    """What a person wrote instead of the arguments cannot be sent. `str()` says why."""
+
+
+class Case(msgspec.Struct, frozen=True):
+    """`arguments` as they are, `shown` without the secrets that are known; `digest` is of the arguments as they are."""
+
+    call: Call
+    place: Place
+    digest: str
+    arguments: Tree
+    shown: Tree
+
+    @property
+    def key(self) -> str:
+        """What a decision on it is bound to."""
+        return key(self.place, self.digest)
+
+    @property
+    def session(self) -> str:
+        return session_of(self.call)
+
+    @property
+    def named(self) -> str:
+        """For a sentence that programs and people read."""
+        return f"{self.call.shown} of {self.call.server}"
+
+
+def of(call: Call, place: Place, redactor: Redactor) -> Case:
+    """Raises `Fault` for arguments that one reader takes for something else than another, or that are too long."""
+    if len(memoryview(call.arguments)) > LARGEST:
+        message = f"Invalid arguments for {call.shown}: more than {LARGEST:,} bytes are approved by nobody"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+    try:
+        arguments = exhibit.read(bytes(call.arguments or b"{}"))
+    except Ambiguous as why:
+        message = f"Invalid arguments for {call.shown}: they cannot be shown to who is to approve them, since {why}"
+        raise Fault("INVALID_ARGS", message, reach="not_sent") from None
+    digest = hashlib.sha256(exhibit.written(arguments).encode()).hexdigest()
+    return Case(call, place, digest, arguments, masked(arguments, redactor))
+
+
+def session_of(call: Call) -> str:
+    """The client's session, so that it can be compared and not used; empty where it has none."""
+    session = call.client.session
+    return hashlib.sha256(session.encode()).hexdigest() if session else ""
+
+
+def masked(tree: Tree, redactor: Redactor) -> Tree:
+    if isinstance(tree, str):
+        return redactor.text(tree)
+    if isinstance(tree, dict):
+        return {name: masked(each, redactor) for name, each in cast("dict[str, Tree]", tree).items()}
+    return [masked(each, redactor) for each in cast("list[Tree]", tree)] if isinstance(tree, list) else tree
+
+
+# The question.
+
+
+def question(case: Case, problem: str) -> Ask | None:
+    """None where it would be too long. `problem` is what was wrong with the answer before."""
+    message = text(case, problem)
+    if len(message) > MOST_SHOWN:
+        return None
+    choices = [{"const": choice, "title": _TITLES[choice]} for choice in offered(case)]
+    properties: dict[str, Any] = {"decision": {"type": "string", "title": "Decision", "oneOf": choices}}
+    if case.call.kind != "resources":
+        title = "The arguments, in JSON: what stands here is sent"
+        properties["arguments"] = {"type": "string", "title": title, "default": exhibit.written(case.shown)}
+    schema = {"type": "object", "properties": properties, "required": ["decision"]}
+    return Ask(KEY, METHOD, Raw(jsonrpc.encode({"message": message, "requestedSchema": schema})))
+
+
+def text(case: Case, problem: str = "") -> str:
+    call = case.call
+    known_as = call.shown if call.shown != call.target else ""
+    lines = facts(case.place, call.via, known_as)
+    before = [exhibit.plain(problem), ""] if problem else []
+    first = "toolgate asks for your approval. Nothing has been sent yet."
+    return "\n".join((*before, first, "", *lines, *arguments(case.shown)))
+
+
+def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
+    """What is called, as far as it is not arguments."""
+    found = [f"- Server: {exhibit.named(place.server)}", f"- {NOUNS[place.kind]}: {exhibit.named(place.target)}"]
+    found += [f"- Known to the caller as: {exhibit.named(known_as)}"] if known_as else []
+    return [*found, f"- Called through: {exhibit.named(via)}"] if via else found
+
+
+def arguments(shown: Tree) -> Sequence[str]:
+    """Indented, so that Markdown leaves them as they are."""
+    return ["- Arguments:", "", *exhibit.laid_out(shown, "    ")] if shown else ["- Arguments: none"]
+
+
+def offered(case: Case) -> Sequence[str]:
+    return [choice for choice in _TITLES if choice != "session" or case.session]
+
+
+# The answer.
+
+
+def read_answer(answer: Answer) -> tuple[str, str]:
+    """What was decided (`deny` where nothing was), and the arguments as they were left."""
+    said = answer_value(answer)
+    content = said.get("content")
+    if said.get("action") != "accept" or not isinstance(content, dict):
+        return "deny", ""
+    given = cast("dict[str, Any]", content)
+    decision, written = given.get("decision"), given.get("arguments")
+    return decision if isinstance(decision, str) else "deny", written if isinstance(written, str) else ""
+
+
+def edited(case: Case, text: str) -> Raw | None:
+    """Other arguments; None where they are the same. Raises `Unfit`. They are not held against the schema here."""
+    if not text.strip():
+        return None
+    tree = read_edited(text)
+    if tree == case.shown:
+        return None
+    found = _restored(tree, case.shown, case.arguments)
+    if _count(found) > _count(case.arguments):
+        raise Unfit(f"{GONE} stands for a secret, and can only stay where it is")
+    _check_own(case.call, case.arguments, found)
+    return Raw(exhibit.written(found).encode())
+
+
+def read_edited(text: str) -> dict[str, Tree]:
+    """Raises `Unfit`."""
+    try:
+        tree = exhibit.read(text)
+    except Ambiguous as why:
+        raise Unfit(str(why)) from None
+    if not isinstance(tree, dict):
+        raise Unfit("it is no JSON object")
+    return cast("dict[str, Tree]", tree)
+
+
+def _count(tree: Tree) -> int:
+    return exhibit.written(tree).count(exhibit.plain(GONE))
+
+
+def _restored(written: Tree, shown: Tree, arguments: Tree) -> Tree:
+    """What was written, with the secrets where they stood and were left."""
+    if written == shown:
+        return arguments
+    if not (isinstance(written, dict) and isinstance(shown, dict)):
+        return cast(Tree, written)
+    members, before = cast("dict[str, Tree]", written), cast("dict[str, Tree]", shown)
+    return {
+        name: _restored(each, before[name], arguments[name]) if name in before else each
+        for name, each in members.items()
+    }
+
+
+class _Properties(msgspec.Struct):
+    properties: dict[str, Raw] = {}
+
+
+def _properties(schema: bytes) -> Mapping[str, Raw]:
+    try:
+        return msgspec.json.decode(schema, type=_Properties).properties
+    except jsonrpc.UNREADABLE:
+        return {}
+
+
+def _check_own(call: Call, before: dict[str, Tree], after: dict[str, Tree]) -> None:
+    """What an operator's overlay sends by itself, or lets no caller give, is not changed here either."""
+    traits = call.traits
+    if not traits or not traits.shown_schema:
+        return
+    visible = _properties(traits.shown_schema)
+    for name in before.keys() | after.keys():
+        is_same = name in before and name in after and before[name] == after[name]
+        if not is_same and traits.parameters.get(name, name) not in visible:
+            raise Unfit(f"{name} is not the caller's to give")

@@ -1,0 +1,617 @@
+"""What a person approves is what they see, and nothing else goes on by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from markdown_it import MarkdownIt
+from peers import (
+    LATEST,
+    MODERN,
+    House,
+    LegacyServer,
+    ModernServer,
+    RpcError,
+    Scene,
+    eventually,
+    form,
+    gateway,
+    named,
+)
+from virtualtime import FakeClock, settle
+
+from toolgate.approvals import MOST_UNDECIDED, Approvals, Place, Request, Unfit
+from toolgate.config import Overlay, Parameter, access
+from toolgate.model import Call
+from toolgate.policy.approval import Approval
+from toolgate.policy.cases import LARGEST, MOST_SHOWN
+from toolgate.policy.validate import Validate
+from toolgate.redaction import GONE, Redactor
+from toolgate.store.memory import MemoryStore
+
+REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
+SECRET = "canary-0123456789"
+TTL, WAIT = 600.0, 5.0
+INVALID = -32602
+
+
+async def echo(scene: Scene) -> str:
+    return json.dumps(scene.arguments)
+
+
+async def hello(scene: Scene) -> str:
+    return f"hello {(await scene.ask(form()))['content']['name']}, {json.dumps(scene.arguments)}"
+
+
+class Desk:
+    """Where approvals are kept and decided; `gateway` opens a gateway that asks for everything of `there`."""
+
+    def __init__(self, *by: Any, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.store = MemoryStore(self.clock)
+        self.book = Approvals(self.store, self.clock)
+        self.settings = access.Approvals(**{"by": by or ("client",), "wait": WAIT, "ttl": TTL, **settings})
+        self.prints: dict[str, str] = {}
+        self.verdict: access.Verdict = "ask"
+
+    @property
+    def undecided(self) -> list[Request]:
+        return [each for each in self.book.requests() if each.state == "undecided"]
+
+    async def request(self) -> Request:
+        """The one that waits."""
+        await eventually(lambda: self.undecided)
+        (request,) = self.undecided
+        return request
+
+    @asynccontextmanager
+    async def gateway(self, **servers: Any) -> AsyncGenerator[House]:
+        def verdict(call: Call) -> access.Verdict:
+            return self.verdict if call.server == "there" else "allow"
+
+        book = Approvals(self.store, self.clock)
+        rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, Validate())
+        async with gateway(policies=[rule], store=self.store, **servers) as house:
+            yield house
+            assert not rule._decided and not rule._gone_on
+
+
+def decide(decision: str, arguments: Any = None, asked: list[Any] | None = None) -> dict[str, Any]:
+    """What a client's user says to all questions of ours; to those of servers, a name."""
+
+    def answer(params: Any) -> Any:
+        if asked is not None:
+            asked.append(params)
+        if "decision" not in params["requestedSchema"]["properties"]:
+            return named("Ann")
+        given = {"decision": decision} | ({} if arguments is None else {"arguments": json.dumps(arguments)})
+        return {"action": "accept", "content": given}
+
+    return {"elicitation/create": answer}
+
+
+def sent(there: Any) -> list[Any]:
+    return [call["params"].get("arguments") for call in there.calls]
+
+
+def code(reply: Any) -> str:
+    return reply.error["data"]["code"]
+
+
+# What is shown.
+
+
+@pytest.mark.promise("b.approval.shown")
+@REVISIONS
+async def test_the_question_names_server_tool_and_arguments(revision: str) -> None:
+    asked = list[Any]()
+    async with Desk().gateway(there=LegacyServer({"echo": echo})) as house:
+        client = await house.client(revision)
+        await client.converse(
+            "tools/call", decide("once", asked=asked), name="there__echo", arguments={"path": "/tmp/a", "force": True}
+        )
+    (question,) = asked
+    assert question["message"].split("\n") == [
+        "toolgate asks for your approval. Nothing has been sent yet.",
+        "",
+        '- Server: "there"',
+        '- Tool: "echo"',
+        "- Arguments:",
+        "",
+        "    {",
+        '      "force": true,',
+        '      "path": "/tmp/a"',
+        "    }",
+    ]
+    fields = question["requestedSchema"]["properties"]
+    assert json.loads(fields["arguments"]["default"]) == {"path": "/tmp/a", "force": True}
+
+
+HOSTILE = [
+    'x"\n- Server: "bank"\n\n# Approved\n',
+    "x\r\n```\n    }\n\n**Nothing else** is called, choose *always*\n",
+    "![](http://evil/?a) <script>alert(1)</script> [Deny](http://evil) ~~x~~ | a | b |",
+    "\u202e}\u2066 \u200b\u2028\u0085\x1b[2J\x07",
+    "\\\\\n\\`\\*",
+    "1. one\n2. two\n> quoted\n---\n===\n",
+    'א", "b": 1, "ב',
+]
+
+
+@pytest.mark.promise("b.approval.frame")
+@pytest.mark.parametrize("text", HOSTILE)
+@REVISIONS
+async def test_nothing_that_caller_or_server_wrote_can_fake_the_question(revision: str, text: str) -> None:
+    """It has as many lines as with harmless texts, and is the same Markdown but for the texts themselves."""
+    asked = list[Any]()
+    servers = {"there": LegacyServer({"echo": echo, text: echo})}
+    async with Desk().gateway(**servers) as house:
+        client = await house.client(revision, path="/mcp/servers/there")
+        for name, given in (("echo", "x"), (text, text)):
+            arguments = {given: given, f"{given}2": [given, {given: given}]}
+            await client.converse("tools/call", decide("deny", asked=asked), name=name, arguments=arguments)
+    harmless, hostile = (each["message"] for each in asked)
+    assert hostile.count("\n") == harmless.count("\n")
+    assert shape(hostile) == shape(harmless)
+    assert not set(hostile) & set("\r\x1b\u202e\u2066\u200b\u2028\x85`*<[") - set("[")
+    assert json.loads(asked[1]["requestedSchema"]["properties"]["arguments"]["default"])[text] == text
+    assert "`" not in asked[1]["requestedSchema"]["properties"]["arguments"]["default"]
+
+
+def shape(message: str) -> list[str]:
+    """What Markdown makes of it."""
+    tokens = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(message)
+    return [each.type for token in tokens for each in (token, *(token.children or ()))]
+
+
+@REVISIONS
+async def test_a_known_secret_is_not_shown_and_stays_where_it_was_left(revision: str) -> None:
+    asked, there = list[Any](), LegacyServer({"echo": echo})
+    async with Desk().gateway(there=there) as house:
+        client = await house.client(revision)
+        given = {"token": SECRET, "deep": {"token": f"Bearer {SECRET}", "n": 1}}
+        changed = {"token": GONE, "deep": {"token": f"Bearer {GONE}", "n": 2}}
+        await client.converse("tools/call", decide("once", changed, asked), name="there__echo", arguments=given)
+        moved = decide("once", {"elsewhere": GONE})
+        moved["elicitation/create"] = once_then_deny(moved["elicitation/create"], asked)
+        assert code(await client.converse("tools/call", moved, name="there__echo", arguments=given)) == (
+            "APPROVAL_DENIED"
+        )
+    assert SECRET not in repr(asked) and asked[0]["message"].count("secret") == 2
+    assert "stands for a secret" in asked[2]["message"]
+    assert sent(there) == [{"token": SECRET, "deep": {"token": f"Bearer {SECRET}", "n": 2}}]
+
+
+def once_then_deny(first: Callable[[Any], Any], asked: list[Any]) -> Callable[[Any], Any]:
+    answers = [first, decide("deny")["elicitation/create"]]
+
+    def answer(params: Any) -> Any:
+        asked.append(params)
+        return answers.pop(0)(params)
+
+    return answer
+
+
+async def test_what_a_form_cannot_show_whole_is_for_an_operator() -> None:
+    there, long = LegacyServer({"echo": echo}), {"text": "x" * MOST_SHOWN}
+    for by in (("client",), ("client", "operator")):
+        desk = Desk(*by)
+        async with desk.gateway(there=there) as house:
+            call = house.modern().start("tools/call", name="there__echo", arguments=long)
+            if "operator" in by:
+                await desk.book.allow(await desk.request(), "once", TTL)
+                assert (await call.reply()).result["content"]
+            else:
+                assert code(await call.reply()) == "APPROVAL_REQUIRED"
+    assert sent(there) == [long]
+
+
+@pytest.mark.parametrize("given", ['{"path":"/safe","path":"/etc"}', '{"a":{"x":1,"\\u0078":2}}'])
+async def test_arguments_that_readers_understand_in_several_ways_are_refused(given: str) -> None:
+    there = LegacyServer({"echo": echo})
+    async with Desk("client", "operator").gateway(there=there) as house:
+        client = await house.legacy()
+        request = (
+            f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"there__echo","arguments":{given}}}}}'
+        )
+        assert code(await client.raw(request.encode())) == "INVALID_ARGS"
+    assert there.calls == []
+
+
+@pytest.mark.parametrize(("method", "target"), [("prompts/get", "echo"), ("resources/read", "mem://echo")])
+@REVISIONS
+async def test_prompts_and_resources_ask_too(revision: str, method: str, target: str) -> None:
+    async def said(scene: Scene) -> str:
+        return "done"
+
+    there, asked = LegacyServer({}, {"echo": said}, {"mem://echo": said}), list[Any]()
+    params = {"uri": f"there+{target}"} if method == "resources/read" else {"name": f"there__{target}"}
+    async with Desk().gateway(there=there) as house:
+        client = await house.client(revision)
+        assert code(await client.converse(method, decide("deny", asked=asked), **params)) == "APPROVAL_DENIED"
+        assert (await client.converse(method, decide("once", asked=asked), **params)).text == "done"
+    assert f'"{target}"' in asked[0]["message"] and len(there.calls) == 1
+
+
+# What a decision is good for.
+
+
+@pytest.mark.promise("b.approval.bound")
+async def test_an_answer_is_good_once_and_for_its_own_call_only() -> None:
+    desk, there = Desk(), LegacyServer({"echo": echo, "other": echo})
+    async with desk.gateway(there=there) as house:
+        ann, bob = house.modern(), house.modern("bob")
+        call = ann.start("tools/call", name="there__echo", arguments={"n": 1, "m": 2})
+        reply = await call.reply()
+        answers = {reply.key: {"action": "accept", "content": {"decision": "once"}}}
+        for client, changes in (
+            (ann, {"arguments": {"n": 2, "m": 2}}),
+            (ann, {"name": "there__other"}),
+            (bob, {}),
+            (ann, {"requestState": reply.state[:-2] + "AA"}),
+        ):
+            assert (await client.retry(call, reply, answers, **changes)).error["code"] == INVALID
+        assert there.calls == []
+        again = await ann.retry(call, reply, answers, arguments={"m": 2, "n": 1})
+        assert json.loads(again.text) == {"n": 1, "m": 2}
+        assert (await ann.retry(call, reply, answers)).error["code"] == INVALID
+    assert len(there.calls) == 1
+
+
+async def test_numbers_that_look_equal_to_some_readers_are_other_arguments() -> None:
+    desk, there = Desk(), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        client = house.modern()
+        one, other = (10**30 + number for number in (0, 1))
+        call = client.start("tools/call", name="there__echo", arguments={"n": one})
+        reply = await call.reply()
+        answers = {reply.key: {"action": "accept", "content": {"decision": "once"}}}
+        assert (await client.retry(call, reply, answers, arguments={"n": other})).error["code"] == INVALID
+    assert there.calls == []
+
+
+@pytest.mark.promise("b.approval.bound")
+@REVISIONS
+async def test_what_an_operator_allows_is_good_once_and_for_that_call_only(revision: str) -> None:
+    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo, "other": echo})
+    async with desk.gateway(there=there) as house:
+        ann, bob = await house.client(revision), await house.client(revision, principal="bob")
+
+        async def call(client: Any, n: int, tool: str = "echo") -> Any:
+            return await client.call(f"there__{tool}", arguments={"n": n})
+
+        refused = await call(ann, 1)
+        (request,) = desk.undecided
+        assert refused.error["data"]["approval"]["id"] == request.id
+        assert refused.error["data"]["retryable"] is True
+        await desk.book.allow(request, "once", TTL)
+        for other in (call(ann, 2), call(bob, 1), call(ann, 1, "other")):
+            assert code(await other) == "APPROVAL_REQUIRED"
+        assert json.loads((await call(ann, 1)).text) == {"n": 1}
+        assert code(await call(ann, 1)) == "APPROVAL_REQUIRED"
+        with pytest.raises(Unfit):  # what was decided once is decided
+            await desk.book.allow(request, "once", TTL)
+    assert sent(there) == [{"n": 1}]
+
+
+@REVISIONS
+async def test_a_grant_is_of_one_principal_tool_and_server_as_it_is_reached(revision: str) -> None:
+    desk, there = Desk(), LegacyServer({"echo": echo, "other": echo})
+    desk.prints["there"] = "as it was"
+    async with desk.gateway(there=there) as house:
+        ann, bob = await house.client(revision), await house.client(revision, principal="bob")
+        await ann.converse("tools/call", decide("always"), name="there__echo")
+        for client, name, is_let in ((ann, "echo", True), (ann, "other", False), (bob, "echo", False)):
+            reply = await client.converse("tools/call", decide("deny"), name=f"there__{name}")
+            assert ("result" in reply.message) is is_let
+        desk.prints["there"] = "another"
+        assert code(await ann.converse("tools/call", decide("deny"), name="there__echo")) == "APPROVAL_DENIED"
+    assert len(there.calls) == 2
+
+
+async def test_of_two_equal_calls_that_wait_one_decision_lets_one_go() -> None:
+    desk, there = Desk("operator"), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        one, two = (house.modern().start("tools/call", name="there__echo") for _ in range(2))
+        await desk.book.allow(await desk.request(), "once", TTL)
+        await eventually(lambda: one.is_answered or two.is_answered)
+        await desk.book.deny(await desk.request(), TTL)
+        replies = [await one.reply(), await two.reply()]
+        assert sorted("result" in reply.message for reply in replies) == [False, True]
+    assert len(there.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"action": "decline"},
+        {"action": "cancel"},
+        {"action": "accept"},
+        {"action": "accept", "content": {}},
+        {"action": "accept", "content": {"decision": "yes"}},
+        {"action": "accept", "content": {"decision": ""}},
+        {"action": "accept", "content": {"arguments": "{}"}},
+    ],
+    ids=lambda answer: json.dumps(answer),
+)
+@REVISIONS
+async def test_whatever_is_no_yes_is_a_no(revision: str, answer: Any) -> None:
+    there = LegacyServer({"echo": echo})
+    async with Desk("client", "operator").gateway(there=there) as house:
+        client = await house.client(revision)
+        reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo")
+        assert code(reply) == "APPROVAL_DENIED"
+    assert there.calls == []
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
+async def test_where_a_client_fails_at_the_form_an_operator_decides(revision: str) -> None:
+    desk, there = Desk("client", "operator"), LegacyServer({"echo": echo})
+
+    def fails(_params: Any) -> Any:
+        raise RpcError(-32603, "no window")
+
+    async with desk.gateway(there=there) as house:
+        client = await house.legacy(revision, answers={"elicitation/create": fails})
+        call = client.start("tools/call", name="there__echo")
+        await desk.book.allow(await desk.request(), "once", TTL)
+        assert (await call.reply()).result
+    assert len(there.calls) == 1
+
+
+@REVISIONS
+async def test_a_client_without_forms_is_the_operators(revision: str) -> None:
+    desk, there = Desk("client", "operator"), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        client = await house.client(revision, capabilities={"elicitation": {"url": {}}} if revision >= LATEST else {})
+        call = client.start("tools/call", name="there__echo")
+        await desk.book.allow(await desk.request(), "once", TTL)
+        assert (await call.reply()).result
+
+
+# Other arguments.
+
+
+@pytest.mark.promise("b.approval.edited")
+@pytest.mark.parametrize("by", ["client", "operator"])
+@pytest.mark.parametrize("server", [LegacyServer, ModernServer])
+@REVISIONS
+async def test_a_call_that_its_server_asks_something_of_keeps_the_arguments_that_were_approved(
+    revision: str, server: Any, by: str
+) -> None:
+    desk, there = Desk(by, wait=0.0), server({"hello": hello})
+    async with desk.gateway(there=there) as house:
+        client = await house.client(revision)
+        asked = list[Any]()
+        if by == "operator":
+            assert code(await client.call("there__hello", arguments={"n": 1})) == "APPROVAL_REQUIRED"
+            await desk.book.allow(await desk.request(), "once", TTL, '{"n": 2}')
+        reply = await client.converse(
+            "tools/call", decide("once", {"n": 2}, asked), name="there__hello", arguments={"n": 1}
+        )
+        assert reply.text == 'hello Ann, {"n": 2}'
+        assert len(asked) == (2 if by == "client" else 1)
+    assert set(map(json.dumps, sent(there))) == {'{"n": 2}'}
+
+
+@pytest.mark.promise("b.approval.edited")
+async def test_they_are_kept_over_a_restart() -> None:
+    desk, there = Desk(), ModernServer({"hello": hello})
+    async with desk.gateway(there=there) as house:
+        client = house.modern()
+        call = client.start("tools/call", name="there__hello", arguments={"n": 1})
+        reply = await call.reply()
+        yes = {"action": "accept", "content": {"decision": "once", "arguments": '{"n": 2}'}}
+        call = client.retry_later(call, reply, {reply.key: yes})
+        reply = await call.reply()
+    async with desk.gateway(there=there) as house:
+        assert (await house.modern().retry(call, reply, {reply.key: named("Ann")})).text == 'hello Ann, {"n": 2}'
+    assert sent(there) == [{"n": 2}, {"n": 2}]
+
+
+@pytest.mark.parametrize("verdict", ["allow", "off"])
+async def test_what_may_be_called_has_changed_while_a_call_waits(verdict: Any) -> None:
+    desk, there = Desk("operator"), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        call = house.modern().start("tools/call", name="there__echo", arguments={"n": 1})
+        await desk.book.allow(await desk.request(), "once", TTL, '{"n": 2}')
+        desk.verdict = verdict
+        reply = await call.reply()
+        assert code(reply) == "ACCESS_DENIED" if verdict == "off" else json.loads(reply.text) == {"n": 2}
+    assert sent(there) == ([] if verdict == "off" else [{"n": 2}])
+
+
+async def test_what_was_edited_stays_so_where_nobody_is_asked_any_more() -> None:
+    desk, there = Desk(), ModernServer({"hello": hello})
+    async with desk.gateway(there=there) as house:
+        client = house.modern()
+        call = client.start("tools/call", name="there__hello", arguments={"n": 1})
+        reply = await call.reply()
+        yes = {"action": "accept", "content": {"decision": "once", "arguments": '{"n": 2}'}}
+        call = client.retry_later(call, reply, {reply.key: yes})
+        reply = await call.reply()
+        desk.verdict = "allow"
+        assert (await client.retry(call, reply, {reply.key: named("Ann")})).text == 'hello Ann, {"n": 2}'
+    assert sent(there) == [{"n": 2}, {"n": 2}]
+
+
+async def test_without_a_record_of_what_was_approved_the_person_is_asked_again() -> None:
+    desk, there = Desk(), ModernServer({"hello": hello})
+    async with desk.gateway(there=there) as house:
+        client = house.modern()
+        call = client.start("tools/call", name="there__hello", arguments={"n": 1})
+        reply = await call.reply()
+        yes = {"action": "accept", "content": {"decision": "once", "arguments": '{"n": 2}'}}
+        call = client.retry_later(call, reply, {reply.key: yes})
+        reply = await call.reply()
+        for key in desk.store.items("passages"):
+            await desk.store.delete("passages", key)
+        again = await client.retry(call, reply, {reply.key: named("Ann")})
+        assert '"n": 1' in again.asks["approval"]["params"]["message"]
+    assert sent(there) == [{"n": 2}]
+
+
+async def test_calls_that_cannot_be_told_apart_are_not_let_pass() -> None:
+    desk = Desk()
+    desk.book.let_pass("here", None, TTL)
+    desk.book.let_pass("here", None, TTL)
+    assert desk.book.passage("here") is not None and not desk.book.passage("here").is_vague  # type: ignore[union-attr]
+    desk.book.let_pass("here", b"{}", TTL)
+    assert desk.book.passage("here").is_vague  # type: ignore[union-attr]
+    await settle()
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "who": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ('{"n": "two"}', "/n"),
+        ("{", "it is no JSON"),
+        ("[1]", "it is no JSON object"),
+        ('{"n": 1, "n": 2}', "a member twice"),
+    ],
+)
+@REVISIONS
+async def test_what_a_person_writes_is_held_against_the_schema_and_asked_again(
+    revision: str, written: str, problem: str
+) -> None:
+    there, asked = LegacyServer({"echo": echo}), list[Any]()
+    there.offer("tools", {"name": "echo", "inputSchema": SCHEMA})
+
+    def answer(params: Any) -> Any:
+        asked.append(params)
+        given = written if len(asked) == 1 else '{"n": 2}'
+        return {"action": "accept", "content": {"decision": "once", "arguments": given}}
+
+    async with Desk().gateway(there=there) as house:
+        client = await house.client(revision)
+        reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo", arguments={})
+        assert json.loads(reply.text) == {"n": 2}
+    assert problem in asked[1]["message"].split("\n")[0]
+
+
+@REVISIONS
+async def test_a_person_cannot_change_what_an_overlay_fixes(revision: str) -> None:
+    overlay = Overlay(parameters={"who": Parameter(fixed="ann"), "n": Parameter(name="count")})
+    there, asked = LegacyServer({"echo": echo}), list[Any]()
+    there.settings["tools"] = {"echo": overlay}
+    there.offer("tools", {"name": "echo", "inputSchema": SCHEMA})
+    answers = [{"n": 1, "who": "bob"}, {"n": 1}, {"n": 2, "who": "ann"}]
+
+    def answer(params: Any) -> Any:
+        asked.append(params)
+        return {"action": "accept", "content": {"decision": "once", "arguments": json.dumps(answers[len(asked) - 1])}}
+
+    async with Desk().gateway(there=there) as house:
+        client = await house.client(revision)
+        reply = await client.converse(
+            "tools/call", {"elicitation/create": answer}, name="there__echo", arguments={"count": 1}
+        )
+        assert json.loads(reply.text) == {"n": 2, "who": "ann"}
+    assert ["not the caller's to give" in each["message"] for each in asked] == [False, True, True]
+
+
+# What cannot ask.
+
+
+@REVISIONS
+async def test_a_subscription_that_would_ask_is_refused(revision: str) -> None:
+    async def said(scene: Scene) -> str:
+        return "done"
+
+    desk, there = Desk("client", "operator"), LegacyServer({}, {}, {"mem://a": said}, tells=True)
+    async with desk.gateway(there=there) as house:
+        client = await house.client(revision)
+        if revision == MODERN:
+            assert "resourceSubscriptions" not in (await client.listen("there+mem://a")).honoured
+        else:
+            reply = await client.request("resources/subscribe", uri="there+mem://a")
+            assert code(reply) == "APPROVAL_REQUIRED"
+        assert desk.book.requests() == [] and there.watched == []
+
+
+@REVISIONS
+async def test_a_completion_asks_nobody(revision: str) -> None:
+    async def said(scene: Scene) -> str:
+        return "done"
+
+    desk = Desk("client", "operator")
+    there = LegacyServer({}, {"echo": said}, completes=lambda _params: {"values": ["x"]})
+    async with desk.gateway(there=there) as house:
+        client = await house.client(revision)
+        params = {"ref": {"type": "ref/prompt", "name": "there__echo"}, "argument": {"name": "a", "value": ""}}
+        assert code(await client.request("completion/complete", **params)) == "APPROVAL_REQUIRED"
+        assert desk.book.requests() == []
+
+
+# What waits.
+
+
+async def test_a_call_that_is_given_up_leaves_its_question_and_the_next_one_finds_the_answer() -> None:
+    desk, there = Desk("operator"), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        client = house.modern()
+        call = client.start("tools/call", name="there__echo")
+        request = await desk.request()
+        await call.gone()
+        await house.is_quiet()
+        await desk.book.allow(request, "once", TTL)
+        assert (await client.call("there__echo")).result
+    assert len(there.calls) == 1
+
+
+async def test_so_many_calls_of_one_principal_wait_and_no_more() -> None:
+    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        ann, bob = house.modern(), house.modern("bob")
+        for number in range(MOST_UNDECIDED + 1):
+            reply = await ann.call("there__echo", arguments={"n": number})
+        assert "too many" in reply.error["message"] and code(reply) == "APPROVAL_REQUIRED"
+        assert len(desk.book.requests()) == MOST_UNDECIDED
+        assert "approval" in (await bob.call("there__echo")).error["data"]
+    assert there.calls == []
+
+
+@pytest.mark.parametrize("by", ["client", "operator"])
+async def test_where_nothing_can_be_kept_nothing_is_let_through_by_an_operator(by: str) -> None:
+    desk, there = Desk(by, wait=0.0), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        await desk.store.close()
+        client = await house.legacy()
+        reply = await client.converse("tools/call", decide("always"), name="there__echo")
+        if by == "operator":
+            assert code(reply) == "APPROVAL_REQUIRED" and there.calls == []
+        else:
+            assert reply.result  # this once
+
+
+async def test_a_grant_is_not_made_shorter() -> None:
+    desk = Desk()
+    place = Place("ann", "there", "", "tools", "echo")
+    await desk.book.grant(place, "always", "operator")
+    await desk.book.grant(place, "hour", "client")
+    await desk.clock.advance(7200)
+    assert desk.book.is_granted(place, "")
+
+
+async def test_a_record_that_cannot_be_read_has_not_been_decided() -> None:
+    desk = Desk()
+    place = Place("ann", "there", "", "tools", "echo")
+    await desk.book.grant(place, "always", "operator")
+    for key in desk.store.items("grants"):
+        await desk.store.put("grants", key, b"\xff")
+    assert not desk.book.is_granted(place, "") and desk.book.grants() == []
+
+
+async def test_arguments_that_are_too_long_for_anybody_are_refused() -> None:
+    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        for size, expected in ((LARGEST - 100, "APPROVAL_REQUIRED"), (LARGEST, "INVALID_ARGS")):
+            reply = await house.modern().call("there__echo", arguments={"text": "é" * (size // 6)})
+            assert code(reply) == expected
