@@ -533,6 +533,11 @@ def _result(server: str, fetch: asyncio.Task[Shelf]) -> Shelf | Fault | None:
     return error if isinstance(error, Fault) else fetch.result()
 
 
+def unlisted() -> Fault:
+    """Without its list nobody knows what a server's overlays hide (`Catalog.hides`)."""
+    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
+
+
 def _gone(server: str) -> Fault:
     return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is configured no more", reach="not_sent")
 

@@ -89,8 +89,7 @@ class RouteRealm:
     @property
     def _seen(self) -> Mapping[str, str]:
         """Those of the route that the client may see."""
-        servers = self._route.servers
-        return servers if self._rules is None else self._rules.servers(servers)
+        return self._route.seen_by(self._rules)
 
     @property
     def is_whole(self) -> bool:
