@@ -14,14 +14,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from toolgate import overlays, permitted, traits
+from toolgate import overlays, traits
 from toolgate.access import Access, Rules
-from toolgate.catalog import CatalogView, unlisted
+from toolgate.catalog import unlisted
 from toolgate.eras import mirrors
 from toolgate.model import Call, Client, Fault
 from toolgate.ports import Shelf
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
+from toolgate.views import CatalogView, anything
 from toolgate.wire import mcp, names
 
 Shelves = Callable[[str, str], Shelf | None]
@@ -92,7 +93,7 @@ class Entering:
             return known(server, kind) if rules.sees(server) else None
 
         def seen_or_anything(server: str, kind: str) -> Shelf | None:
-            return seen(server, kind) or permitted.anything()
+            return seen(server, kind) or anything()
 
         found = _found(call, route, seen)
         if isinstance(found, Fault):
