@@ -11,10 +11,9 @@ from collections.abc import Collection
 import msgspec
 
 from toolgate.access import OPERATOR, Access, Rules
-from toolgate.events import Events
+from toolgate.events import Events, every_list
 from toolgate.model import Client, Event
 from toolgate.snapshot import Route, Snapshot
-from toolgate.wire import mcp
 
 _SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
 
@@ -51,7 +50,7 @@ class Audience:
         was_open, known = self._access.is_open, self._access.clients
         self._access.use(now.config)
         is_open, clients = self._access.is_open, self._access.clients
-        servers, everybodys = _unheard(before, now), Event("", "list_changed", lists=tuple(mcp.LIST_OF_KIND))
+        servers, everybodys = _unheard(before, now), every_list()
         is_shown_otherwise = any(getattr(before.config, part) != getattr(now.config, part) for part in _SHOWN)
         if is_open != was_open or is_shown_otherwise or (is_open and servers):
             return self._events.tell(everybodys)

@@ -31,6 +31,7 @@ from msgspec import Raw
 from toolgate import overlays
 from toolgate.access import Rules
 from toolgate.config import CatalogLimits
+from toolgate.events import every_list
 from toolgate.looking import Looking
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
@@ -105,7 +106,13 @@ class Catalog:
             self._drop(id)
         self._records.prints = prints
         for id in others:
-            self._tell(Event(id, "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
+            self._tell(every_list(id))
+
+    def look_at_pins(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        if self._pins:
+            self._pins.read_again()
+        self.show(self.overlays)
 
     def show(self, changes: Mapping[str, Overlays]) -> None:
         """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""

@@ -6,12 +6,12 @@ list) is looked at ever more seldom.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from msgspec import Raw
 
+from toolgate.errands import Errands
 from toolgate.ports import Clock
 
 DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
@@ -30,7 +30,7 @@ class Looking:
         self._clock = clock
         self._before: dict[Whose, dict[str, Items | None]] = {}
         self._vain: dict[Whose, tuple[int, float]] = {}  # how often in a row, and when last
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way = Errands()
         self._is_closed = False
 
     @property
@@ -67,11 +67,8 @@ class Looking:
         self._clock.call_later(seconds, lambda: self.now(look))
 
     def now(self, look: Look) -> None:
-        if self._is_closed:  # the timer of a list that changed at the end
-            return
-        task = asyncio.get_running_loop().create_task(look(), name="look again")
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        if not self._is_closed:  # else it is the timer of a list that changed at the end
+            self._under_way.start(look(), "look again")
 
     def forget(self, whose: Whose) -> None:
         self._before.pop(whose, None)
@@ -82,6 +79,4 @@ class Looking:
 
     async def close(self) -> None:
         self._is_closed = True
-        for task in self._under_way:
-            task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._under_way.close()

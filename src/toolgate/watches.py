@@ -6,9 +6,9 @@ configuration holds a watch when it was asked for it anew and has answered.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
+from toolgate.errands import Errands
 from toolgate.model import Call, Fault
 from toolgate.ports import Upstream
 from toolgate.snapshot import Snapshot
@@ -22,7 +22,7 @@ class Watches:
     def __init__(self) -> None:
         self._calls: dict[int, Call] = {}
         self._unheld: dict[int, Upstream] = {}  # of these calls, servers that were not asked anew yet, or in vain
-        self._renewing: set[asyncio.Task[None]] = set()
+        self._renewing = Errands()
 
     async def begin(self, call: Call, upstream: Upstream) -> None:
         """Raises `Fault`."""
@@ -45,9 +45,7 @@ class Watches:
             upstream = now.upstreams.get(call.server)
             if upstream and upstream is not before.upstreams.get(call.server):
                 self._unheld[id(call)] = upstream
-                again = asyncio.get_running_loop().create_task(self._begin_again(call, upstream), name="watch again")
-                self._renewing.add(again)
-                again.add_done_callback(self._renewing.discard)
+                self._renewing.start(self._begin_again(call, upstream), f"watch {call.server} again")
 
     async def _begin_again(self, call: Call, upstream: Upstream) -> None:
         try:
@@ -61,6 +59,4 @@ class Watches:
             del self._unheld[id(call)]
 
     async def close(self) -> None:
-        for task in self._renewing:
-            task.cancel()
-        await asyncio.gather(*self._renewing, return_exceptions=True)
+        await self._renewing.close()
