@@ -17,9 +17,9 @@ from msgspec import Raw
 
 from toolgate import greeting
 from toolgate.access import Access
-from toolgate.audience import Audience
 from toolgate.controls import own
 from toolgate.controls.base import find_server
+from toolgate.earshot import Earshot
 from toolgate.entering import Entering
 from toolgate.eras import tasks
 from toolgate.events import Events
@@ -64,7 +64,7 @@ class Gateway:
         self._clock = clock
         self._realms = Realms(house, editor, spills, access, self._current, events.tell)
         self._entering = Entering(access, handles, self._current)
-        self._audience = Audience(access, events)
+        self._earshot = Earshot(access, events)
         self._watches = Watches()
 
     def _current(self) -> Snapshot:
@@ -96,7 +96,7 @@ class Gateway:
         watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
         came or are others now: whoever hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
-        self._audience.adopt(before, snapshot)
+        self._earshot.adopt(before, snapshot)
         self._watches.renew(before, snapshot)
 
     async def close(self) -> None:
@@ -259,7 +259,7 @@ class Gateway:
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether a client is to hear of an event."""
-        return self._audience.concerns(event, route, client)
+        return self._earshot.concerns(event, route, client)
 
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""

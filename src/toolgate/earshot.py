@@ -18,8 +18,8 @@ from toolgate.snapshot import Route, Snapshot
 _SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
 
 
-class Audience:
-    """All clients, by what they may do."""
+class Earshot:
+    """Of all clients, by what they may do."""
 
     def __init__(self, access: Access, events: Events) -> None:
         self._access = access
