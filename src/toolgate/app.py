@@ -31,7 +31,7 @@ from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
-from toolgate.model import Event
+from toolgate.model import Event, Principal
 from toolgate.news import News
 from toolgate.outside import Outside
 from toolgate.parking import Parking
@@ -41,7 +41,7 @@ from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
 from toolgate.redaction import quiet_logs
-from toolgate.reloading import Reloading
+from toolgate.reloading import NOBODY, Reloading
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -97,7 +97,7 @@ class App:
         self.redactor = audit.redactor
         self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
         self._news = News(store, clock)
-        self._pins = Pins(store, clock, config.source)
+        self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
         self._news.listen("pins", self._approved)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
@@ -146,9 +146,13 @@ class App:
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
-        self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
+        self,
+        write: Callable[[bytes], None],
+        path: str = "/mcp",
+        backlog: Callable[[], int] = lambda: 0,
+        principal: Principal | None = None,
     ) -> StdioDoor:
-        return StdioDoor(self._inside, path, write, backlog)
+        return StdioDoor(self._inside, path, write, backlog, principal)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -194,11 +198,11 @@ class App:
     def reload_soon(self) -> None:
         self._reloading.reload_soon()
 
-    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
-        return await self._reloading.add(name, table)
+    async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
+        return await self._reloading.add(name, table, by)
 
-    async def remove(self, name: str, /) -> None:
-        await self._reloading.remove(name)
+    async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
+        await self._reloading.remove(name, by)
 
     def _scrubbed(self, items: Items) -> Items:
         return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))

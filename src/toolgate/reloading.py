@@ -14,7 +14,7 @@ from typing import Any
 from toolgate.audit import Trail
 from toolgate.config import Config, ConfigError, showing
 from toolgate.errands import Errands
-from toolgate.model import Fault
+from toolgate.model import Fault, Principal
 from toolgate.ports import Clock
 from toolgate.settings import Settings
 from toolgate.snapshot import Snapshot
@@ -23,6 +23,7 @@ from toolgate.wire.names import slug
 log = logging.getLogger(__name__)
 
 LOOK = 0.5  # seconds between looks at the files
+NOBODY = Principal("")  # who works inside this process
 
 
 class Reloading:
@@ -57,18 +58,19 @@ class Reloading:
                 raise
             return self._serve(config)
 
-    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+    async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
         """Add a server, and have it listed. Its id. Raises `Fault`."""
         async with self._turn:
             snapshot = self._serve(await asyncio.to_thread(self._settings.add, name, table))
-            added = snapshot.servers.get(slug(name))
-        self._audit.note("servers.add", name=name, config=showing.server(added, masked=True) if added else None)
+            added = next(each for each in snapshot.config.servers if each.id == slug(name))
+        shown = showing.server(added, masked=True)
+        self._audit.note("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
         return slug(name)
 
-    async def remove(self, name: str, /) -> None:
+    async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
-        self._audit.note("servers.remove", name=name)
+        self._audit.note("servers.remove", by, name=name)
 
     def _serve(self, config: Config) -> Snapshot:
         snapshot = self._serve_it(config)
