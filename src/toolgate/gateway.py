@@ -38,8 +38,6 @@ from toolgate.surfaces.handles import Handles
 from toolgate.watches import Watches
 from toolgate.wire import jsonrpc, mcp, names
 
-GREETING = 0.5  # seconds that a client's first words wait for servers to start; some clients wait for a second only
-
 
 class Gateway:
     """What all doors call: one request, list or watch of a client on a route, in that client's names."""
@@ -70,38 +68,7 @@ class Gateway:
     def _current(self) -> Snapshot:
         return self.snapshot
 
-    def route(self, path: str) -> Route:
-        """What is served at a path now. Raises `Fault` where that was removed."""
-        return self.snapshot.route(path)
-
-    def check_let_in(self, route: Route, principal: Principal) -> None:
-        """Raises `Fault` where somebody may know of nothing at this path."""
-        route.check_let_in(self.access.rules(principal))
-
-    def server_id(self, name: str) -> str:
-        """The id of a server by any spelling of its name. Raises `Fault`."""
-        return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
-
-    @property
-    def scrubber(self) -> Scrubber:
-        """What takes secrets out of what servers say."""
-        return self.snapshot.scrubber
-
-    def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Those headers of a client that some server is to get; each gets its own ones of them."""
-        return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
-
-    def adopt(self, snapshot: Snapshot) -> None:
-        """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
-        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
-        came or are others now: whoever hears of them is on the new routes by then."""
-        before, self.snapshot = self.snapshot, snapshot
-        self._earshot.adopt(before, snapshot)
-        self._watches.renew(before, snapshot)
-
-    async def close(self) -> None:
-        self._realms.close()
-        await self._watches.close()
+    # A call.
 
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
@@ -155,6 +122,8 @@ class Gateway:
             raise tasks.not_as_task(call.shown)
         return await send(call, route.upstream(call.server), self._current)
 
+    # Lists.
+
     async def list(self, kind: str, route: Route, client: Client) -> Listing:
         """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
         rules = self.access.rules(client.principal)
@@ -190,14 +159,8 @@ class Gateway:
         if about := route.surface.about():
             return about
         servers, catalog = self._upstreams(route, client), self.snapshot.catalog
-        asked = [asyncio.ensure_future(catalog.about(server.id, client)) for server in servers]
-        if asked:
-            try:
-                async with self._clock.timeout(GREETING):
-                    await asyncio.wait(asked)
-            except TimeoutError:
-                pass
-        about = greeting.merged({server.name: _told(each) for server, each in zip(servers, asked, strict=True)})
+        asked = {server.name: catalog.about(server.id, client) for server in servers}
+        about = await greeting.together(asked, self._clock)
         return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
     def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
@@ -221,25 +184,29 @@ class Gateway:
         ]
         return Listing("tasks", tuple(items), tuple(failures))
 
-    def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
-        """The parameters of a notification on a task, in this client's names."""
-        return self._handles.shown(event, route.path, client, route.surface)
+    # What is told without a call.
 
     async def watch(self, uri: str, route: Route, client: Client, method: str = mcp.SUBSCRIBE) -> Call:
         """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
         on. Raises `Fault`."""
         try:
-            call = await self._entering.enter(Call(method, uri, client), route)
-            try:
-                call = await self._let_watch(call, route)
-            except Fault as fault:
-                raise self._entering.placed(fault, call, uri) from None
-            if call.server == names.OWN:
-                raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
-            await self._watches.begin(call, route.upstream(call.server))
+            return await self._watched(Call(method, uri, client), route)
         except Fault as fault:
             raise scrub.fault(fault, self.redactor) from None
-        return call
+
+    async def _watched(self, call: Call, route: Route) -> Call:
+        entered = await self._entering.enter(call, route)
+        try:
+            watched = await self._let_watch(entered, route)
+        except Fault as fault:
+            raise self._entering.placed(fault, entered, call.target) from None
+        if watched.server == names.OWN:
+            raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
+        try:
+            await self._watches.begin(watched, route.upstream(watched.server))
+        except Fault as fault:
+            raise fault.at(watched.server, watched.target) from None
+        return watched
 
     async def _let_watch(self, call: Call, route: Route) -> Call:
         judging = Judging(call, route.policies, self._clock)
@@ -261,6 +228,10 @@ class Gateway:
         """Whether a client is to hear of an event."""
         return self._earshot.concerns(event, route, client)
 
+    def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
+        """The parameters of a notification on a task, in this client's names."""
+        return self._handles.shown(event, route.path, client, route.surface)
+
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
         await self._tell_all(route, client, lambda upstream: upstream.set_level(level, client))
@@ -276,6 +247,29 @@ class Gateway:
             for upstream in self._upstreams(route, client):
                 together.create_task(tell(upstream))
 
+    # Who comes in where, and goes.
+
+    def route(self, path: str) -> Route:
+        """What is served at a path now. Raises `Fault` where that was removed."""
+        return self.snapshot.route(path)
+
+    def check_let_in(self, route: Route, principal: Principal) -> None:
+        """Raises `Fault` where somebody may know of nothing at this path."""
+        route.check_let_in(self.access.rules(principal))
+
+    def server_id(self, name: str) -> str:
+        """The id of a server by any spelling of its name. Raises `Fault`."""
+        return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """What takes secrets out of what servers say."""
+        return self.snapshot.scrubber
+
+    def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Those headers of a client that some server is to get; each gets its own ones of them."""
+        return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
+
     async def leave(self, client: Client) -> None:
         """A client's session is over."""
         self._realms.forget(client)
@@ -283,6 +277,20 @@ class Gateway:
             if scope := upstream.scope(client):
                 self.snapshot.catalog.forget(upstream.id, scope)
             await upstream.leave(client)
+
+    # Another configuration, and the end.
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
+        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
+        came or are others now: whoever hears of them is on the new routes by then."""
+        before, self.snapshot = self.snapshot, snapshot
+        self._earshot.adopt(before, snapshot)
+        self._watches.renew(before, snapshot)
+
+    async def close(self) -> None:
+        self._realms.close()
+        await self._watches.close()
 
 
 Answered = TypeVar("Answered")
@@ -294,16 +302,6 @@ async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
         return await answer
     except Fault as fault:
         return fault
-
-
-def _told(asked: asyncio.Future[About]) -> About | None:
-    """What a server said; None for one that is not up yet. One that failed offers nothing."""
-    if not asked.done():
-        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return None
-    if asked.cancelled() or asked.exception():
-        return About()
-    return asked.result()
 
 
 def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:

@@ -1,14 +1,21 @@
-"""What a route offers as a whole: what its servers say of themselves, together."""
+"""What a route offers as a whole: what its servers say of themselves, together.
+
+The rule this file keeps: a client's first words wait for no server for long; one that is not up by then may offer
+anything, and one that has failed offers nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from toolgate import asks
 from toolgate.eras import tasks
-from toolgate.ports import About
+from toolgate.ports import About, Clock
 from toolgate.wire import mcp
+
+PATIENCE = 0.5  # seconds for servers to start; some clients wait for a second only
 
 # All that a client may be told of; what a server that is not up yet may turn out to offer.
 _RELAYED: Mapping[str, tuple[str, ...]] = {
@@ -18,6 +25,28 @@ _RELAYED: Mapping[str, tuple[str, ...]] = {
     "logging": (),
     "completions": (),
 }
+
+
+async def together(asked: Mapping[str, Coroutine[Any, Any, About]], clock: Clock) -> About:
+    """What all of them say, by name, who are there in time."""
+    told = {name: asyncio.ensure_future(each) for name, each in asked.items()}
+    if told:
+        try:
+            async with clock.timeout(PATIENCE):
+                await asyncio.wait(told.values())
+        except TimeoutError:
+            pass
+    return merged({name: _told(each) for name, each in told.items()})
+
+
+def _told(asked: asyncio.Future[About]) -> About | None:
+    """None for one that is not up yet."""
+    if not asked.done():
+        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return None
+    if asked.cancelled() or asked.exception():
+        return About()
+    return asked.result()
 
 
 def merged(told: Mapping[str, About | None]) -> About:

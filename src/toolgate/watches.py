@@ -26,10 +26,7 @@ class Watches:
 
     async def begin(self, call: Call, upstream: Upstream) -> None:
         """Raises `Fault`."""
-        try:
-            await upstream.watch(call.target, call.client, call.kind)
-        except Fault as fault:
-            raise fault.at(call.server, call.target) from None
+        await upstream.watch(call.target, call.client, call.kind)
         self._calls[id(call)] = call
 
     def end(self, call: Call, upstream: Upstream | None) -> None:
