@@ -553,9 +553,12 @@ def test_a_slip_in_clients_opens_nothing() -> None:
         [{"name": "x"}],
         [{"id": "x", "key": "short"}],
         [{"id": "x", "mcp_server_access": "al"}],
+        [{"id": "x", "mcp_server_access": 1}],
     ):
         assert refused(json.dumps({"clients": value}), "json", native=True)
         assert refused(json.dumps({"clients": value}), "json", native=False)
+    access = refused(json.dumps({"clients": [{"id": "x", "mcp_server_access": "docs"}]}), "json")
+    assert 'for one server write ["docs"]' in str(access)
     assert refused(json.dumps({"clients": [{"id": "x", "key": "${NOBODY_SET_IT}"}]}), "json")
     assert refused(json.dumps({"clients": [{"id": "x", "mcp_permissions": {"tools": {"a__b": "yes"}}}]}), "json")
     assert refused(json.dumps({"clients": [{"id": "x"}, {"id": "x"}]}), "json")
