@@ -323,6 +323,16 @@ def test_doctor_finds_clients_that_no_gateway_would_serve(here: Path) -> None:
     assert ended.code == 1 and "ci and cd have the same key" in ended.out
 
 
+def test_doctor_names_permissions_that_mean_no_tool(here: Path) -> None:
+    tools = {"clock__nwo": "off", "clock__*w": "off", "cl*__gone": "off", "notes__gone": "off"}
+    clients = [{"id": "ci", "mcp_server_access": "all", "mcp_permissions": {"tools": tools}}]
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "clients": clients}))
+    ended = toolgate("doctor")
+    assert [line.strip() for line in ended.out.splitlines() if "look:" in line] == [
+        "look: clients.ci.mcp_permissions.tools: `clock__nwo` means none of its tools: correct the name"
+    ]
+
+
 def test_doctor_says_what_a_server_has_in_so_many_words(here: Path) -> None:
     configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER]})
     assert "odd: 2 tools, revision 2025-11-25\n" in toolgate("doctor").out

@@ -105,7 +105,8 @@ def rotate(
     if not file.exists():
         common.fail(f"{file}: nothing was noted yet")
     chain = Chain(file, common.run(_anchor(settings, file)))
-    about = {"time": datetime.now(UTC).isoformat(), "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
+    now = _written(datetime.now(UTC).replace(tzinfo=None)) + "Z"
+    about = {"time": now, "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
     try:
         head = chain.rotate(to, json.dumps(about, separators=(",", ":")).encode())
     except OSError as error:

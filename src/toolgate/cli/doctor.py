@@ -19,7 +19,7 @@ from toolgate import store as stores
 from toolgate.app import App
 from toolgate.auth.soundness import problems
 from toolgate.cli import common, gateways
-from toolgate.config import Config, Server, state_folder
+from toolgate.config import Config, Server, state_folder, written
 from toolgate.model import Fault
 from toolgate.pins import Shelves
 from toolgate.policy import scrub
@@ -64,7 +64,8 @@ async def _doctor(config: Config, only: Server | None) -> int:
         pending = await _pending(config)
         for server, (tools, fault) in zip(examined, findings, strict=True):
             _print(console, gateway, server, len(tools), fault, lines=30 if only else 5)
-            for line in _to_be_looked_at(server, tools, pending.get(server.id, ())):
+            unmet = written.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
+            for line in (*_to_be_looked_at(server, tools, pending.get(server.id, ())), *unmet):
                 console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
     return 1 if unsound or not is_audited or any(fault for _, fault in findings) else 0
 

@@ -6,7 +6,7 @@ The rule this file keeps: whatever a permission says of a server that is not the
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any
 
 from toolgate.config.access import KnownClient, Permissions
@@ -51,6 +51,19 @@ def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iter
             elif owner not in servers and owner != names.OWN:
                 told = f"`{name}` is of a server that is not configured"
                 yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
+
+
+def unmet(clients: tuple[KnownClient, ...], server: str, tools: Collection[str]) -> Iterator[str]:
+    """What permissions say of tools of a server, and means none of those that it lists, which are its own names."""
+    listed = [form for tool in tools for form in {server + names.SEPARATOR + tool, names.join_name(server, tool)}]
+    for client in clients:
+        for name, owner in _of_things(client.permissions.tools):
+            if owner == server and not any(re.fullmatch(_as_regex(named(name)), each) for each in listed):
+                yield f"clients.{client.id}.mcp_permissions.tools: `{name}` means none of its tools: correct the name"
+
+
+def _as_regex(pattern: str) -> str:
+    return "(?s:.*)".join(map(re.escape, pattern.split("*")))
 
 
 def idle(clients: tuple[KnownClient, ...]) -> Iterator[tuple[str, str, str]]:
