@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -20,6 +20,7 @@ import msgspec
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that the oldest that were learned are forgotten
+MOST_PASSING = 200  # of those that are renewed again and again, so that they never push out the others
 GONE = "[secret]"
 PART = 12  # characters by which a secret is known in our own words, where it may have been cut off
 LARGE = 8192  # bytes from which on it pays to look at single letters first
@@ -31,7 +32,8 @@ class Redactor:
     """`learn` secrets from wherever they come; `text` and `body` give back what may be shown."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._known: dict[str, _Forms] = {}
+        self._lasting: dict[str, _Forms] = {}
+        self._passing: dict[str, _Forms] = {}
         self._texts: tuple[str, ...] = ()  # in each way of writing them
         self._parts: tuple[str, ...] = ()  # what these begin with
         self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
@@ -44,19 +46,24 @@ class Redactor:
     def knows_any(self) -> bool:
         return bool(self._texts)
 
-    def learn(self, secrets: Iterable[str]) -> None:
+    def learn(self, secrets: Iterable[str], passing: bool = False) -> None:
+        """`passing`: tokens, which others will soon replace."""
+        kept, most = (self._passing, MOST_PASSING) if passing else (self._lasting, MOST)
         fresh = {secret for secret in secrets if len(secret) >= SHORTEST}
         with self._turn:
-            if fresh <= self._known.keys():
+            if fresh <= kept.keys():
                 return
-            self._known |= {secret: _forms(secret) for secret in sorted(fresh - self._known.keys())}
-            for oldest in list(self._known)[: max(0, len(self._known) - MOST)]:
-                del self._known[oldest]
-            self._texts = tuple(dict.fromkeys(text for forms in self._known.values() for text in forms.texts))
-            self._parts = tuple(dict.fromkeys(text[:PART] for text in self._texts))
-            self._bodies = tuple(dict.fromkeys(body for forms in self._known.values() for body in forms.bodies))
-            self._letters = tuple(map(frozenset[str], self._bodies))
-            self._alphabet = frozenset[str]().union(*self._letters)
+            kept |= {secret: _forms(secret) for secret in sorted(fresh - kept.keys())}
+            for oldest in list(kept)[: max(0, len(kept) - most)]:
+                del kept[oldest]
+            self._look_for([*self._lasting.values(), *self._passing.values()])
+
+    def _look_for(self, secrets: Sequence[_Forms]) -> None:
+        self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
+        self._parts = tuple(dict.fromkeys(text[:PART] for text in self._texts))
+        self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
+        self._letters = tuple(map(frozenset[str], self._bodies))
+        self._alphabet = frozenset[str]().union(*self._letters)
 
     def text(self, shown: str) -> str:
         """Words of our own."""

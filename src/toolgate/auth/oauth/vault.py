@@ -93,7 +93,7 @@ class Vault:
             await self._store.compare_and_set(GRANTS, key, kept, None)
 
     def _remember(self, key: str, grant: Grant) -> None:
-        self._redactor.learn([grant.token, grant.refresh, grant.client.secret])
+        self._redactor.learn([grant.token, grant.refresh, grant.client.secret], passing=True)
         self._grants[key] = grant
         while len(self._grants) > MOST_KNOWN:
             del self._grants[next(iter(self._grants))]
