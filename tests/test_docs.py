@@ -47,6 +47,25 @@ def test_every_link_in_the_readme_leads_somewhere() -> None:
         assert target.startswith("http") or (ROOT / target).exists(), target
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_every_link_in_the_docs_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for target, heading in re.findall(r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+        found = page.parent / target if target else page
+        assert found.exists(), target
+        assert not heading or heading in headings(found), f"{target}#{heading}"
+
+
+def headings(page: Path) -> set[str]:
+    """As links name them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.M)
+    return {re.sub(r"[^a-z0-9 _-]", "", each.lower()).replace(" ", "-") for each in found}
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    linked = set(re.findall(r"\(docs/(\w[\w-]*\.md)", README))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
 def test_the_readme_names_every_revision() -> None:
     assert all(revision in README for revision in (*mcp.HANDSHAKE_REVISIONS, mcp.MODERN))
 

@@ -55,6 +55,21 @@ def test_what_was_written_is_as_it_was_written(file: Path) -> None:
     assert ended.stdout == f"2 lines, as it was written; the last is 2:{verify([file]).head.hash}\n"
 
 
+def test_a_file_that_is_not_there_yet_is_said_to_be_so(file: Path) -> None:
+    ended = toolgate("tail")
+    assert ended.exit_code == 1 and "nothing was noted yet" in ended.stderr
+
+
+def test_a_reader_that_has_had_enough_is_no_fault_of_the_file(file: Path) -> None:
+    note(file, *["one"] * 2000)
+    command = [sys.executable, "-m", "toolgate", "audit", "export"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as export:
+        assert export.stdout and export.stderr
+        assert export.stdout.readline()
+        export.stdout.close()
+        assert (export.stderr.read(), export.wait(60)) == (b"", 0)
+
+
 def test_a_changed_byte_is_found_and_named(file: Path) -> None:
     note(file, "one", "two")
     file.write_bytes(file.read_bytes().replace(b"ann", b"bob", 1))

@@ -227,6 +227,13 @@ def test_call_reads_arguments_from_standard_input_and_prints_json(here: Path) ->
     assert json.loads(ended.out)["structuredContent"]["time"] == "08:30"
 
 
+def test_who_sits_at_the_terminal_needs_no_permission(here: Path) -> None:
+    clients = [{"id": "ci", "mcp_permissions": {"tools": {"clock__now": "ask"}}}]
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "clients": clients}))
+    assert "clock__now" in toolgate("list").out
+    assert "UTC" in toolgate("call", "clock", "now").out
+
+
 def test_call_ends_with_1_where_the_tool_failed(here: Path) -> None:
     configure(here, clock=CLOCK)
     wrong = FROM_UTC | {"time": "25:99"}
@@ -307,6 +314,23 @@ def test_doctor_finds_nothing_where_all_is_well(here: Path) -> None:
     ended = toolgate("doctor")
     assert ended.code == 0, ended.out
     assert ended.out.count("✓") == 2 and "off: disabled" in ended.out
+
+
+def test_doctor_finds_clients_that_no_gateway_would_serve(here: Path) -> None:
+    clients = [{"id": id, "key": "k" * 24, "mcp_server_access": "all"} for id in ("ci", "cd")]
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "clients": clients}))
+    ended = toolgate("doctor")
+    assert ended.code == 1 and "ci and cd have the same key" in ended.out
+
+
+def test_doctor_names_permissions_that_mean_no_tool(here: Path) -> None:
+    tools = {"clock__nwo": "off", "clock__*w": "off", "cl*__gone": "off", "notes__gone": "off"}
+    clients = [{"id": "ci", "mcp_server_access": "all", "mcp_permissions": {"tools": tools}}]
+    (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "clients": clients}))
+    ended = toolgate("doctor")
+    assert [line.strip() for line in ended.out.splitlines() if "look:" in line] == [
+        "look: clients.ci.mcp_permissions.tools: `clock__nwo` means none of its tools: correct the name"
+    ]
 
 
 def test_doctor_says_what_a_server_has_in_so_many_words(here: Path) -> None:

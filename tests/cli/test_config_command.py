@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -116,6 +117,78 @@ def test_what_show_prints_is_a_native_file(here: Path) -> None:
     near, far, lacks, echo = again.servers
     assert (near.command, near.idle, near.env, far.headers) == ("run", 1.5, {"KEY": "***"}, {"A": "***"})
     assert (lacks.type, echo.url, echo.command) == ("http", "http://127.0.0.1:{port}/", "serve")
+
+
+ACCESS = """
+[mcpServers.a]
+url = "https://a.example/mcp"
+auth = { client_id = "me", client_secret = "s3cret", scopes = ["x"] }
+rate = "5/10s"
+pinning = "quarantine"
+forward_headers = ["x-request-id"]
+by_operator = false
+
+[[clients]]
+id = "ci"
+key = "s3cret-s3cret-s3cret-s3cret"
+limits = { rate = "60/m", concurrency = 4 }
+mcp_server_access = ["a"]
+mcp_permissions = { global = "ask", tools = { "a__x" = "off" }, read_only = "ask" }
+
+[[clients]]
+id = "staff"
+claims = { groups = "staff" }
+mcp_permissions = { servers = { a = "allow" }, read_only = true }
+
+[auth]
+issuer = "https://login.example"
+audience = "https://gate.example"
+scopes = ["mcp"]
+step_up = { "a__x" = "write" }
+
+[limits]
+argument_limit = "1MiB"
+rates = { principal = "1000/7d", tool = "90/90s" }
+concurrency = { server = 2 }
+
+[approvals]
+by = ["operator"]
+
+[guard]
+allow_hosts = ["10.0.0.0/8"]
+
+[audit]
+on_failure = "block"
+"""
+
+
+def test_who_may_do_what_is_shown_and_can_be_read_again_but_for_keys(here: Path) -> None:
+    (here / "toolgate.toml").write_text(ACCESS)
+    shown = toolgate("show").stdout
+    assert "s3cret" not in shown
+    written, again = load(here / "toolgate.toml", {}), read(shown, file="toolgate.toml", environ={}, format="toml")
+    for field in ("auth", "limits", "approvals", "guard", "audit"):
+        assert getattr(again, field) == getattr(written, field), field
+    assert [msgspec.structs.replace(each, key="") for each in again.clients] == [
+        msgspec.structs.replace(each, key="") for each in written.clients
+    ]
+    assert again.clients[0].key == "sha256:" + "0" * 64 and not again.clients[1].key
+    server, before = again.servers[0], written.servers[0]
+    assert server.auth and server.auth.client_secret == "***"
+    assert msgspec.structs.replace(server, auth=before.auth) == before
+
+
+def test_check_says_what_each_client_may_reach_and_what_no_gateway_would_serve(here: Path) -> None:
+    (here / "toolgate.toml").write_text(ACCESS)
+    sound = toolgate("check")
+    assert sound.exit_code == 0
+    assert "client ci: a, by the key here" in sound.stdout
+    assert "client staff: what its permissions allow, by tokens" in sound.stdout
+    (here / "toolgate.toml").write_text(ACCESS.replace('audience = "https://gate.example"', 'client = "gusts"'))
+    ended = toolgate("check")
+    assert ended.exit_code == 1
+    assert "auth.audience: is missing" in ended.stderr
+    assert "auth.client: names no client: gusts: there are ci, staff" in ended.stderr
 
 
 def test_what_has_no_secret_is_shown_as_it_is(here: Path) -> None:

@@ -44,6 +44,23 @@ def test_a_secret_is_kept_found_and_removed(here: Path) -> None:
     assert json.loads(path.read_text()) == {}
 
 
+def test_what_the_key_of_a_client_lacks_can_be_set_and_is_named(here: Path) -> None:
+    """Although nothing is served meanwhile."""
+    table = {"secrets": {"backends": ["file"]}, "mcpServers": {"hub": {"url": "http://h/mcp", "auth": {}}}}
+    table["mcpServers"]["hub"]["auth"] = {"client_id": "me", "client_secret": "${secret:hub}"}
+    table["clients"] = [{"id": "ci", "key": "${secret:ci}"}]  # type: ignore[assignment]
+    (here / "toolgate.json").write_text(json.dumps(table))
+    listed = secrets("list")
+    assert listed.exit_code == 1 and "used by the key of ci" in listed.stdout and "used by hub" in listed.stdout
+    assert secrets("set", "ci", input=f"{VALUE}-{VALUE}").exit_code == 0
+    assert "ci: file, used by the key of ci" in secrets("list").stdout
+
+
+def test_that_there_are_none_is_said(here: Path) -> None:
+    (here / "toolgate.json").write_text('{"mcpServers": {}}')
+    assert "toolgate secrets set NAME" in secrets("list").stderr
+
+
 def test_no_value_is_ever_printed() -> None:
     done = [secrets("set", "github", input=VALUE), secrets("set", "other", input=VALUE), secrets("list")]
     assert not any(VALUE in each.output for each in done)

@@ -35,7 +35,7 @@ from toolgate.config import (
     showing,
     values,
 )
-from toolgate.config.access import Bounds, Rate, ServerAuth
+from toolgate.config.access import Bounds, KnownClient, Rate, ServerAuth
 from toolgate.config.formats import Format
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -553,9 +553,12 @@ def test_a_slip_in_clients_opens_nothing() -> None:
         [{"name": "x"}],
         [{"id": "x", "key": "short"}],
         [{"id": "x", "mcp_server_access": "al"}],
+        [{"id": "x", "mcp_server_access": 1}],
     ):
         assert refused(json.dumps({"clients": value}), "json", native=True)
         assert refused(json.dumps({"clients": value}), "json", native=False)
+    access = refused(json.dumps({"clients": [{"id": "x", "mcp_server_access": "docs"}]}), "json")
+    assert 'for one server write ["docs"]' in str(access)
     assert refused(json.dumps({"clients": [{"id": "x", "key": "${NOBODY_SET_IT}"}]}), "json")
     assert refused(json.dumps({"clients": [{"id": "x", "mcp_permissions": {"tools": {"a__b": "yes"}}}]}), "json")
     assert refused(json.dumps({"clients": [{"id": "x"}, {"id": "x"}]}), "json")
@@ -905,9 +908,21 @@ def test_the_page_shows_all_defaults_as_they_are() -> None:
     config = understood(text)
     assert (config.http, config.sessions) == (Http(), Sessions())
     assert msgspec.structs.replace(config, source="") == Config()
-    for section in ("http", "sessions", "parking", "catalog", "pool", "virtual_search"):
+    for section in ("http", "sessions", "parking", "catalog", "pool", "virtual_search", "approvals", "guard"):
         for key, row in keys.SECTIONS[section].items():
             assert isinstance(row, keys.Later) or f"\n{key} = " in text
+
+
+def test_the_page_shows_every_key_of_clients_tokens_and_limits() -> None:
+    whole = "\n".join(text for _, text in blocks())
+    shown = re.findall(r"^(\w+) = ", whole, re.MULTILINE)
+    clients = KnownClient.__struct_fields__
+    written = {"servers": "mcp_server_access", "permissions": "mcp_permissions"}
+    sections = ("auth", "limits", "approvals", "guard", "audit", "secrets")
+    wanted = {written.get(field, field) for field in clients} | {
+        key for each in sections for key in keys.SECTIONS[each]
+    }
+    assert wanted <= set(shown)
 
 
 def test_the_page_names_every_key() -> None:

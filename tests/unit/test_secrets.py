@@ -351,6 +351,11 @@ def test_the_home_of_its_user_is_no_secret() -> None:
     assert not known({"command": "run", "args": ["${HOME}/a1b2c3d4e5"]}, {"HOME": "/home/a1b2c3d4e5"})
 
 
+def test_the_folder_that_it_was_started_in_is_no_secret() -> None:
+    assert not known({"command": "run"}, {"PWD": "/srv/my tools", "OLDPWD": "/home/ann/project"})
+    assert known({"command": "run"}, {"PWD": VALUE}) == {VALUE}
+
+
 def test_what_is_named_public_is_none() -> None:
     server = {"command": "run", "env": {"MODEL": VALUE}}
     assert known(server) == {VALUE}

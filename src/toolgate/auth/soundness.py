@@ -22,7 +22,7 @@ def _of_keys(config: Config) -> Iterator[tuple[str, str]]:
     for client in config.clients:
         for hash in Ring((client,), {}).configured:
             if hash in ring:
-                yield "clients", f"{ring[hash]} and {client.id} have the same key"
+                yield "clients", f"{ring[hash]} and {client.id} have the same key: `toolgate keys create` makes another"
             ring[hash] = client.id
 
 
@@ -30,16 +30,20 @@ def _of_tokens(config: Config) -> Iterator[tuple[str, str]]:
     auth = config.auth
     if not auth.issuer:
         if auth != Auth():
-            yield "auth", "has no `issuer`, so that no token is ever good"
+            yield "auth", "has no `issuer`, so that no token is ever good: write its URL, or remove `auth`"
         if any(client.claims for client in config.clients):
-            yield "clients", "have `claims`, and there is no `auth.issuer` whose tokens could have them"
+            yield (
+                "clients",
+                "have `claims`, and no `auth.issuer` gives tokens that could have them: write one, or remove them",
+            )
         return
     parts = urlsplit(auth.issuer)
     if parts.scheme.lower() != "https" and (parts.hostname or "") not in LOOPBACK:
         yield "auth.issuer", "must begin with https:// where it is not on this machine"
     if not auth.audience:
         yield "auth.audience", "is missing: the URL that clients reach this gateway by, such as https://gate.example"
-    if auth.client and auth.client not in {client.id for client in config.clients}:
-        yield "auth.client", f"names no client: {auth.client}"
+    known = [client.id for client in config.clients]
+    if auth.client and auth.client not in known:
+        yield "auth.client", f"names no client: {auth.client}: there are {', '.join(known) or 'none'}"
     if not auth.client and not any(client.claims for client in config.clients):
         yield "auth", "lets nobody in: name a `client` for its tokens, or give clients their `claims`"

@@ -131,14 +131,15 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
 def _note(trail: Trail, what: str, decided: Request | Grant, **about: Any) -> None:
     place = decided.place
     named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
-    trail.note(f"approvals.{what}", f"cli:{os.getuid()}", **named, **about)
+    trail.note(f"approvals.{what}", audit.operator(), **named, **about)
 
 
 def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
     for each in known:
         if each.id == id:
             return each
-    common.fail(f"{otherwise} {exhibit.named(id)}; it may have been used, or its time be over")
+    there = "`toolgate approvals list` and `grants` show what there is"
+    common.fail(f"{otherwise} {exhibit.named(id)}; it may have been used, or its time be over. {there}")
 
 
 def _check(request: Request, arguments: str) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, NoReturn, cast
 
 import typer
 
@@ -45,7 +45,7 @@ def tail(
         for line in _followed(file, number) if follow else _last_lines(file, number):
             typer.echo(line.decode(errors="replace") if as_json else shown(line))
     except OSError as error:
-        common.fail(_unreadable(file, error))
+        _ended(file, error)
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -66,7 +66,7 @@ def verify(
         found = trails.verify(examined, anchor)
     except OSError as error:
         if not (isinstance(error, FileNotFoundError) and not anchor.seq):
-            common.fail(_unreadable(Path(error.filename or own), error))
+            _ended(Path(error.filename or own), error)
         typer.echo(f"{own}: nothing was noted yet")
         raise typer.Exit from None
     _print(found, anchor)
@@ -78,8 +78,10 @@ def export(
     files: Files = None,
     config: common.ConfigPath = None,
     format: Annotated[str, typer.Option(help="jsonl or csv.")] = "jsonl",
-    since: Annotated[datetime | None, typer.Option(help="The first moment, in UTC.")] = None,
-    until: Annotated[datetime | None, typer.Option(help="The moment after the last, in UTC.")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="The first moment, in UTC: 2026-11-01, or 2026-11-01T08:30:00.")
+    ] = None,
+    until: Annotated[datetime | None, typer.Option(help="The moment after the last, in the same form.")] = None,
 ) -> None:
     if format not in ("jsonl", "csv"):
         common.fail(f"There is no format {format}: choose jsonl or csv", 2)
@@ -88,7 +90,7 @@ def export(
         chosen = (line for file in examined for line in _lines(file) if _is_of(line, since, until))
         _write_csv(chosen) if format == "csv" else _write_lines(chosen)
     except OSError as error:
-        common.fail(_unreadable(Path(error.filename or examined[0]), error))
+        _ended(Path(error.filename or examined[0]), error)
 
 
 @app.command(
@@ -103,7 +105,8 @@ def rotate(
     if not file.exists():
         common.fail(f"{file}: nothing was noted yet")
     chain = Chain(file, common.run(_anchor(settings, file)))
-    about = {"time": datetime.now(UTC).isoformat(), "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
+    now = _written(datetime.now(UTC).replace(tzinfo=None)) + "Z"
+    about = {"time": now, "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
     try:
         head = chain.rotate(to, json.dumps(about, separators=(",", ":")).encode())
     except OSError as error:
@@ -152,8 +155,17 @@ def _print(found: Verdict, anchor: Head) -> None:
     typer.echo(f"{found.lines:,} lines, {state}; the last is {found.head.seq}:{found.head.hash}")
 
 
-def _unreadable(file: Path, error: OSError) -> str:
-    return f"{file} cannot be read: {error.strerror or error}"
+def _ended(file: Path, error: OSError) -> NoReturn:
+    """The end of a command that could not read. Who has read enough (`| head`) is told nothing."""
+    if isinstance(error, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not written at the exit either
+        raise typer.Exit from None
+    if isinstance(error, FileNotFoundError):
+        common.fail(
+            f"{file} is not there: nothing was noted yet. Notes are taken once clients or tokens are configured, or "
+            "with `audit.enabled = true`"
+        )
+    common.fail(f"{file} cannot be read: {error.strerror or error}")
 
 
 # Lines.

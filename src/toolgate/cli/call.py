@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.model import Call, Client, Done, Fault, NeedInput
+from toolgate.model import Call, Done, Fault, NeedInput
 from toolgate.wire import jsonrpc, names
 
 app = typer.Typer(add_completion=False)
@@ -52,7 +52,7 @@ async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json:
         name = tool if tool.startswith(found.id + names.SEPARATOR) else names.join_name(found.id, tool)
         route = gateway.gateway.snapshot.routes["/mcp"]
         try:
-            outcome = await gateway.gateway.handle(Call("tools/call", name, Client(), arguments), route)
+            outcome = await gateway.gateway.handle(Call("tools/call", name, gateways.WHO, arguments), route)
         except Fault as fault:
             common.fail(common.show(fault))
         if isinstance(outcome, NeedInput):

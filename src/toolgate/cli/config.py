@@ -11,8 +11,10 @@ import tomlkit
 import typer
 
 from toolgate import config as configs
+from toolgate.auth.soundness import problems
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Server, dialects, showing
+from toolgate.config.access import KnownClient
 
 app = typer.Typer(
     add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it."
@@ -37,11 +39,13 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
         common.fail(str(error))
     for server in config.servers:
         typer.echo(f"  {_line(server)}")
-    for warning in config.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+    for client in config.clients:
+        typer.echo(f"  client {_of_client(client)}")
     if not config.servers:
         typer.echo("  no servers")
-    raise typer.Exit(any(server.problem for server in config.servers if server.enabled))
+    for told in (*(f"warning: {warning}" for warning in config.warnings), *problems(config)):
+        typer.echo(told, err=True)
+    raise typer.Exit(bool(problems(config)) or any(server.problem for server in config.servers if server.enabled))
 
 
 @app.command(help="Print what holds, defaults and all, in toolgate's own words. What may be a secret is masked.")
@@ -81,6 +85,16 @@ def _line(server: Server) -> str:
     if server.problem:
         state += f"\n    {'needs configuration' if server.missing else 'problem'}: {server.problem}"
     return f"{server.name}: {server.type} {reached}{state}"
+
+
+def _of_client(client: KnownClient) -> str:
+    """One client: what it may reach, and how it shows who it is."""
+    servers = client.servers
+    named = {"all": "all servers", "none": "no servers", None: "what its permissions allow"}
+    reached = (", ".join(servers) or named["none"]) if isinstance(servers, tuple) else named[servers]
+    ways = [way for way, is_given in (("the key here", client.key), ("tokens", client.claims)) if is_given]
+    state = "" if client.enabled else ", disabled"
+    return f"{client.id}: {reached}, by {' or '.join([*ways, 'keys of `toolgate keys`'])}{state}"
 
 
 def _toml(table: dict[str, Any]) -> str:

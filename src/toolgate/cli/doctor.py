@@ -17,9 +17,10 @@ from rich.markup import escape
 from toolgate import __version__, audit, suspicions
 from toolgate import store as stores
 from toolgate.app import App
+from toolgate.auth.soundness import problems
 from toolgate.cli import common, gateways
-from toolgate.config import Config, Server, state_folder
-from toolgate.model import Client, Fault
+from toolgate.config import Config, Server, state_folder, written
+from toolgate.model import Fault
 from toolgate.pins import PinRecords
 from toolgate.policy import scrub
 from toolgate.ports import Status
@@ -53,6 +54,9 @@ async def _doctor(config: Config, only: Server | None) -> int:
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {config.source or 'none'}")
+    unsound = problems(config)
+    for problem in unsound:
+        console.print(f"[red]✗[/] {escape(str(problem))}", soft_wrap=True)
     is_audited = _look_at_audit(console, config)
     async with gateways.opened(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
@@ -60,9 +64,10 @@ async def _doctor(config: Config, only: Server | None) -> int:
         pending = await _pending(config)
         for server, (tools, fault) in zip(examined, findings, strict=True):
             _print(console, gateway, server, len(tools), fault, lines=30 if only else 5)
-            for line in _to_be_looked_at(server, tools, pending.get(server.id, ())):
+            unmet = written.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
+            for line in (*_to_be_looked_at(server, tools, pending.get(server.id, ())), *unmet):
                 console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
-    return 1 if not is_audited or any(fault for _, fault in findings) else 0
+    return 1 if unsound or not is_audited or any(fault for _, fault in findings) else 0
 
 
 def _look_at_audit(console: Console, config: Config) -> bool:
@@ -83,7 +88,7 @@ async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault |
     if not server.enabled:
         return (), None
     try:
-        return (await gateway.gateway.snapshot.upstreams[server.id].list("tools", Client())).raw, None
+        return (await gateway.gateway.snapshot.upstreams[server.id].list("tools", gateways.WHO)).raw, None
     except Fault as fault:
         return (), scrub.fault(fault, gateway.redactor)
 

@@ -1,4 +1,7 @@
-"""A gateway for one command. Its store is opened only where a server has `auth`: there stands who has signed in."""
+"""A gateway for one command, and for who runs it: whoever can start its servers needs no permission.
+
+Its store is opened only where a server has `auth`: there stands who has signed in.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from toolgate import store as stores
+from toolgate.access import OPERATOR
 from toolgate.app import App, running
 from toolgate.config import Config, state_folder
+from toolgate.model import Client, Principal
+
+WHO = Client(Principal(is_admin=True, client=OPERATOR))
 
 
 @asynccontextmanager

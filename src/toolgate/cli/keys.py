@@ -26,6 +26,8 @@ Result = TypeVar("Result")
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
+_HERE = "`toolgate keys list` shows the ids of those that there are, and of whom they are."
+
 KeyId = Annotated[str, typer.Argument(help="The key's id, as `toolgate keys list` shows it.")]
 Expires = Annotated[str, typer.Option("--expires", help="When it is good no more, such as 12h or 90d. Default: never.")]
 
@@ -69,7 +71,7 @@ def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
     found = common.load_config(config)
     record = _run(found, lambda store: _told(store, keys.revoke(store, id)))
     if not record:
-        common.fail(f"There is no key {id}. `toolgate keys list` shows those that there are.")
+        common.fail(f"There is no key {id}. {_HERE}")
     _note(found, "keys.revoke", key=id, client=record.client)
     typer.echo(f"The key {id} of {record.client or 'nobody'} is revoked.", err=True)
 
@@ -85,7 +87,7 @@ def rotate(
     seconds, lasts = _seconds(grace, "--grace"), _seconds(expires, "--expires") if expires else None
     made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
     if not made:
-        common.fail(f"There is no key {id} that is still good. `toolgate keys list` shows those that there are.")
+        common.fail(f"There is no key {id} that is still good. {_HERE}")
     _note(found, "keys.rotate", key=id, by=made[0], grace=grace)
     _print(made[1], f"The key {made[0]} takes the place of {id}, which is good for {grace} more.")
 
@@ -139,10 +141,15 @@ def _note(config: Config, event: str, **about: str) -> None:
 def _require_client(config: Config, wanted: str) -> None:
     known = {client.id: client for client in config.clients}
     if wanted not in known:
-        there = f"There are {', '.join(known)}." if known else "No clients are configured: add one to `clients`."
-        common.fail(f"There is no client {wanted} in {config.source or 'the configuration'}. {there}", 2)
+        there = f"There are {', '.join(known)}." if known else f"No clients are configured. {_add_one(wanted)}"
+        where = f" in {config.source}" if config.source else ", since there is no configuration here"
+        common.fail(f"There is no client {wanted}{where}. {there}", 2)
     if not known[wanted].enabled:
         typer.echo(f"warning: the client {wanted} is disabled; nobody comes in by this key now", err=True)
+
+
+def _add_one(id: str) -> str:
+    return f'Add one, in TOML:\n  [[clients]]\n  id = "{id}"\n  mcp_server_access = "all"'
 
 
 def _seconds(written: str, option: str) -> float:

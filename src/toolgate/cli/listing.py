@@ -15,7 +15,7 @@ from rich.table import Table
 from toolgate.app import App
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.model import Client, Fault
+from toolgate.model import Fault
 from toolgate.policy import scrub
 from toolgate.wire import jsonrpc, names
 
@@ -36,7 +36,7 @@ async def _list(config: Config, as_json: bool) -> int:
     async with gateways.opened(config) as gateway:
         path = "/mcp" if as_json else "/mcp/aggregate"  # a surface may show other tools than those of the servers
         try:
-            found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes[path], Client())
+            found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes[path], gateways.WHO)
         except Fault as fault:
             common.fail(common.show(fault))
         if as_json:
@@ -50,7 +50,7 @@ async def _print(gateway: App) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED)
     for server, upstream in gateway.gateway.snapshot.upstreams.items():
         status = scrub.status(upstream.status(), gateway.redactor)
-        shelf = gateway.gateway.snapshot.catalog.known(server, "tools", Client())
+        shelf = gateway.gateway.snapshot.catalog.known(server, "tools", gateways.WHO)
         if status.state == "starting":
             console.print(f"[bold]{escape(upstream.name)}[/] has not answered yet; toolgate doctor says more")
             continue

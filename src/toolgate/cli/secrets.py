@@ -17,7 +17,7 @@ from rich.markup import escape
 
 from toolgate import config as configs
 from toolgate.cli import common
-from toolgate.config import Config, edits, secrets
+from toolgate.config import Config, ConfigError, edits, secrets
 from toolgate.config.secrets import Broken, Lacking
 
 app = typer.Typer(add_completion=False, help="Keep secrets for ${secret:NAME}; say where each one is found.")
@@ -32,7 +32,7 @@ def set_(name: Name, config: common.ConfigPath = None) -> None:
     value = _read()
     if not value:
         common.fail("Nothing was kept: the value is empty", 2)
-    path = _path(common.load_config(config))
+    path = _path(_load(config))
 
     def with_it(known: dict[str, str]) -> dict[str, str]:
         return {**known, name: value}
@@ -46,7 +46,7 @@ def set_(name: Name, config: common.ConfigPath = None) -> None:
 
 @app.command("remove", help="Remove a secret from the file.")
 def remove(name: Name, config: common.ConfigPath = None) -> None:
-    path = _path(common.load_config(config))
+    path = _path(_load(config))
 
     def without(known: dict[str, str]) -> dict[str, str]:
         if name not in known:
@@ -59,7 +59,7 @@ def remove(name: Name, config: common.ConfigPath = None) -> None:
 
 @app.command("list", help="The names in the file, and those that the configuration uses, with where each is found.")
 def list_(config: common.ConfigPath = None) -> None:
-    found = common.load_config(config)
+    found = _load(config)
     path, sources = _path(found), configs.sources(found, os.environ)
     users = dict[str, list[str]]()
     for name, server in _used(found, config):
@@ -72,7 +72,18 @@ def list_(config: common.ConfigPath = None) -> None:
             where, lacks = f"[red]{escape(str(error))}[/]", True
         used = f"used by {', '.join(dict.fromkeys(users[name]))}" if name in users else "not used"
         console.print(f"{escape(name)}: {where}, {escape(used)}")
+    if not users and not _known(path):
+        typer.echo("No secrets are kept or used. Keep one: toolgate secrets set NAME", err=True)
     raise typer.Exit(lacks)
+
+
+def _load(path: str | None) -> Config:
+    """With all secrets as they are written: one that is missing must not keep anybody from setting it."""
+    source = configs.find(path, Path.cwd(), os.environ)
+    try:
+        return configs.load(source, os.environ, references=True) if source else Config()
+    except ConfigError as error:
+        common.fail(str(error), 2)
 
 
 def _read() -> str:
@@ -100,7 +111,9 @@ def _edit(path: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> Non
 
 
 def _used(config: Config, path: str | None) -> Iterator[tuple[str, str]]:
-    """The secrets that servers name, with their servers. Of a file of another tool too."""
+    """The secrets that servers and clients' keys name, with who names them. Of a file of another tool too."""
+    for client in config.clients:
+        yield from ((name, f"the key of {client.id}") for name in secrets.named_in(client.key))
     source = configs.find(path, Path.cwd(), os.environ)
     written = configs.tables(source, os.environ) if source else {}
     for server, table in {**written, **edits.read_own(edits.own_file(config, os.environ))}.items():

@@ -39,7 +39,7 @@ from toolgate.config.private import Private
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
-from toolgate.config.written import strangers
+from toolgate.config.written import idle, strangers
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
 
@@ -267,12 +267,13 @@ def find(explicit: str | None, cwd: Path, environ: Mapping[str, str]) -> Path | 
     return next((path for path in places if os.path.isfile(path)), None)
 
 
-def load(path: Path, environ: Mapping[str, str], dialect: str = "") -> Config:
+def load(path: Path, environ: Mapping[str, str], dialect: str = "", references: bool = False) -> Config:
     """Read a file. Its suffix says the format; what it holds, and where that is not enough its name, whose words it is
-    in, unless `dialect` says so. Raises `ConfigError`."""
+    in, unless `dialect` says so. With `references`, variables and secrets stay as they are written. Raises
+    `ConfigError`."""
     tree = _tree(path)
     file = File(str(path), environ)
-    return _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree))
+    return _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), references)
 
 
 def read(
@@ -376,9 +377,8 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
 def _strangers(config: Config) -> tuple[str, ...]:
     """What clients' permissions say of servers that are not there."""
     ids = {server.id for server in config.servers}
-    found = strangers(config.clients, ids) if ids else ()
-    mend = "correct the name, or add the server"
-    return tuple(str(Problem(config.source, key, message, mend)) for key, message in found)
+    found = (*strangers(config.clients, ids), *idle(config.clients)) if ids else ()
+    return tuple(str(Problem(config.source, key, message, mend)) for key, message, mend in found)
 
 
 def secrets_of(config: Config) -> frozenset[str]:

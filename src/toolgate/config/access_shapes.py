@@ -7,6 +7,7 @@ name that means nothing and a key that is too short are refused, with their mend
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, cast
@@ -70,7 +71,9 @@ def server_access(value: object) -> str | tuple[str, ...]:
         return cast("tuple[str, ...]", found["specific"])
     if isinstance(value, list):
         return cast("tuple[str, ...]", values.many(values.filled)(cast(object, value)))
-    return cast(str, values.choice(*ACCESS)(value))
+    if (word := values.text(value)) not in ACCESS:
+        raise wrong('must be "all", "none" or a list of servers', f"for one server write [{json.dumps(word)}]")
+    return word
 
 
 def _id(value: object) -> str:

@@ -427,7 +427,7 @@ GEMINI: Rows = {
     "timeout": Key(values.milliseconds),
     "includeTools": _only,
     "excludeTools": _all_but,
-    "authProviderType": Later(says="a fixed token can stand in `headers`", grave=True),
+    "authProviderType": keys.NO_OAUTH,
     **quiet("extension"),
 }
 CODEX: Rows = {

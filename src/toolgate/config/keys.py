@@ -171,7 +171,10 @@ ROOT: Mapping[str, Row] = {
     "cluster": Later(),
 }
 
-_in_headers = 'a fixed token can stand in `headers`, such as Authorization = "Bearer ${TOKEN}"'
+_in_headers = (
+    'in a file of toolgate\'s own, `auth = "oauth"` signs in; here, a fixed token can stand in `headers`, such as '
+    'Authorization = "Bearer ${TOKEN}"'
+)
 
 # What `type` may say, and the key that it then needs.
 TYPES = {"stdio": "command", "http": "url", "sse": "url", "ws": "url", "component": "url"}

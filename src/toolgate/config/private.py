@@ -29,6 +29,7 @@ _plain = re.compile(
 )
 _LONGEST_PLAIN = 200
 _names_a_file = re.compile(r"(?:FILE|PATH|DIR|FOLDER)\Z", re.IGNORECASE)
+_FOLDERS = ("PWD", "OLDPWD")  # every shell says so where it is; `pwd` is short for a password, too
 _counts = re.compile(r"TOKENS|TOKENI[ZS]", re.IGNORECASE)
 _url = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _scheme = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest) +(\S.*)", re.IGNORECASE | re.DOTALL)
@@ -136,6 +137,8 @@ class Private:
 
 def _goes_as_secret(name: str, value: str) -> bool:
     if not showing.is_secret_name(name):
+        return False
+    if name in _FOLDERS and value.startswith("/"):
         return False
     is_number = value.isdecimal() and _counts.search(name)
     return not is_number and not (_path.fullmatch(value) and _names_a_file.search(name))

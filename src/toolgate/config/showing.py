@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolgate.config import variables
+from toolgate.config import access_showing, variables
 
 Table: TypeAlias = dict[str, Any]
 
@@ -41,6 +41,11 @@ def config(found: Any, masked: bool = True) -> Table:
         "validate_arguments": found.validate_arguments,
         "component_url": found.component_url,
         **({"state": found.state} if found.state else {}),
+        **({"auth": auth} if (auth := access_showing.auth(found.auth)) else {}),
+        **({"clients": [access_showing.client(each) for each in found.clients]} if found.clients else {}),
+        "approvals": msgspec.structs.asdict(found.approvals) | {"by": list(found.approvals.by)},
+        "guard": msgspec.structs.asdict(found.guard) | {"allow_hosts": list(found.guard.allow_hosts)},
+        "audit": access_showing.audit(found.audit),
         "bundles": {name: list(patterns) for name, patterns in found.bundles.items()},
         "limits": _limits(found.limits),
         "secrets": _secrets(found.secrets, masked),
@@ -51,8 +56,13 @@ def config(found: Any, masked: bool = True) -> Table:
 
 def _limits(limits: Any) -> Table:
     lines = _without_none({"head": limits.head, "tail": limits.tail})
-    sizes = _without_none({"result_limit": limits.result_limit, "result_tokens": limits.result_tokens})
-    return {**sizes, **({"truncate": lines} if lines else {})}
+    sizes = {key: getattr(limits, key) for key in ("result_limit", "result_tokens", "argument_limit")}
+    tables = {
+        "truncate": lines,
+        "rates": access_showing.rates(limits.rates),
+        "concurrency": access_showing.concurrency(limits.concurrency),
+    }
+    return {**_without_none(sizes), **_without_empty(tables)}
 
 
 def _secrets(found: Any, masked: bool) -> Table:
@@ -74,6 +84,7 @@ def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
         **_reach(found, masked),
         **{key: value for key, value in fields.items() if value is not None and (whole or value != defaults[key])},
         "lifecycle": found.lifecycle if found.idle is None else {"idleTimeoutMs": found.idle * 1000},
+        **_guarded(found, defaults, masked),
         "roots": [_without_empty({"uri": root.uri, "name": root.name}) for root in found.roots],
         "tools": {name: _overlay(overlay, masked) for name, overlay in found.tools.items()},
     }
@@ -81,6 +92,18 @@ def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
     return {
         key: value for key, value in written.items() if key in kept or (key != "lifecycle" and value not in ([], {}))
     }
+
+
+def _guarded(found: Any, defaults: Mapping[str, Any], masked: bool) -> Table:
+    """How the gateway signs in there, what it passes on, and what it holds back."""
+    table: Table = {
+        "auth": access_showing.server_auth(found.auth, MASK if masked else "") if found.auth else None,
+        "forward_headers": list(found.forward_headers),
+        "rate": access_showing.rate(found.rate) if found.rate else None,
+        "pinning": found.pinning,
+    }
+    by = {} if found.by_operator == defaults["by_operator"] else {"by_operator": found.by_operator}
+    return {key: value for key, value in table.items() if value not in ("", None, [])} | by
 
 
 _PLAIN = (

@@ -6,7 +6,7 @@ The rule this file keeps: whatever a permission says of a server that is not the
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any
 
 from toolgate.config.access import KnownClient, Permissions
@@ -41,14 +41,43 @@ def split_uri(name: str) -> tuple[str, str, str]:
     return (found[1] or "") + scheme, "+", found[4]
 
 
-def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str]]:
-    """(key, what is said there) of what names no server that is configured. `servers` are ids."""
+def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str, str]]:
+    """(key, what is said there, its mend) of what names no server that is configured. `servers` are ids."""
     for client in clients:
         for key, name, owner in _owners(client):
             if owner is None:
-                yield f"clients.{client.id}.{key}", f"`{name}` names no server: begin it with SERVER__ or SERVER+"
+                begun = f"SERVER+{name}" if key.endswith("resources") else f"SERVER__{name}"
+                yield f"clients.{client.id}.{key}", f"`{name}` names no server, so it does nothing", f"write `{begun}`"
             elif owner not in servers and owner != names.OWN:
-                yield f"clients.{client.id}.{key}", f"`{name}` is of a server that is not configured"
+                told = f"`{name}` is of a server that is not configured"
+                yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
+
+
+def unmet(clients: tuple[KnownClient, ...], server: str, tools: Collection[str]) -> Iterator[str]:
+    """What permissions say of tools of a server, and means none of those that it lists, which are its own names."""
+    listed = [form for tool in tools for form in {server + names.SEPARATOR + tool, names.join_name(server, tool)}]
+    for client in clients:
+        for name, owner in _of_things(client.permissions.tools):
+            if owner == server and not any(re.fullmatch(_as_regex(named(name)), each) for each in listed):
+                yield f"clients.{client.id}.mcp_permissions.tools: `{name}` means none of its tools: correct the name"
+
+
+def _as_regex(pattern: str) -> str:
+    return "(?s:.*)".join(map(re.escape, pattern.split("*")))
+
+
+def idle(clients: tuple[KnownClient, ...]) -> Iterator[tuple[str, str, str]]:
+    """The same of clients that may use nothing although nothing says that this is meant."""
+    for client in clients:
+        if client.servers is None and not _opens(client.permissions):
+            mend = 'write `mcp_server_access = "all"` or a list of servers'
+            yield f"clients.{client.id}", "its permissions open no server, so it may use nothing", mend
+
+
+def _opens(permissions: Permissions) -> bool:
+    named = (permissions.servers, permissions.tools, permissions.resources, permissions.prompts)
+    said = (permissions.everything, *(verdict for table in named for verdict in table.values()))
+    return any(verdict in ("allow", "ask") for verdict in said)
 
 
 def _owners(client: KnownClient) -> Iterator[tuple[str, str, str | None]]:
