@@ -79,7 +79,7 @@ async def _list(config: Config, servers: tuple[Server, ...]) -> None:
             pins, pending = shelves.pins(server.id), shelves.pending(server.id)
             mode = server.pinning or config.guard.pinning
             known = "not seen yet" if pins is None else f"{len(pins)} pinned"
-            typer.echo(f"{server.name}: {known}, pinning {mode}")
+            typer.echo(f"{visible(server.name)}: {known}, pinning {mode}")
             for name, each in pending.items():
                 typer.echo(f"  {_headline(name, each)}")
 
@@ -91,7 +91,7 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
             pending, pins = shelves.pending(server.id), shelves.pins(server.id) or {}
             shown = {name: each for name, each in pending.items() if tool in (None, name)}
             for name, each in shown.items():
-                typer.echo(f"{server.name}: {_headline(name, each)}")
+                typer.echo(f"{visible(server.name)}: {_headline(name, each)}")
                 pin = pins.get(each.was or name)
                 for line in _lines(pin.text if pin else "", each):
                     typer.echo(f"  {line}")
@@ -109,11 +109,13 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
     async with _opened(config) as shelves:
         for server in servers:
             if tool is not None and tool not in shelves.pending(server.id):
-                common.fail(f"{server.name}: {visible(tool)} is not pending. See: toolgate pins diff {server.id}")
+                common.fail(
+                    f"{visible(server.name)}: {visible(tool)} is not pending. See: toolgate pins diff {server.id}"
+                )
             done = await shelves.approve(server.id, (tool,) if tool is not None else (), seen, time.time())
             if done is None:
                 common.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
-            approved += [f"{server.name}: {visible(name)}" for name in done]
+            approved += [f"{visible(server.name)}: {visible(name)}" for name in done]
         if approved:
             await news.tell(shelves.store, "pins")
     for line in approved:

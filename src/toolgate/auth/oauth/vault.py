@@ -93,7 +93,7 @@ class Vault:
             await self._store.compare_and_set(GRANTS, key, kept, None)
 
     def _remember(self, key: str, grant: Grant) -> None:
-        self._redactor.learn([grant.token, grant.refresh, grant.client.secret])
+        self._redactor.learn([grant.token, grant.refresh, grant.client.secret], passing=True)
         self._grants[key] = grant
         while len(self._grants) > MOST_KNOWN:
             del self._grants[next(iter(self._grants))]
@@ -106,7 +106,7 @@ class Vault:
         return None if not found or is_over or found.issuer != issuer else found
 
     async def keep_client(self, client: Registration, redirect_uri: str) -> None:
-        self._redactor.learn([client.secret])
+        self._redactor.learn([client.secret], passing=True)
         await self._store.put(CLIENTS, _key(client.issuer, redirect_uri), self._sealed(client), KEPT)
 
     async def drop_client(self, client: Registration, redirect_uri: str) -> None:
