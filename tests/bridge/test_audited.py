@@ -262,11 +262,18 @@ async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Pa
     assert b"canary" not in (tmp_path / "audit.jsonl").read_bytes()
 
 
-@pytest.mark.xfail(strict=True, reason="the name of what was wanted is noted in full, up to http.body_limit")
-async def test_a_name_without_end_is_not_noted_in_full(tmp_path: Path) -> None:
-    config = Config(clients=(KnownClient(id="ann", name="ann", servers=("other",)),))
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_name_without_end_goes_nowhere(tmp_path: Path, revision: str) -> None:
+    """Neither into the audit, nor among meters, decisions or requests for approval."""
+    long, config = "z" * 100_000, Config(clients=(KnownClient(id="ann", name="ann", servers=("other",)),))
     async with audited(tmp_path, config=config, there=LegacyServer({"plain": plain}), other=LegacyServer({})) as there:
-        client = await there.house.client(LATEST)
-        assert (await client.request("tools/call", name="there__" + "z" * 1_000_000)).error["code"] == -32600
-        (line,) = await there.lines()
-        assert len(line["target"]) < 5000
+        client = await there.house.client(revision)
+        assert (await client.request("tools/call", name=f"there__{long}")).error["code"] == -32602
+        assert (await client.request("resources/read", uri=f"other+file:///{long}")).error["code"] == -32602
+        for tool, asked in {
+            "mcp_call": {"server": "other", "tool": long},
+            "read_mcp_resource": {"server_name": "other", "resource_uri": f"file:///{long}"},
+        }.items():
+            reply = await client.request("tools/call", name=tool, arguments=asked)
+            assert "may have 16,384" in reply.raw.decode()
+        assert await there.lines() == []
