@@ -199,6 +199,10 @@ class Exchange:
         self._stages: list[str] = []
         self.work = asyncio.ensure_future(door(scope, self._incoming.get, self._send))
 
+    def more(self, part: bytes) -> None:
+        """The rest of a body that did not come."""
+        self._incoming.put_nowait({"type": "http.request", "body": part, "more_body": False})
+
     @property
     def parts_left(self) -> int:
         return self._incoming.qsize()

@@ -214,16 +214,7 @@ class _Pattern(msgspec.Struct, frozen=True):
         return len(self.parts) == 2 and not self.parts[1] and any(each.startswith(self.parts[0]) for each in prefixes)
 
     def fits(self, name: str) -> bool:
-        first, *between, last = self.parts
-        if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
-            return False
-        reached, end = len(first), len(name) - len(last)
-        for part in between:
-            found = name.find(part, reached, end)
-            if found < 0:
-                return False
-            reached = found + len(part)
-        return True
+        return names.fits(self.parts, name)
 
 
 class _Table:

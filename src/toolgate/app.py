@@ -55,6 +55,7 @@ from toolgate.wire.names import slug
 log = logging.getLogger(__name__)
 
 LOOK = 0.5  # seconds between looks at the files
+NOBODY = Principal("")  # who works inside this process
 DRAIN = 30.0  # seconds for what is under way on a server that is configured no more
 
 
@@ -92,7 +93,7 @@ class App:
         self.redactor = audit.redactor
         self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
         self._news = News(store, clock)
-        self._pins = Pins(store, clock, config.source)
+        self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
         self._news.listen("pins", self._approved)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
@@ -140,9 +141,13 @@ class App:
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
-        self, write: Callable[[bytes], None], path: str = "/mcp", backlog: Callable[[], int] = lambda: 0
+        self,
+        write: Callable[[bytes], None],
+        path: str = "/mcp",
+        backlog: Callable[[], int] = lambda: 0,
+        principal: Principal | None = None,
     ) -> StdioDoor:
-        return StdioDoor(self._inside, path, write, backlog)
+        return StdioDoor(self._inside, path, write, backlog, principal)
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -223,18 +228,19 @@ class App:
                 raise
             self._serve(config)
 
-    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+    async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
         """Add a server, and have it listed. Its id. Raises `Fault`."""
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.add, name, table))
-            added = self.gateway.snapshot.servers.get(slug(name))
-        self.audit.note("servers.add", name=name, config=showing.server(added, masked=True) if added else None)
+            added = next(each for each in self.gateway.snapshot.config.servers if each.id == slug(name))
+        shown = showing.server(added, masked=True)
+        self.audit.note("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
         return slug(name)
 
-    async def remove(self, name: str, /) -> None:
+    async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
-        self.audit.note("servers.remove", name=name)
+        self.audit.note("servers.remove", by, name=name)
 
     def _scrubbed(self, items: Items) -> Items:
         return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))

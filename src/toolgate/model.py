@@ -269,11 +269,12 @@ class Resumption(msgspec.Struct, frozen=True):
 
 class Mirror(msgspec.Struct, frozen=True):
     """An argument that its server wants to see in a header as well, where there are any: `path` leads to it through
-    the arguments, `header` is the name to look up by, `name` how it is written."""
+    the arguments, `header` is the name to look up by, `name` how it is written. `is_integer`: the schema says so."""
 
     header: str
     path: tuple[str, ...]
     name: str
+    is_integer: bool = False
 
 
 class Hints(msgspec.Struct, frozen=True):
@@ -343,6 +344,7 @@ class Call(msgspec.Struct, frozen=True):
     log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
     resumption: Resumption | None = None
     task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
+    can_ask: bool = True  # where the call came in a question can go out, if its client knows such
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
 
     @property

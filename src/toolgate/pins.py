@@ -22,7 +22,7 @@ import hashlib
 import json
 import logging
 import os.path
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -47,6 +47,7 @@ NEARNESS = 1000  # characters that are compared
 NEAR = 0.85  # how much alike they are then
 
 Mode = Literal["off", "warn", "quarantine"]
+Note = Callable[..., object]  # as `audit.Trail.note`
 
 
 class Rules(msgspec.Struct, frozen=True):
@@ -139,9 +140,11 @@ def mark(pending: Mapping[str, Pending]) -> str:
 
 
 class Pins:
-    """What a running gateway knows of them."""
+    """What a running gateway knows of them. `note` notes what goes into quarantine, and what comes out of it without
+    having been approved."""
 
-    def __init__(self, store: Store, clock: Clock, source: str) -> None:
+    def __init__(self, store: Store, clock: Clock, source: str, note: Note) -> None:
+        self._note = note
         self._shelves = Shelves(store, source)
         self._clock = clock
         self._rules: Mapping[str, Rules] = {}
@@ -239,6 +242,18 @@ class Pins:
         if after != before:
             self._pending[server] = after
             self._shelves.set_pending(server, after)
+            self._note_quarantine(server, _held(before), _held(after))
+
+    def _note_quarantine(self, server: str, before: Mapping[str, Pending], after: Mapping[str, Pending]) -> None:
+        def note(event: str, tools: Mapping[str, str]) -> None:
+            named = {name[:100]: why for name, why in list(tools.items())[:MOST_NAMED]}
+            more = {"more": len(tools) - len(named)} if len(tools) > len(named) else {}
+            if tools:
+                self._note(event, server=server, tools=named, **more)
+
+        known = {(name, each.digest) for name, each in before.items()}
+        note("pins.held", {name: str(each) for name, each in after.items() if (name, each.digest) not in known})
+        note("pins.released", {name: "it is as it was trusted, or gone" for name in before if name not in after})
 
     def _say(self, server: str, pending: Mapping[str, Pending]) -> None:
         fresh = [name for name, each in pending.items() if (server, name, each.digest) not in self._said]
@@ -256,6 +271,10 @@ class Pins:
 
 
 _OFF = Rules("off", "off")
+
+
+def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
+    return {name: each for name, each in pending.items() if each.is_held}
 
 
 class _Listed:

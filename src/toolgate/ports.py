@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.model import Call, Client, Fault, Hints, Outcome
+from toolgate.model import Call, Client, Fault, Hints, Outcome, Principal
 from toolgate.search import Hit
 
 
@@ -359,11 +359,11 @@ class House(msgspec.Struct, frozen=True):
 class Editor(Protocol):
     """Changes the configuration: what is added this way is kept apart from what people write."""
 
-    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+    async def add(self, name: str, table: Mapping[str, Any], by: Principal, /) -> str:
         """Add a server, in the words of the configuration; its id. Raises `Fault`."""
         ...
 
-    async def remove(self, name: str, /) -> None:
+    async def remove(self, name: str, by: Principal, /) -> None:
         """Raises `Fault`."""
         ...
 

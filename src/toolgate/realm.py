@@ -11,6 +11,7 @@ from typing import Any
 
 from toolgate import permitted
 from toolgate.access import Access
+from toolgate.config.variables import has_pattern
 from toolgate.finder import Finder
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.ports import Card, Editor, House, Shelf, Status, View, card
@@ -166,13 +167,16 @@ class RouteRealm:
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
-        id = await self._realms.editor.add(name, {**table, "by_operator": False})  # a model may have thought it up
+        if has_pattern(table):  # else a model could have a secret of the environment sent to a place of its choice
+            raise Fault("INVALID_ARGS", _NO_PATTERNS, reach="not_sent", hint=_WHO_WRITES_PATTERNS)
+        marked = {**table, "by_operator": False}  # a model may have thought it up
+        id = await self._realms.editor.add(name, marked, self.client.principal)
         self._look()
         return id
 
     async def remove(self, name: str, /) -> None:
         self._check_admin()
-        await self._realms.editor.remove(name)
+        await self._realms.editor.remove(name, self.client.principal)
         self._look()
 
     def _check_admin(self) -> None:
@@ -181,6 +185,11 @@ class RouteRealm:
             raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
 
 
+_NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a server"
+_WHO_WRITES_PATTERNS = (
+    "write the value itself; or let the operator add the server, in the configuration or by POST /admin/servers, where "
+    "${NAME} and ${secret:NAME} stand for values"
+)
 _WHO_MAY = (
     "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "
     "has admin = true"

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -19,7 +19,8 @@ from urllib.parse import quote
 import msgspec
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
-MOST = 1000  # secrets of each kind; beyond that those that were learned longest ago are forgotten
+MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
+MOST_PASSING = 200  # of those that are renewed again and again, so that they never push out the others
 LONGEST_TOKEN = 4096  # characters
 GONE = "[secret]"
 PART = 12  # characters by which a secret is known in our own words, where it may have been cut off
@@ -47,24 +48,23 @@ class Redactor:
         return bool(self._texts)
 
     def learn(self, secrets: Iterable[str], passing: bool = False) -> None:
-        """`passing`: of a server, which can make as many of them as it likes, and call anything so. They take the place
-        of no secret that an operator has, and what others could say by chance is none."""
+        """`passing`: tokens, which others will soon replace. A server makes them, as many as it likes, and could call
+        anything so: what others could say by chance is none."""
+        kept, most = (self._passing, MOST_PASSING) if passing else (self._lasting, MOST)
         fresh = {secret for secret in secrets if len(secret) >= SHORTEST and (not passing or _is_token(secret))}
         with self._turn:
-            known = self._passing if passing else self._lasting
-            is_new = not fresh <= known.keys()
-            for secret in sorted(fresh):
-                known[secret] = known.pop(secret, None) or _forms(secret)
-            for oldest in list(known)[: max(0, len(known) - MOST)]:
-                del known[oldest]
+            is_new = not fresh <= kept.keys()
+            for secret in sorted(fresh):  # what is learned again is young again
+                kept[secret] = kept.pop(secret, None) or _forms(secret)
+            for oldest in list(kept)[: max(0, len(kept) - most)]:
+                del kept[oldest]
             if is_new:
-                self._compile()
+                self._look_for([*self._lasting.values(), *self._passing.values()])
 
-    def _compile(self) -> None:
-        every = (*self._lasting.values(), *self._passing.values())
-        self._texts = tuple(dict.fromkeys(text for forms in every for text in forms.texts))
+    def _look_for(self, secrets: Sequence[_Forms]) -> None:
+        self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._parts = tuple(dict.fromkeys(text[:PART] for text in self._texts))
-        self._bodies = tuple(dict.fromkeys(body for forms in every for body in forms.bodies))
+        self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
 

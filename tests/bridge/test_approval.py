@@ -377,6 +377,24 @@ async def test_a_client_without_forms_is_the_operators(revision: str) -> None:
 
 
 @pytest.mark.promise("b.approval.edited")
+@pytest.mark.promise("b.rulings.14-stream")
+@pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
+async def test_a_client_that_takes_only_json_is_the_operators_where_there_is_one(revision: str) -> None:
+    for by in (("client", "operator"), ("client",)):
+        desk, there = Desk(*by), LegacyServer({"echo": echo})
+        async with desk.gateway(there=there) as house:
+            client = await house.legacy(revision, accept="application/json")
+            pending = client.start("tools/call", name="there__echo", arguments={"a": 1})
+            if "operator" in by:
+                await desk.book.allow(await desk.request(), "once", TTL)
+                assert json.loads((await pending.reply()).text) == {"a": 1}
+            else:
+                error = (await pending.reply()).error
+                assert error["data"]["requiredCapabilities"] == {"elicitation": {}}
+            assert len(there.calls) == ("operator" in by)
+            assert not client.asked
+
+
 @pytest.mark.parametrize("by", ["client", "operator"])
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 @REVISIONS

@@ -244,6 +244,27 @@ async def test_legs_that_never_come_back_are_forgotten(tmp_path: Path, monkeypat
         assert len(await there.lines()) == 10
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_server_that_a_tool_call_adds_is_noted_with_its_command_and_who_wanted_it(
+    revision: str, enabled: bool, tmp_path: Path
+) -> None:
+    known = KnownClient(id="ann", name="ann", servers="all", admin=True)
+    async with audited(tmp_path, config=Config(clients=(known,)), there=LegacyServer({"plain": plain})) as there:
+        ann = await there.house.client(revision, principal="ann/admin")
+        new = {"name": "More", "transport": "stdio", "command": "no-such-program", "enabled": enabled}
+        new |= {"args": ["--token", "canary-of-a-token", "run"], "env": {"TOKEN": "canary-of-a-token"}}
+        assert json.loads((await ann.call("add_mcp_server", arguments=new)).text)["success"]
+        assert json.loads((await ann.call("remove_mcp_server", arguments={"name": "More"})).text)["success"] is enabled
+        lines = await there.lines()
+        added, *removed = [line for line in lines if line["event"].startswith("servers.")]
+        assert (added["event"], added["name"], added["by_operator"]) == ("servers.add", "More", False)
+        assert (added["who"], added["client"]) == (lines[-1]["who"], "ann")
+        assert (added["config"]["command"], added["config"]["args"]) == ("no-such-program", ["--token", "***", "run"])
+        assert [(line["event"], line["client"]) for line in removed] == [("servers.remove", "ann")] * enabled
+    assert b"canary" not in (tmp_path / "audit.jsonl").read_bytes()
+
+
 async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Path) -> None:
     known = KnownClient(id="ci", name="ci", key="the-right-key-of-the-client", servers="all")
     trail = Trail(tmp_path / "audit.jsonl", FakeClock(), None, Redactor())
@@ -276,4 +297,5 @@ async def test_a_name_without_end_goes_nowhere(tmp_path: Path, revision: str) ->
         }.items():
             reply = await client.request("tools/call", name=tool, arguments=asked)
             assert "may have 16,384" in reply.raw.decode()
-        assert await there.lines() == []
+        assert (await client.request("tools/call", name="there__plain")).error["code"] == -32600
+        assert [line["code"] for line in await there.lines()] == ["ACCESS_DENIED"]

@@ -31,7 +31,8 @@ from virtualtime import FakeClock, settle
 from toolgate import news
 from toolgate.app import App
 from toolgate.auth import keys
-from toolgate.config import Auth, Config
+from toolgate.config import Auth, Config, Limits
+from toolgate.config.access import Permissions, Rate, Rates
 from toolgate.settings import Settings
 from toolgate.store.memory import MemoryStore
 
@@ -564,6 +565,47 @@ async def test_no_control_tool_is_a_way_around_a_step_up(control: str, era: str,
         assert (await _call(app, era, enough, control, path, **META_CALLS[control])).result["content"]
 
 
+CONTROLS: dict[str, Json] = {**META_CALLS, "list_mcp_servers": {}}
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+@pytest.mark.parametrize("control", CONTROLS)
+async def test_a_control_tool_may_need_more_scopes_itself(control: str, era: str, issuer: Issuer) -> None:
+    docs = server()
+    auth = msgspec.structs.replace(AUTH, step_up={f"toolgate__{control}": ("steer",)})
+    async with gateway(config=msgspec.structs.replace(CONFIG, auth=auth), scripts={"there": docs}) as app:
+        path = "/mcp/all"
+        response = await _call(app, era, bearer(issuer.token(aud=AUDIENCE + path)), control, path, **CONTROLS[control])
+        assert response.status == 403, response.messages
+        assert challenge_of(response.headers["www-authenticate"])["scope"] == "mcp steer"
+        assert not [each for each in docs.requests if each["method"] == "tools/call"]
+        enough = bearer(issuer.token(aud=AUDIENCE + path, scope="mcp steer"))
+        assert not (await _call(app, era, enough, control, path, **CONTROLS[control])).result.get("isError")
+
+
+MEANT = ("there__*", "*delete", "there__*let*", "There__delete", "*")
+NOT_MEANT = ("there__del", "delete", "there__*x")
+
+
+@pytest.mark.parametrize("pattern", [*MEANT, *NOT_MEANT])
+async def test_a_step_up_is_written_as_permissions_are(pattern: str, issuer: Issuer) -> None:
+    auth = msgspec.structs.replace(AUTH, step_up={pattern: ("write",)})
+    async with gateway(config=msgspec.structs.replace(CONFIG, auth=auth), scripts={"there": server()}) as app:
+        response = await _call(app, MODERN, bearer(issuer.token()), "there__delete")
+        assert (response.status == 403) is (pattern in MEANT)
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+async def test_what_lacks_a_scope_is_not_charged(era: str, issuer: Issuer) -> None:
+    limits = Limits(rates=Rates(principal=Rate(1, 60.0)))
+    async with gateway(config=msgspec.structs.replace(CONFIG, limits=limits), scripts={"there": server()}) as app:
+        few, enough = bearer(issuer.token()), bearer(issuer.token(scope="mcp write"))
+        for _ in range(3):
+            assert (await _call(app, era, few, "there__delete")).status == 403
+        assert (await _call(app, era, enough, "there__delete")).result["content"]
+        assert (await _call(app, era, enough, "there__delete")).error["data"]["code"] == "RATE_LIMITED"
+
+
 async def test_a_session_has_the_scopes_of_each_request(issuer: Issuer) -> None:
     async with gateway(config=CONFIG, scripts={"there": server()}) as app:
         visitor = Visitor(app, **bearer(issuer.token()))
@@ -587,6 +629,63 @@ async def test_over_a_websocket_a_step_up_is_an_error_of_the_call(issuer: Issuer
         error = json.loads(heard[-1])["error"]
         assert (error["code"], error["data"]["scopes"]) == (-32600, ["mcp", "write"])
         await socket.leave()
+
+
+# A server that a client may not know of, at its own path (behaviour.md, ruling 12).
+
+BLIND = msgspec.structs.replace(CONFIG, clients=(client("ada", key=KEYS["ada"], servers="none"),), auth=Auth())
+FULL = msgspec.structs.replace(BLIND, clients=(client("ada", key=KEYS["ada"]),))
+NO_DELETE = client("ada", key=KEYS["ada"], permissions=Permissions(tools={"there__delete": "off"}))
+
+
+@pytest.mark.promise("b.rulings.12-403")
+@pytest.mark.parametrize("era", ["2025-03-26", LATEST, MODERN])
+async def test_at_the_path_of_a_server_that_is_out_of_reach_it_is_403(era: str) -> None:
+    docs = server()
+    async with gateway(config=BLIND, scripts={"there": docs}) as app:
+        visitor = Visitor(app, "/mcp/servers/there", **bearer(KEYS["ada"]))
+        response = await (visitor.ask_modern("tools/list") if era == MODERN else visitor.initialize(era))
+        assert (response.status, response.error["code"]) == (403, -32600)
+        assert response.error["data"]["code"] == "ACCESS_DENIED"
+        assert "www-authenticate" not in response.headers
+        assert not docs.requests
+
+
+@pytest.mark.promise("b.rulings.12-403")
+@pytest.mark.parametrize("era", ["2025-03-26", LATEST, MODERN])
+async def test_whose_permission_goes_while_a_request_comes_in_is_told_403_as_well(era: str) -> None:
+    configs = [FULL]
+    settings = Settings(lambda: configs[0], {})
+    docs = server()
+    async with gateway(config=FULL, scripts={"there": docs}, settings=settings) as app:
+        visitor = Visitor(app, "/mcp/servers/there", **bearer(KEYS["ada"]))
+        configs[0] = msgspec.structs.replace(app.gateway.snapshot.config, clients=BLIND.clients)
+        if era != MODERN:
+            await visitor.initialize(era)
+            message = visitor.request("tools/call", name="echo")
+        else:
+            message = visitor.modern_request("tools/call", name="echo")
+        told = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "echo"} if era == MODERN else {}
+        exchange = visitor.begin("POST", b" ", None, headers=told)
+        await settle()
+        await app.reload()
+        exchange.more(json.dumps(message).encode())
+        response = await exchange.response()
+        assert response.error["data"]["code"] == "ACCESS_DENIED"
+        assert response.status == 403
+        assert not [each for each in docs.requests if each["method"] == "tools/call"]
+
+
+@pytest.mark.promise("b.rulings.12-403")
+@pytest.mark.parametrize("path", ["/mcp/servers/there", "/mcp", "/mcp/aggregate"])
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+async def test_every_other_denial_is_an_error_of_the_call(era: str, path: str) -> None:
+    config = msgspec.structs.replace(FULL, clients=(NO_DELETE,))
+    async with gateway(config=config, scripts={"there": server()}) as app:
+        name = "delete" if path.endswith("there") else "there__delete"
+        response = await _call(app, era, bearer(KEYS["ada"]), name, path)
+        assert (response.error["code"], response.error["data"]["code"]) == (-32600, "ACCESS_DENIED")
+        assert response.status == (400 if era == MODERN else 200)
 
 
 # Keys that are made, revoked, rotated; clients that are disabled.

@@ -210,11 +210,12 @@ async def toolgate(
     stdin: int = asyncio.subprocess.DEVNULL,
     stdout: int = asyncio.subprocess.PIPE,
     environ: dict[str, str] | None = None,
+    **more: Any,
 ) -> AsyncIterator[Gateway]:
-    """`environ` is that of a user who may have been there before."""
+    """`environ` is that of a user who may have been there before; `more` stands in the configuration beside servers."""
     with contextlib.nullcontext(environ) if environ else home() as environ:
         file = Path(environ["HOME"], "toolgate.json")
-        file.write_text(json.dumps({"mcpServers": config}))
+        file.write_text(json.dumps({"mcpServers": config, **more}))
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-W", "error", "-m", "toolgate", *args, "--config", str(file)],
             stdin=stdin,

@@ -251,6 +251,10 @@ async def test_what_is_added_by_a_tool_is_kept_in_a_file_of_its_own(tmp_path: Pa
     [
         ({"transport": "stdio"}, "command"),
         ({"transport": "http"}, "url"),
+        ({"transport": "http", "url": "https://example.com/${HOME}"}, "${"),
+        ({"transport": "http", "url": "https://example.com/", "headers": {"Authorization": "${secret:x}"}}, "${"),
+        ({"transport": "stdio", "command": "x", "args": ["${HOME:-x}"]}, "${"),
+        ({"transport": "stdio", "command": "x", "env": {"A": "${HOME}"}}, "${"),
         ({"transport": "carrier pigeon", "url": "http://localhost"}, "websocket"),
         ({"transport": "stdio", "command": "x", "name": "one"}, "one"),
     ],

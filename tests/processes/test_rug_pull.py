@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import sys
@@ -17,7 +18,8 @@ TRUSTED = ["there__find", "there__read", "there__turn"]
 async def test_a_server_that_turns_is_held_back_shown_approved_and_called_without_a_restart(tmp_path: Path) -> None:
     config = {"there": child("turning", str(tmp_path / "turned"), pinning="quarantine")}
     with home() as environ:
-        async with toolgate("serve", "--port", "0", config=config, environ=environ) as gateway:
+        on = {"audit": {"enabled": True}}
+        async with toolgate("serve", "--port", "0", config=config, environ=environ, **on) as gateway:
             client = await gateway.until_it_serves()
             assert sorted(await client.tools()) == TRUSTED
             status, said = await pins(environ, "diff")
@@ -49,12 +51,21 @@ async def test_a_server_that_turns_is_held_back_shown_approved_and_called_withou
             assert await client.call("there__read") == "done"
             gateway.process.send_signal(signal.SIGTERM)
             await gateway.ended()
-        async with toolgate("serve", "--port", "0", config=config, environ=environ) as again:
+        async with toolgate("serve", "--port", "0", config=config, environ=environ, **on) as again:
             client = await again.until_it_serves()
             assert len(await client.tools()) == 4 and await client.call("there__wipe") == "done"
             assert (await pins(environ, "list"))[1] == "there: 4 pinned, pinning quarantine\n"
             again.process.send_signal(signal.SIGTERM)
             await again.ended()
+        assert (await toolgate_said(environ, "audit", "verify"))[0] == 0
+        [file] = Path(environ["HOME"]).rglob("audit.jsonl")
+        noted = [line for line in map(json.loads, file.read_text().splitlines()) if line["event"].startswith("pins.")]
+        held, *approved = noted
+        assert (held["event"], held["server"], set(held["tools"])) == ("pins.held", "there", {"read", "seek", "wipe"})
+        assert [(each["event"], each["target"]) for each in approved] == [
+            ("pins.approve", name) for name in ("seek", "read", "wipe")
+        ]
+        assert all(each["who"].startswith("cli:") and len(each["sha256"]) == 64 for each in approved)
 
 
 async def until_listed(client: Client, names: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -34,6 +35,11 @@ URLS: Json = {"elicitation": {"form": {}, "url": {}}}
 CANARY = "canary-of-the-caller-0123456789"
 
 
+def user(shown: str) -> str:
+    """How the server calls who shows this: a token itself would be taken out of its results."""
+    return "for user " + hashlib.sha256(shown.encode()).hexdigest()[:12]
+
+
 class Protected(ScriptedServer):
     """An MCP server and its authorization server at one port. `needs` are the scopes that a call takes."""
 
@@ -54,7 +60,7 @@ class Protected(ScriptedServer):
         return f"http://127.0.0.1:{self.port}/mcp"
 
     async def _answer(self, request: Request) -> None:
-        request.whole(request.answer(f"for {request.headers['authorization']}"))
+        request.whole(request.answer(user(request.headers["authorization"])))
 
     async def _respond(self, request: Request) -> None:
         path = request.path.partition("?")[0]
@@ -104,7 +110,7 @@ class Protected(ScriptedServer):
         elif request.method == "tools/list":
             self._streams[-1].event(request.result(tools=self.listed()))
         elif request.method == "tools/call":
-            self._streams[-1].event(request.answer(f"for {request.headers['authorization']}"))
+            self._streams[-1].event(request.answer(user(request.headers["authorization"])))
 
 
 async def by_header(headers: Mapping[str, str], address: str, path: str) -> Principal:
@@ -152,7 +158,7 @@ async def test_a_modern_client_is_asked_to_visit_a_page_and_its_call_goes_on() -
         await sign_in(asked)
         result = await waiting
         (token,) = server.authority.tokens
-        assert result["content"][0]["text"] == f"for Bearer {token}"
+        assert result["content"][0]["text"] == user(f"Bearer {token}")
         assert len(server.calls) == 1 and "inputResponses" not in server.calls[0].message["params"]
 
 
@@ -164,7 +170,7 @@ async def test_a_client_of_2025_11_25_gets_the_page_in_an_error_and_calls_again(
         failed = await failure(client.call("docs__act"))
         assert failed.code == -32042 and failed.data["elicitations"][0]["mode"] == "url"
         await sign_in(failed)
-        assert (await client.call("docs__act")).startswith("for Bearer token-")
+        assert (await client.call("docs__act")).startswith("for user ")
 
 
 @pytest.mark.parametrize("era", ["2024-11-05", "2025-06-18", MODERN])
@@ -179,7 +185,7 @@ def test_who_knows_no_pages_reads_where_it_is(era: str) -> None:
             assert failed.message.startswith("docs wants you to sign in: open http://127.0.0.1:")
             await sign_in(failed)
             assert await client.tools() == ["docs__act"] or era == MODERN
-            assert (await client.call("docs__act")).startswith("for Bearer token-")
+            assert (await client.call("docs__act")).startswith("for user ")
 
     told()
 
@@ -238,7 +244,7 @@ async def test_a_call_that_takes_more_asks_its_user_for_more_and_then_no_longer(
         await sign_in(failed)
         assert server.authority.asked("/authorize")[-1]["scope"] == "read write"
         server.authority.grants = ["read"]
-        assert (await client.call("docs__act")).startswith("for Bearer ")
+        assert (await client.call("docs__act")).startswith("for user ")
 
 
 @real
@@ -267,7 +273,7 @@ async def test_what_stands_in_headers_is_shown_and_nothing_else() -> None:
         failed = await failure(client_of(served).call("docs__act"))
         assert "401" in failed.message and {shown for _, shown in server.shown} == {"Bearer by-hand"}
         server.authority.tokens["by-hand"] = []
-        assert await client_of(served).call("docs__act") == "for Bearer by-hand"
+        assert await client_of(served).call("docs__act") == user("Bearer by-hand")
 
 
 @real

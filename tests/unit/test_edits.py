@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from toolgate.config import Config, ConfigError, load, state_folder, with_own
@@ -38,6 +39,27 @@ def test_what_was_added_joins_what_people_wrote(tmp_path: Path) -> None:
     assert [(one.name, dict(one.env)) for one in config.servers] == [("a", {}), ("b", {"KEY": "k"})]
     assert with_own(config, {}, {}) == config
     assert with_own(written(tmp_path, "a"), {"b": TABLE}, {}).servers[1].missing == ("KEY",)
+
+
+PATTERNS = ["${KEY}", "x${KEY:-y}", "${secret:KEY}", "${KEY:-y}"]
+
+
+@pytest.mark.promise("b.secrets.not-by-tool")
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("key", ["url", "headers", "args", "env", "command"])
+def test_in_what_a_tool_call_has_added_nothing_is_put_in(pattern: str, key: str) -> None:
+    table: dict[str, Any] = {"command": "x"} if key in ("args", "env", "command") else {"url": "https://h/"}
+    named = {"K": pattern}
+    written = {"url": f"https://h/{pattern}", "headers": named, "args": [pattern], "env": named, "command": pattern}
+    table[key] = written[key]
+    whole = with_own(Config(), {"a": {**table, "by_operator": False}, "b": {"command": "${KEY}"}}, {"KEY": "canary"})
+    one, other = whole.servers
+    assert "canary" not in str(msgspec.structs.asdict(one))
+    assert "was added by a tool call" in one.problem
+    assert "KEY" not in one.missing
+    assert (other.command, other.problem) == ("canary", ""), "the operator's own keeps its variables"
+    by_operator = with_own(Config(), {"a": table}, {"KEY": "canary"}).servers[0]
+    assert not by_operator.problem and "canary" in str(msgspec.structs.asdict(by_operator))
 
 
 @pytest.mark.parametrize(("transport", "type"), [("http", "http"), ("websocket", "ws"), ("sse", "sse")])

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.shared.inbound import find_invalid_x_mcp_header, validate_mcp_param_headers
 from msgspec import Raw
@@ -65,6 +65,14 @@ def test_values_of_all_three_types_and_nested_ones_are_mirrored_and_absent_ones_
     assert sent(schema, {"region": None, "inner": {"n": 42.0}}) == {"Mcp-Param-N": "42"}
     assert sent(schema, {"inner": 1}) == {}
     assert sent(schema, {"inner": {"n": 2**60}}) == {}
+
+
+def test_a_number_where_a_text_is_due_stands_in_its_header_as_in_the_arguments() -> None:
+    integer = {"type": "integer", "x-mcp-header": "N"}
+    assert sent(object_of(region=REGION), {"region": 2.0}) == {"Mcp-Param-Region": "2.0"}
+    assert sent(object_of(n=integer), {"n": 2.0}) == {"Mcp-Param-N": "2"}
+    assert sent(object_of(n=integer), {"n": 2.5}) == {"Mcp-Param-N": "2.5"}
+    assert not mismatch(object_of(region=REGION), {"region": 2.0}, {"mcp-param-region": "2"})
 
 
 @pytest.mark.parametrize(
@@ -126,13 +134,16 @@ schemas = st.recursive(
     max_leaves=6,
 )
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4) | st.just(2.0),
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4) | st.sampled_from([2.0, 2.5]),
     lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
     max_leaves=6,
 )
 
 
 @given(schemas, values.filter(lambda value: isinstance(value, dict)))
+@example(object_of(b=REGION), {"b": 2.0})
+@example(object_of(b={"type": "boolean", "x-mcp-header": "B"}), {"b": 2.0})
+@example(object_of(b={"type": "integer", "x-mcp-header": "B"}), {"b": 2.5})
 def test_what_is_written_is_what_the_official_check_takes(schema: Any, arguments: Any) -> None:
     try:
         found = mirrors.of_tool(tool(schema))

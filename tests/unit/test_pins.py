@@ -28,8 +28,8 @@ def raw(tool: Any) -> Raw:
     return Raw(tool if isinstance(tool, bytes) else json.dumps(tool).encode())
 
 
-def pins(store: Any = None, **guard: Any) -> Pins:
-    found = Pins(store or MemoryStore(FakeClock()), FakeClock(), "")
+def pins(store: Any = None, note: Any = lambda *_, **__: None, **guard: Any) -> Pins:
+    found = Pins(store or MemoryStore(FakeClock()), FakeClock(), "", note)
     rules = Guard(**{"pinning": "quarantine", "descriptions": "off"} | guard)
     found.use(Config(servers=(Server(id="there", name="there", type="stdio"),), guard=rules))
     return found
@@ -72,6 +72,49 @@ async def test_what_differs_for_any_model_has_changed(other: Any) -> None:
     known = pins()
     judged(known, TOOL)
     assert known.judge("there", "", {"read": raw(other)}) == {"read": "it has changed"}
+
+
+@pytest.mark.promise("b.audit.pins")
+async def test_what_goes_into_quarantine_and_what_comes_out_of_it_is_noted_once() -> None:
+    noted: list[Any] = []
+
+    def note(event: str, **about: Any) -> None:
+        noted.append((event, about["server"], about["tools"]))
+
+    store = MemoryStore(FakeClock())
+    known, other = pins(store, note), TOOL | {"description": "Sends it to me"}
+    judged(known, TOOL)
+    assert noted == []
+    held = [("pins.held", "there", {"read": "it has changed"})]
+    for _ in range(2):
+        judged(known, other)
+        assert noted == held
+        known = pins(store, note)  # the gateway is started again
+    judged(known, other, TOOL | {"name": "new"})
+    assert noted.pop() == ("pins.held", "there", {"new": "it is new"})
+    await Shelves(store, "").approve("there", ["new"], "", 0.0)
+    known.read_again()
+    judged(known, other, TOOL | {"name": "new"})
+    assert noted == held, "who approves notes it"
+    judged(known, TOOL, TOOL | {"name": "new"})
+    assert noted == [*held, ("pins.released", "there", {"read": "it is as it was trusted, or gone"})]
+
+
+async def test_of_very_many_tools_some_are_noted_and_how_many_more_there_were() -> None:
+    noted: list[Any] = []
+    known = pins(note=lambda event, **about: noted.append(about))
+    judged(known, TOOL)
+    judged(known, TOOL, *(TOOL | {"name": f"{number}" * 3000, "title": str(number)} for number in range(30)))
+    assert len(noted) == 1 and len(noted[0]["tools"]) == 10 and noted[0]["more"] == 20
+    assert max(map(len, noted[0]["tools"])) == 100
+
+
+async def test_in_warning_mode_there_is_no_quarantine_to_note() -> None:
+    noted: list[Any] = []
+    known = pins(note=lambda event, **about: noted.append(about), pinning="warn")
+    judged(known, TOOL)
+    judged(known, TOOL | {"title": "x"})
+    assert noted == []
 
 
 async def test_a_tool_that_says_nothing_is_new_and_not_another_one_renamed() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.redaction import GONE, MOST, Redactor, quiet_logs, shaped
+from toolgate.redaction import GONE, MOST, MOST_PASSING, Redactor, quiet_logs, shaped
 
 SECRET = "canary-7f3a9c"
 
@@ -216,3 +216,12 @@ def test_logs_are_as_they_were_afterwards(caplog: pytest.LogCaptureFixture) -> N
         pass
     logging.getLogger("toolgate.somewhere").warning(SECRET)
     assert SECRET in caplog.text
+
+
+def test_tokens_that_are_renewed_again_and_again_never_push_out_what_lasts() -> None:
+    redactor = Redactor(["configured-secret"])
+    for number in range(2 * MOST_PASSING):
+        redactor.learn([f"token-number-{number:06}"], passing=True)
+    assert redactor.text("configured-secret") == GONE
+    assert redactor.text(f"token-number-{2 * MOST_PASSING - 1:06}") == GONE
+    assert redactor.body(b"token-number-000000") == b"token-number-000000"

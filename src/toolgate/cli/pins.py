@@ -16,11 +16,12 @@ from typing import Annotated, Any
 
 import typer
 
-from toolgate import news
+from toolgate import audit, news
 from toolgate import store as stores
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
 from toolgate.pins import Pending, Shelves, mark
+from toolgate.ports import SystemClock
 from toolgate.suspicions import visible
 
 app = typer.Typer(
@@ -106,18 +107,26 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
 
 async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None, seen: str) -> int:
     approved: list[str] = []
-    async with _opened(config) as shelves:
+    async with (
+        _opened(config) as shelves,
+        audit.opened(config, os.environ, SystemClock(), shelves.store) as trail,
+    ):
         for server in servers:
-            if tool is not None and tool not in shelves.pending(server.id):
-                common.fail(
-                    f"{visible(server.name)}: {visible(tool)} is not pending. See: toolgate pins diff {server.id}"
-                )
+            pending = shelves.pending(server.id)
+            if tool is not None and tool not in pending:
+                what = visible(f"{server.name}: {tool}")
+                common.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
             done = await shelves.approve(server.id, (tool,) if tool is not None else (), seen, time.time())
             if done is None:
                 common.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
-            approved += [f"{visible(server.name)}: {visible(name)}" for name in done]
+            approved += [visible(f"{server.name}: {name}") for name in done]
+            for name in done:
+                about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
+                trail.note("pins.approve", audit.operator(), server=server.id, target=name, **about)
         if approved:
             await news.tell(shelves.store, "pins")
+    if trail.problem:
+        typer.echo(f"warning: {trail.problem}", err=True)
     for line in approved:
         typer.echo(f"approved {line}")
     if not approved:

@@ -10,7 +10,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -18,8 +18,10 @@ from toolgate import audit
 from toolgate import store as stores
 from toolgate.app import running
 from toolgate.cli import common
-from toolgate.config import Config, state_folder
+from toolgate.config import Config, ConfigError, KnownClient, Problem, state_folder
+from toolgate.frontends.guards import ENDPOINT
 from toolgate.frontends.stdio import StdioDoor
+from toolgate.model import Principal
 from toolgate.ports import SystemClock
 from toolgate.settings import Settings
 
@@ -29,19 +31,56 @@ CHUNK = 64 * 1024
 FLUSHING = 3.0  # seconds that a client may take to read the last answers
 
 
-@app.command(help="Serve the configured servers to one client, over standard input and output.")
+HELP = """Serve the configured servers to one client, over standard input and output.
+
+Whoever starts it without --client is the operator, and may do everything, also where `clients` are configured."""
+
+
+@app.command(help=HELP)
 def stdio(
     config: common.ConfigPath = None,
     children_config: common.ChildrenConfig = None,
     surface: common.SurfaceName = None,
+    client: Annotated[
+        str | None,
+        typer.Option(
+            "--client",
+            metavar="ID",
+            help="Act as this one of the configured `clients`: its permissions, approvals, limits and surface hold.",
+        ),
+    ] = None,
 ) -> None:
-    found, settings = common.open_settings(config, children_config, surface)
+    def change(written: Config) -> Config:
+        """Each time that the configuration is read: without this client it would be open, or nobody's."""
+        if client is not None and not _named(written, client):
+            raise ConfigError((Problem(written.source, "clients", *_missing(written, client)),))
+        return written
+
+    found, settings = common.open_settings(config, children_config, surface, change)
     common.require_servers(found)
+    known = _named(found, client)
+    if known and not known.enabled:
+        common.fail(f"The client {known.id} is disabled in {found.source}", 2)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    common.run(_stdio(found, settings))
+    path = f"{ENDPOINT}/{known.surface}" if known and known.surface and not surface else ENDPOINT
+    common.run(_stdio(found, settings, path, _principal(known)))
 
 
-async def _stdio(config: Config, settings: Settings) -> None:
+def _named(config: Config, client: str | None) -> KnownClient | None:
+    return next((each for each in config.clients if each.id == client), None)
+
+
+def _missing(config: Config, client: str) -> tuple[str, str]:
+    there = ", ".join(each.id for each in config.clients)
+    return f"have no {client}, which --client names", f"there are {there}" if there else "add it to `clients`"
+
+
+def _principal(client: KnownClient | None) -> Principal | None:
+    """Who the one at the other end is; None: the operator."""
+    return Principal(f"client:{client.id}", is_admin=client.admin, client=client.id) if client else None
+
+
+async def _stdio(config: Config, settings: Settings, path: str, principal: Principal | None) -> None:
     loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not spoil the protocol
@@ -52,7 +91,7 @@ async def _stdio(config: Config, settings: Settings) -> None:
         running(config, store=store, settings=settings, audit=trail) as gateway,
     ):
         writing = await Writing.to(output)
-        door = gateway.stdio(writing.write, backlog=writing.backlog)
+        door = gateway.stdio(writing.write, path, writing.backlog, principal)
         finished = asyncio.ensure_future(door.finished())
         writing.on_lost = finished.cancel
         for number in (signal.SIGINT, signal.SIGTERM):

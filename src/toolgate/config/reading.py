@@ -356,10 +356,19 @@ class _ServerReading:
         for key, value in found.items():
             row = self.rows[key]
             if isinstance(row, Key) and (row.sound or self._field(key) == "tools") and value is not None:
-                found[key] = self._expanded(key, value, row, expansion)
+                may_name = found.get("by_operator", True) or reading.references
+                found[key] = (self._expanded if may_name else self._as_written)(key, value, row, expansion)
         self.faults += _lacks(expansion, style)
         reading.put_in |= set(expansion.put_in)
         return tuple(dict.fromkeys(expansion.missing))
+
+    def _as_written(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
+        """What a tool call has named, in which nothing of the gateway's is put: that would go wherever a model has
+        thought of. What wants it fails this server."""
+        if not variables.has_pattern(value):
+            return self._expanded(key, value, row, expansion)
+        self.faults.append(f"`{key}` holds a `${{`, and the server was added by a tool call: {_WHO_WRITES_PATTERNS}")
+        return {} if row.spread else type(value)()
 
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
         """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
@@ -418,6 +427,9 @@ class _ServerReading:
                 variables.sound_component_url(url)
         except Wrong:
             self._wrong("is no URL once the name is in it", "", "url")
+
+
+_WHO_WRITES_PATTERNS = "add it in the configuration or by POST /admin/servers"
 
 
 def of_environment(environ: Mapping[str, str], style: variables.Style = variables.SHELL) -> Callable[[str], str]:

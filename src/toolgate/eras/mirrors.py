@@ -69,7 +69,7 @@ def _mirror(path: tuple[str, ...] | None, part: Mapping[str, Any]) -> Mirror:
         raise Invalid(f"{'.'.join(path)}: the name of a header is a token, not {name!r:.100}")
     if type not in _TYPES:
         raise Invalid(f"{'.'.join(path)}: only {', '.join(_TYPES)} can be mirrored")
-    return Mirror(PREFIX + name.lower(), path, f"Mcp-Param-{name}")
+    return Mirror(PREFIX + name.lower(), path, f"Mcp-Param-{name}", type == "integer")
 
 
 def _schemas(
@@ -100,7 +100,7 @@ def write(mirrors: Sequence[Mirror], arguments: Raw) -> list[tuple[bytes, bytes]
     if not mirrors:
         return []
     given = _arguments(arguments)
-    shown = ((mirror, _text(_at(given, mirror.path))) for mirror in mirrors)
+    shown = ((mirror, _text(_at(given, mirror.path), mirror.is_integer)) for mirror in mirrors)
     return [(mirror.name.encode(), headers.encode_value(text).encode()) for mirror, text in shown if text is not None]
 
 
@@ -109,7 +109,7 @@ def check(mirrors: Sequence[Mirror], arguments: Raw, found: Mapping[str, str]) -
     given = _arguments(arguments)
     for mirror in mirrors:
         value = _at(given, mirror.path)
-        text, header = _text(value), found.get(mirror.header)
+        text, header = _text(value, mirror.is_integer), found.get(mirror.header)
         if text is None and header is None:
             continue
         if header is None:
@@ -136,11 +136,14 @@ def _at(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _text(value: Any) -> str | None:
-    """A value as a header shows it; None for one that has no header."""
+def _text(value: Any, is_integer: bool) -> str | None:
+    """A value as a header shows it; None for one that has no header. What is not of the type that the schema says is
+    there all the same, as it stands: only an integer may be written in more than one way."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
+    if isinstance(value, float):
+        if not is_integer or not value.is_integer():
+            return str(value)
         value = int(value)
     if isinstance(value, int):
         return str(value) if abs(value) <= LARGEST else None

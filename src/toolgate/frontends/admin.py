@@ -15,7 +15,7 @@ from toolgate.config import showing
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
 from toolgate.gateway import Gateway
-from toolgate.model import Fault
+from toolgate.model import Fault, Principal
 from toolgate.ports import Editor
 from toolgate.wire import jsonrpc
 
@@ -38,7 +38,7 @@ class Admin:
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks."""
         request = await self._guards.admit_admin(scope, receive)
-        work = self._find(scope)
+        work = self._find(scope, request.principal)
         try:
             status, said = await work(await self._guards.read(request))
         except Fault as fault:
@@ -46,14 +46,14 @@ class Admin:
             status = STATUSES.get(fault.code, 500)
         await response.whole(status, self._gateway.redactor.own(jsonrpc.encode(said)))
 
-    def _find(self, scope: Scope) -> Callable[[bytes], Awaitable[Answer]]:
+    def _find(self, scope: Scope, by: Principal) -> Callable[[bytes], Awaitable[Answer]]:
         method, path = str(scope["method"]), str(scope["path"]).rstrip("/").removeprefix(PREFIX)
         name = path.removeprefix("/servers/")
         found: Mapping[str, Callable[[bytes], Awaitable[Answer]]] = {}
         if path == "/servers":
-            found = {"GET": self._servers, "POST": self._add}
+            found = {"GET": self._servers, "POST": lambda body: self._add(body, by)}
         elif name and name != path:
-            found = {"GET": lambda _: self._server(name), "DELETE": lambda _: self._remove(name)}
+            found = {"GET": lambda _: self._server(name), "DELETE": lambda _: self._remove(name, by)}
         elif path == "/reload":
             found = {"POST": self._reload}
         if not found:
@@ -78,7 +78,7 @@ class Admin:
             "config": showing.server(server, masked=True),
         }
 
-    async def _add(self, body: bytes) -> Answer:
+    async def _add(self, body: bytes, by: Principal) -> Answer:
         try:
             table = msgspec.json.decode(body, type=dict[str, Any])
         except jsonrpc.UNREADABLE as error:
@@ -86,11 +86,11 @@ class Admin:
         name = table.pop("name", None)
         if not isinstance(name, str):
             raise Fault("INVALID_ARGS", "`name` is missing: the server's name, beside its other keys")
-        id = await self._editor.add(name, table)
+        id = await self._editor.add(name, table, by)
         return 201, {"id": id, "name": name}
 
-    async def _remove(self, name: str) -> Answer:
-        await self._editor.remove(self._gateway.snapshot.servers[self._gateway.server_id(name)].name)
+    async def _remove(self, name: str, by: Principal) -> Answer:
+        await self._editor.remove(self._gateway.snapshot.servers[self._gateway.server_id(name)].name, by)
         return 200, {"removed": name}
 
     async def _reload(self, _body: bytes) -> Answer:

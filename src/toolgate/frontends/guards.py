@@ -56,10 +56,17 @@ def is_loopback(address: str) -> bool:
 class Refused(Exception):
     """An answer on the level of HTTP, with a JSON-RPC error in its body."""
 
-    def __init__(self, status: int, message: str, rpc: int = jsonrpc.INVALID_REQUEST, id: bytes = b"null") -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        rpc: int = jsonrpc.INVALID_REQUEST,
+        id: bytes = b"null",
+        data: Any = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
-        self.body = jsonrpc.error(id, rpc, message)
+        self.body = jsonrpc.error(id, rpc, message, data)
         self.headers: list[tuple[bytes, bytes]] = []
 
 
@@ -113,11 +120,19 @@ class Guards:
         request.twice, request.is_sse = twice, is_sse
         return request
 
+    def lets_in(self, request: Request) -> bool:
+        """Whether what is served at this path is still any business of this client."""
+        try:
+            self._check_let_in(request.route, request.principal)
+        except Refused:
+            return False
+        return True
+
     def _check_let_in(self, route: Route, principal: Principal) -> None:
         try:
             self._gateway.check_let_in(route, principal)
         except Fault as fault:
-            raise Refused(403, fault.message) from None
+            raise Refused(403, fault.message, data=fault.data()) from None
 
     async def admit_admin(self, scope: Scope, receive: Receive) -> Request:
         """A request that steers the gateway itself. Raises `Refused`."""

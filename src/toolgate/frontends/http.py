@@ -99,12 +99,17 @@ class HttpDoor:
             raise not_allowed("GET")
         await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300")])
 
-    def _refusal(self, path: str, error: BaseException | None) -> tuple[int, HeaderList] | None:
-        """The status of a failure that its client's authorization can mend, and how."""
-        if not isinstance(error, Fault) or error.code != "INSUFFICIENT_SCOPE":
+    def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:
+        """The status of a failure that its client's authorization can mend, and how; and that of a path which it may
+        not come to any more."""
+        if not isinstance(error, Fault):
+            return None
+        if error.code == "ACCESS_DENIED" and not self._guards.lets_in(request):
+            return 403, []
+        if error.code != "INSUFFICIENT_SCOPE":
             return None
         scopes = error.extra.get("scopes", ())
-        challenge = self._resource.challenge(path, "insufficient_scope", error.message, scopes)
+        challenge = self._resource.challenge(request.own_path, "insufficient_scope", error.message, scopes)
         return 403, [(b"www-authenticate", challenge.encode())]
 
     def close(self) -> None:
@@ -172,7 +177,7 @@ class HttpDoor:
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
-            status, headers = self._refusal(request.own_path, fault) or (modern.HTTP_STATUS.get(code, 200), ())
+            status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
             await _finish(response, status, face.write_error(id, fault, code), headers)
             return
         reply = work.result()
@@ -202,9 +207,8 @@ class HttpDoor:
         await self._answer(request, response, session, channel)
 
     async def _answer(self, request: Request, response: Response, session: Session, channel: Channel) -> None:
-        await carrying.answer(
-            response, request.receive, channel, session, self._clock, partial(self._refusal, request.own_path)
-        )
+        refuse = partial(self._refusal, request)
+        await carrying.answer(response, request.receive, channel, session, self._clock, refuse)
         if session.is_to_end:
             self._sessions.end(session)
 

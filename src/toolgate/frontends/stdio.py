@@ -14,15 +14,21 @@ from toolgate.wire.lines import Lines
 
 class StdioDoor(asyncio.Protocol):
     """Reads a pipe as its protocol; `write` gets each message that goes out, with its newline, and `backlog` tells how
-    many bytes the client has not taken yet."""
+    many bytes the client has not taken yet. `principal` is who started the gateway, or whom it is to act as."""
 
-    def __init__(self, inside: Inside, path: str, write: Callable[[bytes], None], backlog: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        inside: Inside,
+        path: str,
+        write: Callable[[bytes], None],
+        backlog: Callable[[], int],
+        principal: Principal | None = None,
+    ) -> None:
         def write_line(message: bytes) -> None:
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        operator = Principal("local", is_admin=True, client=OPERATOR)
-        self._conversation = Conversation(inside, path, operator, write_line, backlog)
+        self._conversation = Conversation(inside, path, principal or _OPERATOR, write_line, backlog)
         self._limit = inside.config.http.body_limit
         self._lines = Lines()
 
@@ -49,3 +55,6 @@ class StdioDoor(asyncio.Protocol):
 
     async def close(self) -> None:
         await self._conversation.close()
+
+
+_OPERATOR = Principal("local", is_admin=True, client=OPERATOR)

@@ -135,7 +135,7 @@ class Approval:
             request = self._approvals.find(case.place, case.digest)
             if request and request.state != "undecided":
                 return Wait(lambda: self._use(case, request))
-        if "client" in by and can_client:
+        if "client" in by and can_client and (call.can_ask or "operator" not in by):  # else its door says what it lacks
             state = f"{case.key} {self._clock.wall()}"
             question = cases.question(case, problem)
             if question and asks.is_answerable(question, call.client.capabilities):

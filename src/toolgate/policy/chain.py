@@ -55,9 +55,9 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         validate,
-        # What is charged could be right.
-        _limits(config, common.meters),
         Scopes(config.auth) if config.auth.step_up else None,
+        # What is charged could be right, and its client may do it.
+        _limits(config, common.meters),
         # A person is asked last, and once.
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.

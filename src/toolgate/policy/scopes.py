@@ -1,13 +1,14 @@
 """Step-up: tools that need more scopes of a token than every request does (`auth.step_up`).
 
-The rule this file keeps: it is the true tool that counts; and who lacks a scope is told all that the operation needs.
+The rules this file keeps: it is the true tool that counts, and the control tool that it came through as well; patterns
+are those of permissions; and who lacks a scope is told all that the operation needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from toolgate.config import Auth
+from toolgate.config import Auth, written
 from toolgate.model import Call, Fault, Outcome
 from toolgate.wire import names
 
@@ -19,12 +20,14 @@ class Scopes:
 
     def __init__(self, auth: Auth) -> None:
         self._auth = auth
+        self._steps = [(written.named(pattern).split("*"), scopes) for pattern, scopes in auth.step_up.items()]
 
     def before(self, call: Call, was_passed: bool) -> Call:
         held = call.client.principal.scopes
         if held is None or call.kind != "tools":
             return call
-        needed = tuple(dict.fromkeys((*self._auth.scopes, *self._of(call.server, call.target))))
+        via = self._of(names.OWN, call.via) if call.asked else ()
+        needed = tuple(dict.fromkeys((*self._auth.scopes, *self._of(call.server, call.target), *via)))
         if missing := [scope for scope in needed if scope not in held]:
             raise Fault(
                 "INSUFFICIENT_SCOPE",
@@ -42,11 +45,8 @@ class Scopes:
         """Nothing was begun."""
 
     def _of(self, server: str, tool: str) -> Iterable[str]:
-        return stepped_up(self._auth.step_up, server, tool)
-
-
-def stepped_up(step_up: Mapping[str, tuple[str, ...]], server: str, tool: str) -> Iterable[str]:
-    """The scopes that a tool needs beside the others."""
-    for pattern, scopes in step_up.items():
-        if pattern == "*" or names.matches(pattern, server, tool):
-            yield from scopes
+        """The scopes that a tool needs beside the others."""
+        spellings = {server + names.SEPARATOR + tool, names.join_name(server, tool)}
+        for parts, scopes in self._steps:
+            if any(names.fits(parts, each) for each in spellings):
+                yield from scopes

@@ -76,6 +76,23 @@ def matches(pattern: str, server: str, name: str) -> bool:
     return whole.startswith(pattern[:-1]) if pattern.endswith("*") else whole == pattern
 
 
+def fits(parts: Sequence[str], name: str) -> bool:
+    """Whether a name fits a pattern that is taken apart where any text may stand. One part is a name in full."""
+    first, *between = parts
+    if not between:
+        return name == first
+    last = between.pop()
+    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+        return False
+    reached, end = len(first), len(name) - len(last)
+    for part in between:
+        found = name.find(part, reached, end)
+        if found < 0:
+            return False
+        reached = found + len(part)
+    return True
+
+
 def meant(pattern: str, servers: Iterable[str]) -> list[str]:
     """The servers whose tools a pattern can match. None: the pattern is a mistake."""
     if not pattern.endswith("*") or SEPARATOR in pattern:
