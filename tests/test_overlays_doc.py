@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import overlays
-from toolgate.catalog import CatalogView
 from toolgate.config import Overlay
 from toolgate.model import Call, Client, Fault
 from toolgate.ports import Shelf
 from toolgate.surfaces.bundle import Bundle
+from toolgate.views import CatalogView
 
 PAGE = (Path(__file__).parents[1] / "docs" / "overlays.md").read_text()
 

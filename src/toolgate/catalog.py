@@ -23,95 +23,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw
 
-from toolgate import overlays, permitted
+from toolgate import overlays
 from toolgate.access import Rules
 from toolgate.config import CatalogLimits
-from toolgate.model import Client, Event, EventSink, Fault, Hints
+from toolgate.events import every_list
+from toolgate.looking import Looking
+from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
 from toolgate.pins import Pins
 from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
-from toolgate.records import Records
-from toolgate.wire import jsonrpc, mcp, names
+from toolgate.records import Place, Records
+from toolgate.views import CatalogView, Wanted
+from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
-Wanted = tuple[str, str]  # (server id, kind of list)
-Place = tuple[str, str, str]  # server id, scope, kind
-
-DEBOUNCE = 0.05  # seconds in which a server may change a list several times before it is looked at again
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
-LONGEST_DEBOUNCE = 30.0  # the same for one that says so again and again though nothing has changed
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
 UP = frozenset({"ready", "busy"})
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
 
 _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
-
-
-class CatalogView:
-    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched."""
-
-    def __init__(
-        self,
-        servers: Mapping[str, str],
-        shelves: Callable[[str, str], Shelf | None],
-        faults: Mapping[Wanted, Fault],
-        pending: Iterable[Wanted],
-        activated: Collection[str] = (),
-    ) -> None:
-        self.servers = servers
-        self.activated = activated
-        self.shelf = shelves
-        self.pending = frozenset(pending)
-        self._faults = faults
-
-    def fault(self, server: str, kind: str) -> Fault | None:
-        return self._faults.get((server, kind))
-
-    def permits(self, kind: str, name: str, hints: Hints) -> bool:
-        return True
-
-    def for_whom(self, rules: Rules | None) -> CatalogView:
-        """What a client sees of it; None: all."""
-        return self if rules is None else PermittedView(self, rules)
-
-    def with_held(self) -> CatalogView:
-        """The same view, but what is in quarantine stands in it."""
-
-        def shelf(server: str, kind: str) -> Shelf | None:
-            found = self.shelf(server, kind)
-            return (found and found.whole) or found
-
-        return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
-
-
-class PermittedView(CatalogView):
-    """The part of a view that the rules of its client permit."""
-
-    def __init__(self, whole: CatalogView, rules: Rules) -> None:
-        self.servers = rules.servers(whole.servers)
-        self.activated = whole.activated
-        self.pending = whole.pending
-        self.shelf = self._permitted
-        self.fault = whole.fault
-        self._view = whole
-        self._rules = rules
-
-    def permits(self, kind: str, name: str, hints: Hints) -> bool:
-        return self._rules.verdict(names.OWN, kind, name, hints) != "off"
-
-    def _permitted(self, server: str, kind: str) -> Shelf | None:
-        whole = self._view.shelf(server, kind)
-        return whole and (whole.memo.get(self._rules.print) or permitted.shelf(whole, server, kind, self._rules))
-
-    def with_held(self) -> CatalogView:
-        return self._view.with_held().for_whom(self._rules)
 
 
 class Slot:
@@ -149,23 +86,17 @@ class Catalog:
         self._scrubbed = scrubbed
         self._upstreams = upstreams
         self._pins = pins
-        self._prints = prints
         self._clock = clock
         self.limits = limits
         self._tell = tell
-        self._records = Records(store, clock)
+        self._records = Records(store, clock, prints)
+        self._looking = Looking(clock)
         self._loaded: set[str] = set()  # servers whose records have been read
         self._slots: dict[Place, Slot] = {}
         self._abouts: dict[str, About] = {}  # by server; of shared connections
         self.overlays: Mapping[str, Overlays] = {}
         self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
-        # What changed lists were until they are looked at again, by server and scope, then by kind.
-        self._before: dict[tuple[str, str], dict[str, list[tuple[str, Raw]] | None]] = {}
         self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
-        self._looking: set[asyncio.Task[None]] = set()
-        self._is_closed = False
-        # How often in a row servers have said in vain that lists changed, and when last, by server and scope.
-        self._vain: dict[tuple[str, str], tuple[int, float]] = {}
 
     def use(self, upstreams: Mapping[str, Upstream], prints: Mapping[str, str]) -> None:
         """Serve these from now on. What is known of servers that stay the same objects stays."""
@@ -173,9 +104,15 @@ class Catalog:
         others = [id for id in {**before, **upstreams} if before.get(id) is not upstreams.get(id)]
         for id in others:
             self._drop(id)
-        self._prints = prints
+        self._records.prints = prints
         for id in others:
-            self._tell(Event(id, "list_changed", lists=tuple(mcp.LIST_OF_KIND)))
+            self._tell(every_list(id))
+
+    def look_at_pins(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        if self._pins:
+            self._pins.read_again()
+        self.show(self.overlays)
 
     def show(self, changes: Mapping[str, Overlays]) -> None:
         """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
@@ -184,7 +121,7 @@ class Catalog:
             before = slot.shelf
             slot.shelf = self._shown(place, before) if before else None
             if before and slot.shelf and _items(slot.shelf) != _items(before):
-                self._tell(Event(place[0], "list_changed", place[1], (place[2],)))
+                self._tell_of(place)
 
     def _shown(self, place: Place, shelf: Shelf) -> Shelf:
         server, scope, kind = place
@@ -277,8 +214,7 @@ class Catalog:
         about = await upstream.about(client)
         if self._upstreams.get(server) is upstream:
             self._abouts[server] = about
-            if print := self._prints.get(server):
-                self._records.save_about(server, print, about)
+            self._records.save_about(server, about)
         return about
 
     def _slot_of(self, server: str, kind: str, client: Client) -> Slot | None:
@@ -297,14 +233,13 @@ class Catalog:
         if server in self._loaded:
             return
         self._loaded.add(server)
-        if print := self._prints.get(server):
-            shelves, faults, about = self._records.load(server, print)
-            for kind, fault in faults.items():
-                self._slots.setdefault((server, "", kind), Slot()).fault = fault
-            for kind, shelf in shelves.items():
-                self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
-            if about:
-                self._abouts.setdefault(server, about)
+        shelves, faults, about = self._records.load(server)
+        for kind, fault in faults.items():
+            self._slots.setdefault((server, "", kind), Slot()).fault = fault
+        for kind, shelf in shelves.items():
+            self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
+        if about:
+            self._abouts.setdefault(server, about)
 
     def _holds(self, place: Place) -> bool:
         """Whether a list is good as it is: see the table above."""
@@ -329,11 +264,7 @@ class Catalog:
         """A server says that these lists are no longer what they were. Soon they are looked at again, once."""
         if server not in self._upstreams:
             return
-        before = self._before.get((server, scope))
-        if before is None:
-            before = self._before[server, scope] = {}
-            pause = min(DEBOUNCE * 2 ** self._in_vain(server, scope), LONGEST_DEBOUNCE)
-            self._clock.call_later(pause, lambda: self._look(self._compare(server, scope), server))
+        before = self._looking.before((server, scope), lambda: self._compare(server, scope))
         for kind in kinds:
             slot = self._slot((server, scope, kind))
             before.setdefault(kind, _items(slot.shelf) if slot and slot.shelf else None)
@@ -345,12 +276,12 @@ class Catalog:
         if server not in self._upstreams:
             return
         if not scope:
-            self._look(self._learn(server), server)
+            self._looking.now(lambda: self._learn(server))
         places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
         for place in places:
             self._slots[place].is_checked = False
         if places:
-            self._clock.call_later(DEBOUNCE, lambda: self._look(self._check(server, scope), server))
+            self._looking.soon(lambda: self._check(server, scope))
 
     def forget(self, server: str, scope: str) -> None:
         """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
@@ -358,24 +289,22 @@ class Catalog:
             slot = self._slots.pop(place)
             if slot.fetch:
                 slot.fetch.cancel()
-        for kept in (self._before, self._readers, self._vain):
-            kept.pop((server, scope), None)
+        self._readers.pop((server, scope), None)
+        self._looking.forget((server, scope))
 
     async def close(self) -> None:
-        self._is_closed = True
+        await self._looking.close()
         fetching = [slot.fetch for slot in self._slots.values() if slot.fetch]
-        under_way: list[asyncio.Task[Any]] = [*self._looking, *fetching]
-        for task in under_way:
+        for task in fetching:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*fetching, return_exceptions=True)
 
     def _drop(self, server: str) -> None:
         """Know nothing of a server that is gone, or is now another."""
-        known = {place[:2] for place in self._slots} | self._before.keys() | self._readers.keys() | self._vain.keys()
+        known = {place[:2] for place in self._slots} | self._readers.keys() | self._looking.known_of(server)
         for _, scope in [each for each in known if each[0] == server]:
             self.forget(server, scope)
-        if print := self._prints.get(server):
-            self._records.forget(server, print)
+        self._records.forget(server)
         self._loaded.discard(server)
         self._abouts.pop(server, None)
         self._warned.pop(server, None)
@@ -383,29 +312,15 @@ class Catalog:
     def _places(self, server: str, scope: str) -> list[Place]:
         return [(server, scope, kind) for kind in mcp.LIST_OF_KIND if (server, scope, kind) in self._slots]
 
-    def _look(self, looking: Coroutine[Any, Any, None], server: str) -> None:
-        if self._is_closed:  # the timer of a list that changed at the end
-            return looking.close()
-        look = asyncio.get_running_loop().create_task(looking, name=f"look again {server}")
-        self._looking.add(look)
-        look.add_done_callback(self._looking.discard)
-
     async def _compare(self, server: str, scope: str) -> None:
         """Tell of the lists that are not what they were."""
-        before = self._before.pop((server, scope), None)
+        before = self._looking.take((server, scope))
         if before is None:
             return  # this scope has ended
         changed = [kind for kind, items in before.items() if await self._is_other((server, scope, kind), items)]
+        self._looking.looked((server, scope), bool(changed))
         if changed:
-            self._vain.pop((server, scope), None)
             self._tell(Event(server, "list_changed", scope, tuple(changed)))
-        else:
-            self._vain[server, scope] = min(self._in_vain(server, scope) + 1, 10), self._clock.now()
-
-    def _in_vain(self, server: str, scope: str) -> int:
-        """A server may say that its lists have changed each time that it lists them: without this that has no end."""
-        times, last = self._vain.get((server, scope), (0, 0.0))
-        return times if self._clock.now() - last <= 2 * LONGEST_DEBOUNCE else 0
 
     async def _is_other(self, place: Place, before: list[tuple[str, Raw]] | None) -> bool:
         """Whether a list differs from before. One that nobody has read, or that cannot be read now, may be anything."""
@@ -473,17 +388,15 @@ class Catalog:
         return shelf
 
     def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
-        server, scope, kind = place
-        if slot.fault and not scope and (print := self._prints.get(server)):
-            self._records.drop_fault(server, print, kind)
+        if slot.fault:
+            self._records.drop_fault(place)
         before = None if slot.is_outdated else slot.shelf
         is_news = slot.is_missed or (before and _items(before) != _items(shelf))
         slot.shelf, slot.is_checked, slot.failing, slot.fault = shelf, True, None, None
         slot.is_outdated = slot.is_missed = False
-        if not scope and (print := self._prints.get(server)):
-            self._records.save(server, print, kind, shelf)
+        self._records.save(place, shelf)
         if is_news:
-            self._tell(Event(server, "list_changed", scope, (kind,)))
+            self._tell_of(place)
 
     def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[Shelf]) -> None:
         slot.fetch, slot.has_changed = None, False
@@ -491,8 +404,8 @@ class Catalog:
             self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
         error = None if done.cancelled() else done.exception()
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
-        if slot.fault and not slot.shelf and not place[1] and (print := self._prints.get(place[0])):
-            self._records.save_fault(place[0], print, place[2], slot.fault)
+        if slot.fault and not slot.shelf:
+            self._records.save_fault(place, slot.fault)
         if error and slot.shelf:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
             if self._clock.now() - slot.failing >= self.limits.grace:
@@ -500,10 +413,12 @@ class Catalog:
 
     def _lose(self, place: Place, slot: Slot) -> None:
         """A list has failed for so long that it is no longer shown."""
-        server, scope, kind = place
         slot.shelf, slot.failing, slot.is_missed = None, None, True
-        if not scope and (print := self._prints.get(server)):
-            self._records.drop(server, print, kind)
+        self._records.drop(place)
+        self._tell_of(place)
+
+    def _tell_of(self, place: Place) -> None:
+        server, scope, kind = place
         self._tell(Event(server, "list_changed", scope, (kind,)))
 
     def _awaited(self, place: Place, patience: float | None) -> asyncio.Task[Shelf] | None:
@@ -531,6 +446,11 @@ def _result(server: str, fetch: asyncio.Task[Shelf]) -> Shelf | Fault | None:
         return Fault("SESSION_ERROR", f"{server} is no longer asked", reach="not_sent")
     error = fetch.exception()
     return error if isinstance(error, Fault) else fetch.result()
+
+
+def unlisted() -> Fault:
+    """Without its list nobody knows what a server's overlays hide (`Catalog.hides`)."""
+    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
 
 
 def _gone(server: str) -> Fault:

@@ -9,8 +9,14 @@ import logging
 from collections.abc import Callable
 
 from toolgate.model import Event, EventSink
+from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
+
+
+def every_list(server: str = "") -> Event:
+    """All lists of a server, or of all servers, may be others now."""
+    return Event(server, "list_changed", lists=tuple(mcp.LIST_OF_KIND))
 
 
 class Events:

@@ -3,7 +3,7 @@
 The side that works says `ask`, `finish`, `fail`; the side that holds it says `next`, `answer`, `cancel`.
 The rule this file keeps: an exchange ends exactly once, and its time runs only while nobody is being asked.
 
-`Retry` is its counterpart where nothing runs meanwhile, and `Then` puts something after either.
+`Retry` is its counterpart where nothing runs meanwhile, and `then` puts something after either.
 """
 
 from __future__ import annotations
@@ -332,3 +332,22 @@ class Then:
 
     def cancel(self) -> None:
         self._inner.cancel()
+
+
+def then(next: Outcome, do: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:
+    """`do` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
+    it may turn out to be."""
+    if isinstance(next, NeedInput):
+        return NeedInput(next.asks, Then(next.resume, lambda later: then(later, do, rescue), rescue))
+    try:
+        return do(next)
+    except Fault as fault:
+        return rescue(fault)
+
+
+async def resumed(resumption: Resumption, live: Resume) -> Outcome:
+    """Go on with work that waited. Questions that were left unanswered are asked again."""
+    for key, answer in resumption.answers.items():
+        live.answer(key, answer)
+    asks = live.open_asks()
+    return NeedInput(asks, live) if asks else await live.next()

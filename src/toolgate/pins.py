@@ -50,7 +50,7 @@ Mode = Literal["off", "warn", "quarantine"]
 Note = Callable[..., object]  # as `audit.Trail.note`
 
 
-class Rules(msgspec.Struct, frozen=True):
+class Modes(msgspec.Struct, frozen=True):
     """What becomes of a server's tools that change, and of those that are suspicious."""
 
     pinning: Mode = "warn"
@@ -87,7 +87,7 @@ _pins = msgspec.msgpack.Decoder(dict[str, Pin])
 _pending = msgspec.msgpack.Decoder(dict[str, Pending])
 
 
-class Shelves:
+class PinRecords:
     """Pins and pending tools in the store, for the servers of one configuration."""
 
     def __init__(self, store: Store, source: str) -> None:
@@ -145,9 +145,9 @@ class Pins:
 
     def __init__(self, store: Store, clock: Clock, source: str, note: Note) -> None:
         self._note = note
-        self._shelves = Shelves(store, source)
+        self._records = PinRecords(store, source)
         self._clock = clock
-        self._rules: Mapping[str, Rules] = {}
+        self._modes: Mapping[str, Modes] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
         self._pending: dict[str, dict[str, Pending]] = {}
         self._read: dict[str, dict[str, tuple[Raw, _Listed]]] = {}  # by server and tool: the last list
@@ -156,9 +156,9 @@ class Pins:
     def use(self, config: Config) -> None:
         """Go by these rules from now on."""
         guard = config.guard
-        self._rules = {each.id: Rules(each.pinning or guard.pinning, guard.descriptions) for each in config.servers}
+        self._modes = {each.id: Modes(each.pinning or guard.pinning, guard.descriptions) for each in config.servers}
         for known in (self._pins, self._pending, self._read):
-            for server in known.keys() - self._rules.keys():
+            for server in known.keys() - self._modes.keys():
                 del known[server]
 
     def read_again(self) -> None:
@@ -168,12 +168,12 @@ class Pins:
 
     def holds(self, server: str) -> bool:
         """Whether any of a server's tools may be in quarantine."""
-        rules = self._rules.get(server, _OFF)
+        rules = self._modes.get(server, _OFF)
         return "quarantine" in (rules.pinning, rules.descriptions)
 
     def judge(self, server: str, scope: str, tools: Mapping[str, Raw]) -> Mapping[str, str] | None:
         """Which of these tools, as their server lists them, are in quarantine, and why; None where none can be."""
-        rules = self._rules.get(server, _OFF)
+        rules = self._modes.get(server, _OFF)
         if rules == _OFF:
             return None
         listed = self._listed(server, tools)
@@ -194,7 +194,7 @@ class Pins:
         self._read[server] = found
         return {name: each for name, (_, each) in found.items()}
 
-    def _compared(self, server: str, listed: Mapping[str, _Listed], rules: Rules) -> dict[str, Pending]:
+    def _compared(self, server: str, listed: Mapping[str, _Listed], rules: Modes) -> dict[str, Pending]:
         pins = self._pins_of(server, listed)
         is_few = len(listed.keys() - pins.keys()) <= MOST_NEAR
         gone = {name: pin for name, pin in pins.items() if name not in listed}
@@ -219,7 +219,7 @@ class Pins:
     def _pins_of(self, server: str, listed: Mapping[str, _Listed]) -> dict[str, Pin]:
         """At first sight what is listed is pinned. A server that lists nothing has not been seen."""
         if server not in self._pins:
-            known = self._shelves.pins(server)
+            known = self._records.pins(server)
             if known is None:
                 if not listed:
                     return {}
@@ -228,7 +228,7 @@ class Pins:
                 for name, each in listed.items():
                     known[name] = Pin(each.digest, now, False, each.text if left > 0 else "")
                     left -= len(each.text)
-                self._shelves.first(server, known)
+                self._records.first(server, known)
             self._pins[server] = known
         return self._pins[server]
 
@@ -236,12 +236,12 @@ class Pins:
         """For the command line. Of a server that lists each principal its own, nothing is over because another's list
         is as it was."""
         if server not in self._pending:
-            self._pending[server] = self._shelves.pending(server)
+            self._pending[server] = self._records.pending(server)
         before = self._pending[server]
         after = {**before, **pending} if scope else dict(pending)
         if after != before:
             self._pending[server] = after
-            self._shelves.set_pending(server, after)
+            self._records.set_pending(server, after)
             self._note_quarantine(server, _held(before), _held(after))
 
     def _note_quarantine(self, server: str, before: Mapping[str, Pending], after: Mapping[str, Pending]) -> None:
@@ -270,7 +270,7 @@ class Pins:
         log.warning("Tools of %s to be looked at: %s. Run: toolgate pins diff %s", server, ", ".join(told), server)
 
 
-_OFF = Rules("off", "off")
+_OFF = Modes("off", "off")
 
 
 def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:

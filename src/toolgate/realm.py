@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolgate import permitted
 from toolgate.access import Access
 from toolgate.config.variables import has_pattern
 from toolgate.finder import Finder
@@ -18,6 +17,7 @@ from toolgate.ports import Card, Editor, House, Shelf, Status, View, card
 from toolgate.search import Document, Hit
 from toolgate.snapshot import Route, Snapshot
 from toolgate.spills import Spills, not_kept
+from toolgate.views import permitted
 from toolgate.wire import mcp
 
 MOST_SESSIONS = 10000  # whose activated tools are remembered
@@ -90,8 +90,7 @@ class RouteRealm:
     @property
     def _seen(self) -> Mapping[str, str]:
         """Those of the route that the client may see."""
-        servers = self._route.servers
-        return servers if self._rules is None else self._rules.servers(servers)
+        return self._route.seen_by(self._rules)
 
     @property
     def is_whole(self) -> bool:
@@ -106,7 +105,7 @@ class RouteRealm:
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
         whole = self._whole(server, kind)
-        return permitted.shelf(whole, server, kind, self._rules) if whole and self._rules else whole
+        return permitted(whole, server, kind, self._rules) if whole and self._rules else whole
 
     def _whole(self, server: str, kind: str) -> Shelf | None:
         return self._snapshot.catalog.known(server, kind, self.client)

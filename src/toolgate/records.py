@@ -18,6 +18,8 @@ from toolgate.wire import jsonrpc, mcp
 KEPT = 30 * 24 * 3600.0  # seconds for which a record that nobody renews is kept
 RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written again
 
+Place = tuple[str, str, str]  # of a list: server id, scope, kind
+
 _ABOUT = "about"
 _FAULT = "fault of "
 
@@ -32,16 +34,19 @@ class _List(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Records:
-    """Records of servers, by id and print. What cannot be read is not known."""
+    """Records of servers, by id and print (`prints`, by id; a server without one has no records). What cannot be read
+    is not known. Connections that are not shared have none: who asks for such a place asks for nothing."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, prints: Mapping[str, str]) -> None:
+        self.prints = prints
         self._store = store
         self._clock = clock
         self._written: dict[tuple[str, str], tuple[object, float]] = {}  # by space and key: what, and when
 
-    def load(self, server: str, print: str) -> tuple[Mapping[str, Shelf], Mapping[str, Fault], About | None]:
+    def load(self, server: str) -> tuple[Mapping[str, Shelf], Mapping[str, Fault], About | None]:
         """The lists by kind, why others could not be had, and what the server says of itself."""
-        records = self._store.items(_space(server, print))
+        space = self._space(server)
+        records: Mapping[str, bytes] = self._store.items(space) if space else {}
         shelves = {kind: self._shelf(records.get(kind, b"")) for kind in mcp.LIST_OF_KIND}
         faults = {kind: _fault(records.get(_FAULT + kind, b""), server) for kind in mcp.LIST_OF_KIND}
         return (
@@ -50,35 +55,52 @@ class Records:
             _about(records.get(_ABOUT, b"")),
         )
 
-    def save(self, server: str, print: str, kind: str, shelf: Shelf) -> None:
+    def save(self, place: Place, shelf: Shelf) -> None:
+        server, scope, kind = place
         ttl = None if shelf.until is None else round(shelf.until - shelf.fetched, 3)
-        if self._is_due(_space(server, print), kind, (list(shelf.own.items()), ttl, shelf.is_public)):
+        space = self._space(server, scope)
+        if space and self._is_due(space, kind, (list(shelf.own.items()), ttl, shelf.is_public)):
             wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
             items = {name: bytes(raw) for name, raw in shelf.own.items()}
             record = _List(wall, ttl, shelf.is_public, items)
-            self._store.put(_space(server, print), kind, msgspec.msgpack.encode(record), ttl=KEPT)
+            self._store.put(space, kind, msgspec.msgpack.encode(record), ttl=KEPT)
 
-    def save_fault(self, server: str, print: str, kind: str, fault: Fault) -> None:
+    def save_fault(self, place: Place, fault: Fault) -> None:
         """Why a list that was never known could not be had: who starts again need not wait for that anew."""
+        server, scope, kind = place
         said = [fault.code, fault.message, fault.hint]
-        if self._is_due(_space(server, print), _FAULT + kind, said):
-            self._store.put(_space(server, print), _FAULT + kind, jsonrpc.encode(said), ttl=KEPT)
+        space = self._space(server, scope)
+        if space and self._is_due(space, _FAULT + kind, said):
+            self._store.put(space, _FAULT + kind, jsonrpc.encode(said), ttl=KEPT)
 
-    def drop_fault(self, server: str, print: str, kind: str) -> None:
-        self.drop(server, print, _FAULT + kind)
+    def save_about(self, server: str, about: About) -> None:
+        space = self._space(server)
+        if space and self._is_due(space, _ABOUT, about):
+            self._store.put(space, _ABOUT, msgspec.json.encode(about), ttl=KEPT)
 
-    def save_about(self, server: str, print: str, about: About) -> None:
-        if self._is_due(_space(server, print), _ABOUT, about):
-            self._store.put(_space(server, print), _ABOUT, msgspec.json.encode(about), ttl=KEPT)
+    def drop(self, place: Place) -> None:
+        server, scope, kind = place
+        self._drop(self._space(server, scope), kind)
 
-    def drop(self, server: str, print: str, kind: str) -> None:
-        self._written.pop((_space(server, print), kind), None)
-        self._store.delete(_space(server, print), kind)
+    def drop_fault(self, place: Place) -> None:
+        server, scope, kind = place
+        self._drop(self._space(server, scope), _FAULT + kind)
 
-    def forget(self, server: str, print: str) -> None:
+    def _drop(self, space: str, key: str) -> None:
+        if space:
+            self._written.pop((space, key), None)
+            self._store.delete(space, key)
+
+    def forget(self, server: str) -> None:
         """This server is configured no more, or otherwise. Its records stay: the configuration may come back."""
-        for place in [place for place in self._written if place[0] == _space(server, print)]:
-            del self._written[place]
+        space = self._space(server)
+        for written in [written for written in self._written if written[0] == space]:
+            del self._written[written]
+
+    def _space(self, server: str, scope: str = "") -> str:
+        """Empty where nothing is kept."""
+        print = self.prints.get(server)
+        return f"catalog/{server}/{print}" if print and not scope else ""
 
     def _is_due(self, space: str, key: str, content: object) -> bool:
         """Whether this is to be written: it is another than before, or has long not been."""
@@ -99,10 +121,6 @@ class Records:
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl
         return Shelf({name: Raw(item) for name, item in found.items.items()}, fetched, until, found.is_public)
-
-
-def _space(server: str, print: str) -> str:
-    return f"catalog/{server}/{print}"
 
 
 def _fault(raw: bytes, server: str) -> Fault | None:

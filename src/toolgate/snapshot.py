@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from toolgate import surfaces
+from toolgate.access import Rules
 from toolgate.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.model import EventSink, Fault
@@ -54,6 +55,15 @@ class Route(msgspec.Struct, frozen=True):
         if not found:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
         return found
+
+    def seen_by(self, rules: Rules | None) -> Mapping[str, str]:
+        """Its `servers`, as far as a client of these rules may know of them."""
+        return self.servers if rules is None else rules.servers(self.servers)
+
+    def check_let_in(self, rules: Rules | None) -> None:
+        """Raises `Fault` where the path is that of one server, of which a client of these rules may not know."""
+        if rules is not None and self.is_strict and not rules.servers(self.servers):
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from peers import LATEST, MODERN, House, LegacyServer, ModernServer, RpcError, S
 from virtualtime import FakeClock
 
 from toolgate.config import Config, Guard, Overlay
-from toolgate.pins import Shelves, mark
+from toolgate.pins import PinRecords, mark
 from toolgate.store.memory import MemoryStore
 
 SERVERS = [LegacyServer, ModernServer]
@@ -52,7 +52,7 @@ async def rug_pulled(house: House, there: Any, client: Any, *tools: Any) -> None
 
 
 async def approve(house: House, store: Any, *tools: str, seen: str = "") -> Any:
-    done = await Shelves(store, "").approve("there", tools, seen, 0.0)
+    done = await PinRecords(store, "").approve("there", tools, seen, 0.0)
     house.app._approved()
     return done
 
@@ -70,7 +70,7 @@ async def test_what_changes_is_renamed_or_new_is_neither_listed_nor_called_until
         assert (await client.call("there__read", arguments={})).text == "read was called"
         await rug_pulled(house, there, client)
         assert await names(client) == []
-        pending = Shelves(store, "").pending("there")
+        pending = PinRecords(store, "").pending("there")
         assert {name: str(each) for name, each in pending.items()} == {
             "read": "it has changed",
             "seek": "it was find",
@@ -181,7 +181,7 @@ async def test_what_comes_back_as_it_was_is_pending_no_more() -> None:
         await names(client)
         await rug_pulled(house, there, client)
         await rug_pulled(house, there, client, *BEFORE)
-        assert len(await names(client)) == 3 and Shelves(store, "").pending("there") == {}
+        assert len(await names(client)) == 3 and PinRecords(store, "").pending("there") == {}
 
 
 async def test_approving_needs_what_was_looked_at() -> None:
@@ -190,7 +190,7 @@ async def test_approving_needs_what_was_looked_at() -> None:
         client = house.modern()
         await names(client)
         await rug_pulled(house, there, client)
-        seen = mark(Shelves(store, "").pending("there"))
+        seen = mark(PinRecords(store, "").pending("there"))
         await rug_pulled(house, there, client, tool("read", "Ever worse"))
         assert await approve(house, store, seen=seen) is None
         assert await names(client) == []
@@ -275,4 +275,4 @@ async def test_a_tool_that_changes_while_it_is_called_is_not_called_again(kind: 
 
 async def test_one_configuration_pins_nothing_for_another() -> None:
     store: Any = MemoryStore(FakeClock())
-    assert Shelves(store, "/a/toolgate.json").key("docs") != Shelves(store, "/b/toolgate.json").key("docs")
+    assert PinRecords(store, "/a/toolgate.json").key("docs") != PinRecords(store, "/b/toolgate.json").key("docs")

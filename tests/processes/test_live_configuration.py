@@ -198,7 +198,7 @@ def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pyte
                 assert ("`http` was changed" in caplog.text) == (written is text)
             assert served.app.problem == ""
 
-    with caplog.at_level("INFO", "toolgate.app"):
+    with caplog.at_level("INFO", "toolgate.reloading"):
         test()
 
 

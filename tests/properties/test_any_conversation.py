@@ -144,8 +144,7 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
     catalog = app.gateway.snapshot.catalog
     yield (
         "lists being fetched",
-        [place for place, slot in catalog._slots.items() if slot.fetch or slot.has_changed]
-        + [*catalog._before, *catalog._looking],
+        [place for place, slot in catalog._slots.items() if slot.fetch or slot.has_changed] + catalog._looking.left,
     )
     known = {(id, scope) for id, each in app.gateway.snapshot.upstreams.items() for scope in _scopes(each)}
     kept = {place[:2] for place in (*catalog._slots, *catalog._readers) if place[1]}

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolgate.catalog import CatalogView
 from toolgate.model import Call, Client
 from toolgate.ports import Shelf
 from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.bundle import Bundle
+from toolgate.views import CatalogView
 from toolgate.wire import mcp, names
 
 servers = st.from_regex(r"\A[a-z0-9](-?[a-z0-9]){0,40}\Z")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from toolgate.catalog import CatalogView
 from toolgate.model import Call, Client, Done, Fault
 from toolgate.ports import Shelf
 from toolgate.surfaces.aggregate import Aggregate
+from toolgate.views import CatalogView
 from toolgate.wire import mcp
 
 SURFACE = Aggregate()

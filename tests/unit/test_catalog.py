@@ -12,11 +12,12 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
 from toolgate import records
-from toolgate.catalog import Catalog, CatalogView
+from toolgate.catalog import Catalog
 from toolgate.config import CatalogLimits, Overlay
 from toolgate.model import Client, Event, Fault, Principal
 from toolgate.ports import About, Items, State, Status, Store
 from toolgate.store.memory import MemoryStore
+from toolgate.views import CatalogView
 
 TTL = 300.0
 WANTED = [("docs", "tools")]

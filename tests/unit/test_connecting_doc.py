@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from toolgate import config
-from toolgate.auth.oauth import credentials, vault
+from toolgate.auth.oauth import ourselves, vault
 from toolgate.cli import COMMANDS
 from toolgate.config.access import ServerAuth
 from toolgate.frontends import modern
@@ -32,8 +32,8 @@ async def test_its_numbers_and_places_are_the_programs() -> None:
         "waits 25 seconds": modern.SIGNING_IN == 25,
         "for ten minutes": vault.SIGN_IN_LASTS == 600,
         "for 90 days": vault.KEPT == 90 * 24 * 3600,
-        "`/connect/callback`": credentials.CALLBACK == "/connect/callback",
-        "`/connect/client.json`": credentials.DOCUMENT == "/connect/client.json",
+        "`/connect/callback`": ourselves.CALLBACK == "/connect/callback",
+        "`/connect/client.json`": ourselves.DOCUMENT == "/connect/client.json",
         "toolgate connect": "connect" in COMMANDS,
     }
     flat = " ".join(TEXT.split())

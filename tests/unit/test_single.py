@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from toolgate.catalog import CatalogView
 from toolgate.model import Call, Client, Done, Fault
 from toolgate.ports import Shelf
 from toolgate.surfaces.single import Single
+from toolgate.views import CatalogView
 
 TOOL = Raw(b'{ "name" : "search" }')
 SURFACE = Single("docs")

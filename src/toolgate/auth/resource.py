@@ -10,11 +10,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolgate.auth.refusals import challenge
-from toolgate.config import Auth
+from toolgate.config import Auth, Config
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 ENDPOINT = "/mcp"  # what is meant where no path is named
 _SERVED = (ENDPOINT, ENDPOINT + "/", "/sse", "/admin", "/admin/")
+
+
+def reached_at(config: Config, port: int | None) -> str:
+    """The URL that browsers reach the gateway by, without a path; empty where they cannot."""
+    host = config.http.host
+    if port is None:
+        return ""
+    return config.auth.audience.rstrip("/") or f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class Resource:

@@ -144,7 +144,7 @@ def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
 def _check(request: Request, arguments: str) -> None:
     try:
         cases.read_edited(arguments)
-    except cases.Unfit as why:
+    except cases.Unsendable as why:
         common.fail(f"--arguments cannot be sent: {why}", 2)
     wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
     if wrong:

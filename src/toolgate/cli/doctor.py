@@ -20,7 +20,7 @@ from toolgate.app import App
 from toolgate.cli import common, gateways
 from toolgate.config import Config, Server, state_folder
 from toolgate.model import Client, Fault
-from toolgate.pins import Shelves
+from toolgate.pins import PinRecords
 from toolgate.policy import scrub
 from toolgate.ports import Status
 from toolgate.store.sqlite import FILE
@@ -95,7 +95,7 @@ async def _pending(config: Config) -> Mapping[str, Collection[str]]:
     if not (where / FILE).is_file():
         return {}
     async with stores.opened(where) as store:
-        shelves = Shelves(store, config.source)
+        shelves = PinRecords(store, config.source)
         return {server.id: shelves.pending(server.id) for server in config.servers}
 
 

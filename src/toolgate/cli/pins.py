@@ -20,7 +20,7 @@ from toolgate import audit, news
 from toolgate import store as stores
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
-from toolgate.pins import Pending, Shelves, mark
+from toolgate.pins import Pending, PinRecords, mark
 from toolgate.ports import SystemClock
 from toolgate.suspicions import visible
 
@@ -69,9 +69,9 @@ def _named(config: Config, server: str | None) -> tuple[Server, ...]:
 
 
 @asynccontextmanager
-async def _opened(config: Config) -> AsyncGenerator[Shelves]:
+async def _opened(config: Config) -> AsyncGenerator[PinRecords]:
     async with stores.opened(state_folder(config, os.environ)) as store:
-        yield Shelves(store, config.source)
+        yield PinRecords(store, config.source)
 
 
 async def _list(config: Config, servers: tuple[Server, ...]) -> None:

@@ -58,7 +58,8 @@ def serve(
     for warning in remarks(found):
         typer.echo(f"warning: {warning}", err=True)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("toolgate.app").setLevel(logging.INFO)  # who edits the configuration wants to know that it holds
+    # Who edits the configuration wants to know that it holds.
+    logging.getLogger("toolgate.reloading").setLevel(logging.INFO)
     common.run(_serve(found, settings))
 
 

@@ -5,13 +5,13 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from ipaddress import IPv6Address, ip_address
-from typing import Any, Protocol
+from collections.abc import MutableMapping
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
@@ -24,13 +24,6 @@ from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
 
 Scope = MutableMapping[str, Any]
-Headers = Mapping[str, str]
-
-
-class Identify(Protocol):
-    """Says who a client is, by its headers, its address, and the path that it wants. Raises `Unauthorized`."""
-
-    async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal: ...
 
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -38,22 +31,6 @@ OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
 ADMIN = "/admin"
-
-
-async def everyone_is_local(headers: Headers, address: str, path: str) -> Principal:
-    """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
-    gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
-    return Principal("local", address, is_admin="origin" not in headers and is_loopback(address))
-
-
-def is_loopback(address: str) -> bool:
-    """Whether a client's address is of this machine: 127.0.0.0/8, ::1, or the former as IPv6 writes it."""
-    try:
-        found = ip_address(address)
-    except ValueError:  # of no network: a path, or nothing
-        return False
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_loopback
 
 
 class Refused(Exception):

@@ -23,7 +23,7 @@ from toolgate.config import access
 from toolgate.model import Call, Fault, NeedInput, Outcome, Required
 from toolgate.policy import cases
 from toolgate.policy.base import Wait
-from toolgate.policy.cases import Case, Unfit
+from toolgate.policy.cases import Case, Unsendable
 from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, NotKept
 from toolgate.redaction import Redactor
@@ -162,7 +162,7 @@ class Approval:
             raise _denied(case)
         try:
             edited = self._edited(case, text)
-        except Unfit as why:
+        except Unsendable as why:
             return self._ask(case, f"What you wrote cannot be sent, and was not: {why}.")
         if decision == "once":
             return self._go_on(case, edited)
@@ -183,13 +183,13 @@ class Approval:
             self._audit.note("approvals.grant", case.call.client.principal, **about)
 
     def _edited(self, case: Case, text: str) -> Raw | None:
-        """What a person has made of the arguments; None where they are as they were. Raises `Unfit`."""
+        """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
         edited = cases.edited(case, text)
         if edited is not None and self._validate:
             try:
                 self._validate.before(msgspec.structs.replace(case.call, arguments=edited), False)
             except Fault as fault:
-                raise Unfit(fault.message) from None
+                raise Unsendable(fault.message) from None
         return edited
 
     # An operator.
@@ -228,7 +228,7 @@ class Approval:
             return None
         try:
             return case, self._edited(case, request.edited)
-        except Unfit as why:
+        except Unsendable as why:
             return Fault("INVALID_ARGS", f"What the operator wrote cannot be sent: {why}", reach="not_sent")
 
 

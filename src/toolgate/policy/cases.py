@@ -36,7 +36,7 @@ _TITLES: dict[Lasts | str, str] = {
 }
 
 
-class Unfit(Exception):
+class Unsendable(Exception):
     """What a person wrote instead of the arguments cannot be sent. `str()` says why."""
 
 
@@ -149,7 +149,7 @@ def read_answer(answer: Answer) -> tuple[str, str]:
 
 
 def edited(case: Case, text: str) -> Raw | None:
-    """Other arguments; None where they are the same. Raises `Unfit`. They are not held against the schema here."""
+    """Other arguments; None where they are the same. Raises `Unsendable`. They are not held against the schema here."""
     if not text.strip():
         return None
     tree = read_edited(text)
@@ -157,19 +157,19 @@ def edited(case: Case, text: str) -> Raw | None:
         return None
     found = _restored(tree, case.shown, case.arguments)
     if _count(found) > _count(case.arguments):
-        raise Unfit(f"{GONE} stands for a secret, and can only stay where it is")
+        raise Unsendable(f"{GONE} stands for a secret, and can only stay where it is")
     _check_own(case.call, case.arguments, found)
     return Raw(exhibit.written(found).encode())
 
 
 def read_edited(text: str) -> dict[str, Tree]:
-    """Raises `Unfit`."""
+    """Raises `Unsendable`."""
     try:
         tree = exhibit.read(text)
     except Ambiguous as why:
-        raise Unfit(str(why)) from None
+        raise Unsendable(str(why)) from None
     if not isinstance(tree, dict):
-        raise Unfit("it is no JSON object")
+        raise Unsendable("it is no JSON object")
     return cast("dict[str, Tree]", tree)
 
 
@@ -210,4 +210,4 @@ def _check_own(call: Call, before: dict[str, Tree], after: dict[str, Tree]) -> N
     for name in before.keys() | after.keys():
         is_same = name in before and name in after and before[name] == after[name]
         if not is_same and traits.parameters.get(name, name) not in visible:
-            raise Unfit(f"{name} is not the caller's to give")
+            raise Unsendable(f"{name} is not the caller's to give")

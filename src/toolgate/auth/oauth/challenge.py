@@ -25,11 +25,6 @@ class Challenge(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] | None = None
     error: str = ""
 
-    @property
-    def wants_more(self) -> bool:
-        """Whether a token was understood, and allows too little."""
-        return self.error == "insufficient_scope"
-
 
 def read(header: str) -> Challenge:
     """The first challenge for a bearer token; an empty one where there is none."""

@@ -9,30 +9,28 @@ does not help is not asked for again; what ends in a sign-in waits for nobody.
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Raw
 
-from toolgate.auth.oauth import challenge, registering
+from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.challenge import Challenge, united
-from toolgate.auth.oauth.discovery import Authority, Discovery, Found, failed
-from toolgate.auth.oauth.registering import LOOPBACK, Registration
-from toolgate.auth.oauth.tokens import Grant, NotGranted, Tokens
-from toolgate.auth.oauth.vault import SIGN_IN_LASTS, SignIn, Vault
+from toolgate.auth.oauth.discovery import Discovered, Discovery, failed
+from toolgate.auth.oauth.grants import Grant, Grants, NotGranted
+from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
+from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
+from toolgate.auth.oauth.vault import SIGN_IN_LASTS, Vault
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import Outside
 from toolgate.ports import Begun, Clock, Offered, Refusal, Store
 from toolgate.redaction import Redactor
-from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +38,6 @@ LEEWAY = 30.0  # seconds before its end at which a token is renewed
 MOST_STEPS = 2  # sign-ins in a row for scopes that were asked for before, and not granted
 MOST_OFFERED = 10_000
 LOOK = 0.25  # seconds between looks for a sign-in that has ended
-CALLBACK = "/connect/callback"
-DOCUMENT = "/connect/client.json"
-OFFLINE = "offline_access"
 
 
 class OAuth:
@@ -61,9 +56,9 @@ class OAuth:
     ) -> None:
         self.vault = Vault(store, keys, clock, redactor)
         self.discovery = Discovery(outside, clock)
-        self.tokens = Tokens(outside, self.discovery, clock)
+        self.grants = Grants(outside, self.discovery, clock)
         self.clock = clock
-        self._outside = outside
+        self.ourselves = Ourselves(self.vault, self.discovery, outside, base)
         self._base = base
         self._on_grant = on_grant
         self._servers: dict[str, Server] = {}  # that sign-ins may be under way for
@@ -97,56 +92,9 @@ class OAuth:
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
 
-    # Who we are to an authorization server.
-
-    async def client(self, server: Server, auth: ServerAuth, authority: Authority) -> Registration:
-        """Registered beforehand, else by a document, else by itself. Raises `Fault`."""
-        if found := registering.configured(auth, authority):
-            bound = auth.issuer or await self.vault.bound_issuer(server, auth.client_id, authority.issuer)
-            if bound.rstrip("/") != authority.issuer.rstrip("/"):
-                what = f"wants tokens of {authority.issuer}, and its `auth.client_id` was registered at {bound}"
-                raise failed(server, what, "register a client there, and write its `client_id` and `issuer`")
-            return found
-        base = self._base()
-        if found := registering.described(auth, authority, base + DOCUMENT if base else ""):
-            return found
-        redirect_uri = self.redirect_uri(server)
-        if found := self.vault.client(authority.issuer, redirect_uri):
-            return found
-        if not authority.registration_endpoint:
-            what = f"cannot be signed in at: {authority.issuer} registers no clients by itself"
-            raise failed(server, what, f"register one there for {redirect_uri}, and write its `client_id` into `auth`")
-        fetched = await self._outside.fetch(
-            authority.registration_endpoint,
-            "POST",
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-            body=registering.request(authority, redirect_uri),
-            trusted=self.discovery.trusted(server),
-            follow=False,
-        )
-        found = registering.read_registered(server, authority, fetched.status, fetched.body)
-        await self.vault.keep_client(found, redirect_uri)
-        return found
-
-    def redirect_uri(self, server: Server) -> str:
-        """Raises `Fault` where no browser could be sent back."""
-        base = self._base()
-        parts = urlsplit(base)
-        if not base:
-            raise Fault(
-                "SIGN_IN_REQUIRED",
-                f"{server.name} wants its user to sign in: run `toolgate connect {server.id}`",
-                server=server.id,
-                reach="not_sent",
-            )
-        if parts.scheme != "https" and parts.hostname not in LOOPBACK:
-            hint = "write the https URL that browsers reach this gateway by into `auth.audience`"
-            raise failed(server, "cannot be signed in at: no browser may be sent back to plain http", hint)
-        return base + CALLBACK
-
     # Sign-ins.
 
-    async def sign_in(self, badge: Badge, found: Found, scopes: tuple[str, ...], steps: int) -> Fault:
+    async def sign_in(self, badge: Badge, found: Discovered, scopes: tuple[str, ...], steps: int) -> Fault:
         """The fault that asks a user for a sign-in; it is offered as long as it is good. Raises another `Fault` where
         none is possible."""
         server, authority = badge.server, found.authority
@@ -156,8 +104,8 @@ class OAuth:
             raise failed(server, f"cannot be signed in at: {authority.issuer} has no page for that")
         link = self._still_offered(badge, scopes)
         if not link:
-            redirect_uri = self.redirect_uri(server)
-            plan = badge.plan(found, await self.client(server, badge.auth, authority), scopes, steps)
+            redirect_uri = self.ourselves.redirect_uri(server)
+            plan = badge.plan(found, await self.ourselves.at(server, badge.auth, authority), scopes, steps)
             link = secrets.token_urlsafe(32)
             expires = self.clock.wall() + SIGN_IN_LASTS
             offered = SignIn(plan, server.name, authority, redirect_uri, expires, secrets.token_urlsafe(32))
@@ -165,7 +113,7 @@ class OAuth:
             self._offered[server.id, badge.principal] = link, scopes
             while len(self._offered) > MOST_OFFERED:
                 del self._offered[next(iter(self._offered))]
-        return _sign_in_at(server, badge.auth, f"{self._base()}/connect/{link}", link)
+        return asked_to_sign_in(server, badge.auth, f"{self._base()}/connect/{link}", link)
 
     def _still_offered(self, badge: Badge, scopes: tuple[str, ...]) -> str:
         link, for_scopes = self._offered.get((badge.server.id, badge.principal), ("", ()))
@@ -220,21 +168,21 @@ class OAuth:
             return None
         verifier, state, cookie = secrets.token_urlsafe(48), secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         await self.vault.offer(
-            state, msgspec.structs.replace(found, verifier=verifier, cookie=_hash(cookie), confirm="")
+            state, msgspec.structs.replace(found, verifier=verifier, cookie=hashed(cookie), confirm="")
         )
-        return Begun(_authorize(found, state, verifier), cookie)
+        return Begun(authorize(found, state, verifier), cookie)
 
     async def finish(self, answer: Mapping[str, str], cookie: str) -> str:
         state = answer.get("state", "")
         found = self.vault.sign_in(state) if state else None
         if not found or not found.verifier:
             raise Fault("INVALID_STATE", "This sign-in is not known, or its time is over", reach="not_sent")
-        if not hmac.compare_digest(found.cookie.encode(), _hash(cookie).encode()):
+        if not hmac.compare_digest(found.cookie.encode(), hashed(cookie).encode()):
             raise Fault("INVALID_STATE", "This sign-in was begun in another browser", reach="not_sent")
         found = await self.vault.use_up(state)
         if not found:
             raise Fault("INVALID_STATE", "This sign-in is over", reach="not_sent")
-        _check_issuer(found, answer)
+        check_issuer(found, answer)
         if "error" in answer or not answer.get("code"):
             said = f"{answer.get('error', '')} {answer.get('error_description', '')}".strip()[:200]
             raise Fault("ACCESS_DENIED", f"{found.plan.issuer} has not signed you in: {said or 'no code'}")
@@ -251,32 +199,22 @@ class OAuth:
     async def _take(self, server: Server, found: SignIn, code: str) -> None:
         """The code for a grant, which is kept. Raises `Fault`."""
         try:
-            grant = await self.tokens.by_code(
+            grant = await self.grants.by_code(
                 server, found.authority, found.plan, code, found.verifier, found.redirect_uri
             )
         except NotGranted as no:
-            await self._forget_if_unknown(found.plan.client, no, found.redirect_uri)
+            await self.ourselves.forget_if_unknown(found.plan.client, no, found.redirect_uri)
             raise failed(server, f"cannot be signed in at: {found.plan.issuer} says {no or 'no'}") from None
         await self.vault.keep(grant)
         self._offered.pop((server.id, grant.principal), None)
         self._on_grant(server.id, grant.principal)
-
-    async def _forget_if_unknown(self, client: Registration, no: NotGranted, redirect_uri: str) -> None:
-        """An authorization server that has forgotten us is registered at anew."""
-        if client.is_own and no.error in ("invalid_client", "unauthorized_client"):
-            await self.vault.drop_client(client, redirect_uri)
 
     def knows(self, servers: Mapping[str, Server]) -> None:
         """These are configured now: sign-ins that were offered by another process are for one of them."""
         self._servers = {id: server for id, server in servers.items() if server.auth}
 
     def document(self) -> bytes | None:
-        """The client's metadata, for authorization servers that take their URL; None where they could not fetch it."""
-        base = self._base()
-        if not base.startswith("https:"):
-            return None
-        told = registering.metadata(base + CALLBACK, "none")
-        return msgspec.json.encode({"client_id": base + DOCUMENT, **told})
+        return self.ourselves.document()
 
     @property
     def is_secure(self) -> bool:
@@ -326,7 +264,7 @@ class Badge:
     async def _exchanged(self, grant: Grant) -> str:
         authority = await self._oauth.discovery.authority(self.server, grant.issuer)
         try:
-            renewed = await self._oauth.tokens.renewed(self.server, authority, grant)
+            renewed = await self._oauth.grants.renewed(self.server, authority, grant)
         except NotGranted:
             other = self._vault.read_again(self.server, self.principal)  # another gateway of this store was quicker
             if other and other.refresh != grant.refresh:
@@ -360,7 +298,7 @@ class Badge:
         is_no_wider = refusal.status == 403 and grant and set(scopes) <= set(grant.asked)
         raise await self._oauth.sign_in(self, found, scopes, grant.steps + 1 if grant and is_no_wider else 0)
 
-    def plan(self, found: Found, client: Registration, scopes: tuple[str, ...], steps: int = 0) -> Grant:
+    def plan(self, found: Discovered, client: Registration, scopes: tuple[str, ...], steps: int = 0) -> Grant:
         """A grant as it will be, without its token."""
         return Grant(
             principal=self.principal,
@@ -374,7 +312,7 @@ class Badge:
             steps=steps,
         )
 
-    def _scopes(self, found: Found, wants: Challenge, grant: Grant | None) -> tuple[str, ...]:
+    def _scopes(self, found: Discovered, wants: Challenge, grant: Grant | None) -> tuple[str, ...]:
         """Those to ask for: what the operation needs, or all that the server knows; and what was asked for before."""
         first = wants.scopes if wants.scopes is not None else None if grant else found.resource.scopes_supported
         wanted = united(grant.asked if grant else (), self.auth.scopes, first)
@@ -398,12 +336,12 @@ class Badge:
                 reach="not_sent",
             )
 
-    async def _by_own(self, found: Found, scopes: tuple[str, ...]) -> str:
+    async def _by_own(self, found: Discovered, scopes: tuple[str, ...]) -> str:
         """By the gateway's own credentials."""
-        client = await self._oauth.client(self.server, self.auth, found.authority)
+        client = await self._oauth.ourselves.at(self.server, self.auth, found.authority)
         plan = self.plan(found, client, scopes)
         try:
-            grant = await self._oauth.tokens.by_own(self.server, found.authority, plan)
+            grant = await self._oauth.grants.by_own(self.server, found.authority, plan)
         except NotGranted as no:
             hint = "check `client_id` and its secret or key in the server's `auth`"
             raise failed(self.server, f"cannot be signed in at: {plan.issuer} says {no or 'no'}", hint) from None
@@ -415,56 +353,3 @@ def _whose(server: Server | None, principal: str) -> str:
     """Whose grants a principal uses at a server: its own, or those of the gateway."""
     auth = server and server.auth
     return "" if auth and (auth.shared or auth.grant == "client_credentials") else principal
-
-
-def _authorize(found: SignIn, state: str, verifier: str) -> str:
-    """Where the browser goes."""
-    digest = hashlib.sha256(verifier.encode()).digest()
-    plan = found.plan
-    asked = {
-        "response_type": "code",
-        "client_id": plan.client.client_id,
-        "redirect_uri": found.redirect_uri,
-        "state": state,
-        "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
-        "code_challenge_method": "S256",
-        "resource": plan.resource,
-    } | ({"scope": " ".join(plan.asked)} if plan.asked else {})
-    if OFFLINE in plan.asked:
-        asked["prompt"] = "consent"  # OpenID Connect Core 11: without it there is no offline access
-    url = found.authority.authorization_endpoint
-    return url + ("&" if "?" in url else "?") + urlencode(asked)
-
-
-def _check_issuer(found: SignIn, answer: Mapping[str, str]) -> None:
-    """RFC 9207, letter by letter. What else the answer says is not looked at where this fails."""
-    said = answer.get("iss")
-    if said is None and not found.authority.authorization_response_iss_parameter_supported:
-        return
-    if said != found.plan.issuer:
-        raise Fault(
-            "INVALID_STATE",
-            f"The answer is not from {found.plan.issuer}, where this sign-in was begun",
-            reach="not_sent",
-        )
-
-
-def _sign_in_at(server: Server, auth: ServerAuth, url: str, link: str) -> Fault:
-    """The question of a page (2025-11-25 client/elicitation, "URL Elicitation Required Error"), in the words of an
-    error, which each client gets in its own way. What all share is for the operator to sign in at."""
-    if auth.shared:
-        return Fault(
-            "SIGN_IN_REQUIRED",
-            f"{server.name} wants the operator to sign in: run `toolgate connect {server.id}`",
-            server=server.id,
-            reach="not_sent",
-        )
-    message = f"{server.name} wants you to sign in"
-    page = {"mode": "url", "message": message, "url": url, "elicitationId": _hash(link)[:32]}
-    text = f"{message}: open {url}"
-    error = jsonrpc.RpcError(mcp.URL_ELICITATION_REQUIRED, text, Raw(jsonrpc.encode({"elicitations": [page]})))
-    return Fault("SIGN_IN_REQUIRED", text, server=server.id, reach="not_sent", upstream=error)
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

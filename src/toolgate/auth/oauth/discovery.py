@@ -26,7 +26,7 @@ _OF_SERVER = "/.well-known/oauth-authorization-server"
 _OF_OPENID = "/.well-known/openid-configuration"
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ProtectedResource(msgspec.Struct, frozen=True):
     """What a server says of itself. `scopes_supported` None: it does not say."""
 
     resource: str
@@ -48,14 +48,14 @@ class Authority(msgspec.Struct, frozen=True):
     authorization_response_iss_parameter_supported: bool = False
 
 
-class Found(msgspec.Struct, frozen=True):
+class Discovered(msgspec.Struct, frozen=True):
     """Both, of one server."""
 
-    resource: Resource
+    resource: ProtectedResource
     authority: Authority
 
 
-Document = TypeVar("Document", Resource, Authority)
+Document = TypeVar("Document", ProtectedResource, Authority)
 
 
 class Discovery:
@@ -66,7 +66,7 @@ class Discovery:
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, Authority]] = {}
 
-    async def find(self, server: Server, auth: ServerAuth, metadata: str, before: str = "") -> Found:
+    async def find(self, server: Server, auth: ServerAuth, metadata: str, before: str = "") -> Discovered:
         """Where this server's tokens come from; `metadata` is the URL that it has named for that, if it has. `before`
         is the issuer of what we have already: of several it is preferred. Raises `Fault`."""
         resource = await self._resource(server, metadata)
@@ -78,7 +78,7 @@ class Discovery:
             issuer = issuer or auth.issuer
         else:
             issuer = before if before in issuers else issuers[0] if issuers else _origin(urlsplit(server.url))
-        return Found(resource, await self.authority(server, issuer))
+        return Discovered(resource, await self.authority(server, issuer))
 
     async def authority(self, server: Server, issuer: str) -> Authority:
         """The metadata of an authorization server. Raises `Fault`."""
@@ -91,19 +91,19 @@ class Discovery:
             del self._known[next(iter(self._known))]
         return authority
 
-    async def _resource(self, server: Server, named: str) -> Resource:
+    async def _resource(self, server: Server, named: str) -> ProtectedResource:
         parts = urlsplit(server.url)
         path = parts.path.rstrip("/")
         well_known = [_origin(parts) + _OF_RESOURCE + each for each in dict.fromkeys((path, ""))]
         for url in [named] if named else well_known:
-            found = _read(await self._fetch(url, server), Resource)
+            found = _read(await self._fetch(url, server), ProtectedResource)
             if found and not _is_of(found.resource, server.url):
                 raise failed(server, f"has metadata for another resource: {found.resource}")
             if found:
                 return found
         if named:
             raise failed(server, f"has no metadata at {named}, where it says that they are")
-        return Resource(server.url.partition("#")[0])  # of a revision without such metadata (2025-03-26)
+        return ProtectedResource(server.url.partition("#")[0])  # of a revision without such metadata (2025-03-26)
 
     async def _authority(self, server: Server, issuer: str) -> Authority:
         for url in _places(issuer):

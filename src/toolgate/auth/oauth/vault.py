@@ -12,9 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
-from toolgate.auth.oauth.discovery import Authority
+from toolgate.auth.oauth.grants import Grant
 from toolgate.auth.oauth.registering import Registration
-from toolgate.auth.oauth.tokens import Grant
+from toolgate.auth.oauth.sign_in import SignIn
 from toolgate.config import Server
 from toolgate.ports import Clock, NotKept, Store
 from toolgate.redaction import Redactor
@@ -25,23 +25,6 @@ KEPT = 90 * 24 * 3600.0  # seconds for which a grant is kept that nobody uses; t
 RENEWED = 7 * 24 * 3600.0  # seconds after which one that is used is written anew
 SIGN_IN_LASTS = 600.0  # seconds from the link to its end
 MOST_KNOWN = 10_000  # grants in memory
-
-
-class SignIn(msgspec.Struct, frozen=True):
-    """A sign-in that its user has not begun yet, or (with `verifier` and `cookie`) has. `plan` is the grant that will
-    come of it, without its token."""
-
-    plan: Grant
-    server_name: str
-    authority: Authority
-    redirect_uri: str
-    expires: float  # seconds since 1970
-    confirm: str = ""  # stands on the page, and comes back with its form
-    verifier: str = ""
-    cookie: str = ""  # hash of what the browser holds that has begun it
-
-    def __repr__(self) -> str:
-        return f"<SignIn {self.plan}>"
 
 
 Kept = TypeVar("Kept", Grant, Registration, SignIn)

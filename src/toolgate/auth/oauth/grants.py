@@ -72,7 +72,7 @@ class _Answer(msgspec.Struct):
     error_description: str = ""
 
 
-class Tokens:
+class Grants:
     def __init__(self, outside: Outside, discovery: Discovery, clock: Clock) -> None:
         self._outside = outside
         self._discovery = discovery

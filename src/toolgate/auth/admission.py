@@ -1,0 +1,71 @@
+"""Who is let in: whoever comes, as the one user of this machine, or those whom the configuration knows.
+
+The rules this file keeps: with the first client that is configured nobody comes in by the address alone any more, and
+who did come in that way is known no longer; and what somebody has shown in vain is noted in the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv6Address, ip_address
+from typing import Protocol
+
+from toolgate.audit import Trail
+from toolgate.auth.doorkeeper import Doorkeeper
+from toolgate.auth.refusals import Unauthorized
+from toolgate.config import Config
+from toolgate.model import Principal
+
+Headers = Mapping[str, str]
+
+
+class Identify(Protocol):
+    """Says who a client is, by its headers, its address, and the path that it wants. Raises `Unauthorized`."""
+
+    async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal: ...
+
+
+class Admission:
+    """The `Identify` of a configuration, which `use` takes another of."""
+
+    def __init__(self, config: Config, doorkeeper: Doorkeeper, audit: Trail) -> None:
+        self._is_open = config.is_open
+        self._doorkeeper = doorkeeper
+        self._audit = audit
+
+    def use(self, config: Config) -> None:
+        self._is_open = config.is_open
+        self._doorkeeper.use(config)
+
+    async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal:
+        try:
+            return await (_local if self._is_open else self._doorkeeper)(headers, address, path)
+        except Unauthorized as refused:
+            if "authorization" in headers:  # who shows nothing learns what to show, and is no event
+                self._audit.note_of_strangers("login", decision="deny", reason=str(refused), address=address, path=path)
+            raise
+
+    def knows(self, principal: Principal) -> bool:
+        """Whether who was let in once would be let in still."""
+        return not principal.via if self._is_open else self._doorkeeper.knows(principal)
+
+
+def everybody(principal: Principal) -> bool:
+    """What is known of who was let in by somebody else's judgement."""
+    return True
+
+
+async def _local(headers: Headers, address: str, path: str) -> Principal:
+    """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
+    gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
+    return Principal("local", address, is_admin="origin" not in headers and _is_loopback(address))
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether a client's address is of this machine: 127.0.0.0/8, ::1, or the former as IPv6 writes it."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # of no network: a path, or nothing
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return (mapped or found).is_loopback

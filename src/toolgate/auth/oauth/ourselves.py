@@ -1,0 +1,92 @@
+"""Who the gateway is to an authorization server: registered beforehand, else by a document, else by itself.
+
+The rules this file keeps: a client that the configuration names is shown to one issuer only, the first; and no browser
+is sent back to where others could listen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolgate.auth.oauth import registering
+from toolgate.auth.oauth.discovery import Authority, Discovery, failed
+from toolgate.auth.oauth.grants import NotGranted
+from toolgate.auth.oauth.registering import LOOPBACK, Registration
+from toolgate.auth.oauth.vault import Vault
+from toolgate.config import Server, ServerAuth
+from toolgate.model import Fault
+from toolgate.outside import Outside
+
+CALLBACK = "/connect/callback"
+DOCUMENT = "/connect/client.json"
+
+
+class Ourselves:
+    """`base` is the URL that browsers reach the gateway by, empty where they cannot."""
+
+    def __init__(self, vault: Vault, discovery: Discovery, outside: Outside, base: Callable[[], str]) -> None:
+        self._vault = vault
+        self._discovery = discovery
+        self._outside = outside
+        self._base = base
+
+    async def at(self, server: Server, auth: ServerAuth, authority: Authority) -> Registration:
+        """Registered beforehand, else by a document, else by itself. Raises `Fault`."""
+        if found := registering.configured(auth, authority):
+            bound = auth.issuer or await self._vault.bound_issuer(server, auth.client_id, authority.issuer)
+            if bound.rstrip("/") != authority.issuer.rstrip("/"):
+                what = f"wants tokens of {authority.issuer}, and its `auth.client_id` was registered at {bound}"
+                raise failed(server, what, "register a client there, and write its `client_id` and `issuer`")
+            return found
+        base = self._base()
+        if found := registering.described(auth, authority, base + DOCUMENT if base else ""):
+            return found
+        redirect_uri = self.redirect_uri(server)
+        if found := self._vault.client(authority.issuer, redirect_uri):
+            return found
+        if not authority.registration_endpoint:
+            what = f"cannot be signed in at: {authority.issuer} registers no clients by itself"
+            raise failed(server, what, f"register one there for {redirect_uri}, and write its `client_id` into `auth`")
+        fetched = await self._outside.fetch(
+            authority.registration_endpoint,
+            "POST",
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+            body=registering.request(authority, redirect_uri),
+            trusted=self._discovery.trusted(server),
+            follow=False,
+        )
+        found = registering.read_registered(server, authority, fetched.status, fetched.body)
+        await self._vault.keep_client(found, redirect_uri)
+        return found
+
+    def redirect_uri(self, server: Server) -> str:
+        """Raises `Fault` where no browser could be sent back."""
+        base = self._base()
+        parts = urlsplit(base)
+        if not base:
+            raise Fault(
+                "SIGN_IN_REQUIRED",
+                f"{server.name} wants its user to sign in: run `toolgate connect {server.id}`",
+                server=server.id,
+                reach="not_sent",
+            )
+        if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+            hint = "write the https URL that browsers reach this gateway by into `auth.audience`"
+            raise failed(server, "cannot be signed in at: no browser may be sent back to plain http", hint)
+        return base + CALLBACK
+
+    async def forget_if_unknown(self, client: Registration, no: NotGranted, redirect_uri: str) -> None:
+        """An authorization server that has forgotten us is registered at anew."""
+        if client.is_own and no.error in ("invalid_client", "unauthorized_client"):
+            await self._vault.drop_client(client, redirect_uri)
+
+    def document(self) -> bytes | None:
+        """The client's metadata, for authorization servers that take their URL; None where they could not fetch it."""
+        base = self._base()
+        if not base.startswith("https:"):
+            return None
+        told = registering.metadata(base + CALLBACK, "none")
+        return msgspec.json.encode({"client_id": base + DOCUMENT, **told})

@@ -1,0 +1,93 @@
+"""A sign-in: how a user is asked for it, where its browser goes, and what must come back.
+
+The rules this file keeps: what a browser gets has a proof that only this gateway can complete (PKCE); and of an answer
+that is another issuer's nothing more is looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.auth.oauth.discovery import Authority
+from toolgate.auth.oauth.grants import Grant
+from toolgate.config import Server, ServerAuth
+from toolgate.model import Fault
+from toolgate.wire import jsonrpc, mcp
+
+OFFLINE = "offline_access"
+
+
+class SignIn(msgspec.Struct, frozen=True):
+    """A sign-in that its user has not begun yet, or (with `verifier` and `cookie`) has. `plan` is the grant that will
+    come of it, without its token."""
+
+    plan: Grant
+    server_name: str
+    authority: Authority
+    redirect_uri: str
+    expires: float  # seconds since 1970
+    confirm: str = ""  # stands on the page, and comes back with its form
+    verifier: str = ""
+    cookie: str = ""  # hash of what the browser holds that has begun it
+
+    def __repr__(self) -> str:
+        return f"<SignIn {self.plan}>"
+
+
+def authorize(found: SignIn, state: str, verifier: str) -> str:
+    """Where the browser goes."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    plan = found.plan
+    query = {
+        "response_type": "code",
+        "client_id": plan.client.client_id,
+        "redirect_uri": found.redirect_uri,
+        "state": state,
+        "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+        "code_challenge_method": "S256",
+        "resource": plan.resource,
+    } | ({"scope": " ".join(plan.asked)} if plan.asked else {})
+    if OFFLINE in plan.asked:
+        query["prompt"] = "consent"  # OpenID Connect Core 11: without it there is no offline access
+    url = found.authority.authorization_endpoint
+    return url + ("&" if "?" in url else "?") + urlencode(query)
+
+
+def check_issuer(found: SignIn, answer: Mapping[str, str]) -> None:
+    """RFC 9207, letter by letter. What else the answer says is not looked at where this fails."""
+    said = answer.get("iss")
+    if said is None and not found.authority.authorization_response_iss_parameter_supported:
+        return
+    if said != found.plan.issuer:
+        raise Fault(
+            "INVALID_STATE",
+            f"The answer is not from {found.plan.issuer}, where this sign-in was begun",
+            reach="not_sent",
+        )
+
+
+def asked_to_sign_in(server: Server, auth: ServerAuth, url: str, link: str) -> Fault:
+    """The question of a page (2025-11-25 client/elicitation, "URL Elicitation Required Error"), in the words of an
+    error, which each client gets in its own way. What all share is for the operator to sign in at."""
+    if auth.shared:
+        return Fault(
+            "SIGN_IN_REQUIRED",
+            f"{server.name} wants the operator to sign in: run `toolgate connect {server.id}`",
+            server=server.id,
+            reach="not_sent",
+        )
+    message = f"{server.name} wants you to sign in"
+    page = {"mode": "url", "message": message, "url": url, "elicitationId": hashed(link)[:32]}
+    text = f"{message}: open {url}"
+    error = jsonrpc.RpcError(mcp.URL_ELICITATION_REQUIRED, text, Raw(jsonrpc.encode({"elicitations": [page]})))
+    return Fault("SIGN_IN_REQUIRED", text, server=server.id, reach="not_sent", upstream=error)
+
+
+def hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

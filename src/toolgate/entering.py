@@ -1,0 +1,148 @@
+"""What a call is for: a client's name for something led to the true server, and to the server's own name.
+
+    what the surface needs of the catalog → surface.enter → the server's own names (`overlays`) and `traits`
+
+The rules this file keeps: a client's names mean what stands in its own view, which is filtered by what it may do. What
+it may not do is resolved all the same, so that policies refuse it as any other call; but nobody learns from that what
+there is: no server is asked for it, and of one that the client may not see any name is refused alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+
+from toolgate import overlays, traits
+from toolgate.access import Access, Rules
+from toolgate.catalog import unlisted
+from toolgate.eras import mirrors
+from toolgate.model import Call, Client, Fault
+from toolgate.ports import Shelf
+from toolgate.snapshot import Route, Snapshot
+from toolgate.surfaces.handles import Handles
+from toolgate.views import CatalogView, anything
+from toolgate.wire import mcp, names
+
+Shelves = Callable[[str, str], Shelf | None]
+
+_NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+
+
+class Entering:
+    """`current` is the snapshot that is served now."""
+
+    def __init__(self, access: Access, handles: Handles, current: Callable[[], Snapshot]) -> None:
+        self._access = access
+        self._handles = handles
+        self._current = current
+
+    async def enter(self, call: Call, route: Route) -> Call:
+        """The call with its true target. What that takes of the catalog is fetched. Raises `Fault`."""
+        if call.kind == "tasks":
+            return self._handles.enter(call, route.path)
+        rules = self._access.rules(call.client.principal)
+        route.check_let_in(rules)
+        view = self.known(route, call.client, rules)
+        needs = list(route.surface.needs(call, view))
+        if any(view.shelf(*need) is None for need in needs):
+            # A bare name may be any server's: those that do not come up in time cannot be meant.
+            snapshot = self._current()
+            patience = snapshot.list_timeout if len(needs) > 1 else None
+            view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
+        try:
+            return self._by_own_name(_entered(route, call, view), view)
+        except Fault as fault:
+            if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route, rules)):
+                return denied
+            raise
+
+    def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
+        """What is known now of those of a route's servers that a client may see."""
+        return CatalogView(route.servers, self._shelves(client), {}, ()).for_whom(rules)
+
+    def _shelves(self, client: Client) -> Shelves:
+        catalog = self._current().catalog
+        return lambda server, kind: catalog.known(server, kind, client)
+
+    def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            return entered
+        shelf = view.shelf(entered.server, "tools")
+        if shelf is None and self._current().catalog.hides(entered.server):
+            raise (view.fault(entered.server, "tools") or unlisted()).at(entered.server, entered.target)
+        return _by_own_names(entered, shelf) if shelf and shelf.is_overlaid else _with_traits(entered, shelf)
+
+    def placed(self, fault: Fault, call: Call, written: str) -> Fault:
+        """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""
+        shown = "" if call.kind == "tasks" else call.shown
+        rules = self._access.rules(call.client.principal)
+        if rules is None or fault.code != "ACCESS_DENIED" or fault.server:
+            return fault.at(call.server, shown)
+        server = call.server if rules.sees(call.server) else ""
+        return fault.at(server, "" if not shown else shown if call.asked else written)
+
+    # What a client may not do.
+
+    def _denied(self, call: Call, route: Route, rules: Rules) -> Call | None:
+        """What a call would be for somebody who may see everything, if its own client may not."""
+        known = self._shelves(call.client)
+
+        def seen(server: str, kind: str) -> Shelf | None:
+            return known(server, kind) if rules.sees(server) else None
+
+        def seen_or_anything(server: str, kind: str) -> Shelf | None:
+            return seen(server, kind) or anything()
+
+        found = _found(call, route, seen)
+        if isinstance(found, Fault):
+            found = _found(call, route, known if found.code in _NOT_FOUND else seen_or_anything)
+        return found if isinstance(found, Call) and self._access.judge(found) == "off" else None
+
+
+def _entered(route: Route, call: Call, view: CatalogView) -> Call:
+    """The call with its true target. What is in quarantine is found too: a policy says why it cannot be called."""
+    try:
+        return route.surface.enter(call, view)
+    except Fault as fault:
+        if fault.code == "TOOL_NOT_FOUND":
+            with contextlib.suppress(Fault):
+                return route.surface.enter(call, view.with_held())
+        raise fault.at("", call.target) from None
+
+
+def _with_traits(call: Call, shelf: Shelf | None) -> Call:
+    """The call with what its tool says of itself. Raises `Fault` where the client's headers do not match."""
+    found = traits.of(shelf, call.target)
+    if found and found.mirrors and call.headers is not None:
+        mirrors.check(found.mirrors, call.arguments, call.headers)
+    return msgspec.structs.replace(call, traits=found) if found else call
+
+
+def _by_own_names(call: Call, shelf: Shelf) -> Call:
+    """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
+    and goes on as the server knows it."""
+    if shelf.whole and call.target not in shelf.items:
+        shelf = shelf.whole
+    change = overlays.find(shelf, call)
+    if call.headers is not None:
+        mirrors.check(traits.mirrors_shown(shelf, call.target), call.arguments, call.headers)
+    own = overlays.enter(call, change)
+    return msgspec.structs.replace(own, traits=traits.of(shelf, own.target))
+
+
+def _found(call: Call, route: Route, shelves: Shelves) -> Call | Fault:
+    try:
+        entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
+    except Fault as fault:
+        return fault
+    return _as_permitted(entered, shelves(entered.server, "tools"))
+
+
+def _as_permitted(call: Call, shelf: Shelf | None) -> Call:
+    """The call as far as permissions go by it."""
+    if call.method != mcp.CALL or not shelf or call.server == names.OWN:
+        return call
+    own = shelf.changes[call.target].own if call.target in shelf.changes else call.target
+    return msgspec.structs.replace(call, target=own, traits=traits.of(shelf, own))
