@@ -30,8 +30,13 @@ _SILENT: Final = Hints()
 _MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
 _UI = "ui://"
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
+_LONGEST_URI = 8192  # characters; of a longer one nobody knows what a server takes it for
+_LONGEST_REMEMBERED = 512  # characters of a name
+_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
+_HERE = ("", "localhost", "127.0.0.1", "[::1]")
+_unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
+_parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
 _expression = re.compile(r"\{[^{}]*\}")
-_scheme = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:
@@ -126,7 +131,8 @@ class Rules:
             found = self._thing(server, kind, name) or self._base(server, hints)
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
-        self._known[server, kind, name] = found
+        if len(name) <= _LONGEST_REMEMBERED:
+            self._known[server, kind, name] = found
         return found
 
     def is_off(self, server: str, kind: str, name: str) -> bool:
@@ -161,6 +167,8 @@ class Rules:
         found = table.find(_uris(server, name), is_own)
         if is_own or table.exact(_uris(server, name)):
             return found
+        if _is_obscure(name):
+            return "off"
         # What permissions mean may be more than they say: that closes something, and opens nothing.
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms(name)]
         if not found and not any(meant):
@@ -304,21 +312,51 @@ def _meant(name: str) -> Iterable[str]:
 
 
 def forms(uri: str) -> tuple[str, ...]:
-    """A URI, and what a server may take it for: decoded, its dots resolved, without what follows its path. What a
-    permission says of any of them, it says of the URI."""
-    decoded = uri
+    """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
+    what follows its path. What a permission says of any of them, it says of the URI."""
+    decoded = _decoded(uri)
+    plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
+    bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
+    found = (uri, decoded, *(_resolved(each, start) for each in (*plain, *bare) for start in (2, 3)))
+    return tuple(dict.fromkeys((*found, *plain)))
+
+
+def _is_obscure(uri: str) -> bool:
+    """Whether it is so long, or so often encoded, that what it means is not looked for."""
+    return len(uri) > _LONGEST_URI or unquote(found := _unquoted(uri)) != found
+
+
+def _unquoted(uri: str) -> str:
     for _ in range(_MOST_DECODED):
-        again = unquote(decoded)
-        if again == decoded:
+        again = unquote(uri)
+        if again == uri:
             break
-        decoded = again
-    decoded = decoded.replace("\\", "/")
-    scheme = _scheme.match(decoded)
-    if scheme:
-        decoded = scheme[0].lower() + decoded[scheme.end() :]
-    bare = re.split(r"[?#]", decoded, maxsplit=1)[0]
-    found = (uri, decoded, *(_resolved(each, start) for each in (decoded, bare) for start in (2, 3)))
-    return tuple(dict.fromkeys(found))
+        uri = again
+    return uri
+
+
+def _decoded(uri: str) -> str:
+    decoded = _unquoted(uri).replace("\\", "/").strip(" ")
+    scheme, colon, rest = decoded.partition(":")
+    return scheme.lower() + colon + rest if colon and scheme.isascii() and "/" not in scheme else decoded
+
+
+def _plain(uri: str) -> str:
+    """As a URL parser writes it (WHATWG URL): without what is not seen, a user, a port that goes without saying, and in
+    small letters up to its path; `file:/a` and `file://localhost/a` are `file:///a`."""
+    uri = _unseen.sub("", uri).strip(" ").replace("\\", "/")
+    found = _parts.fullmatch(uri)
+    if not found:
+        return uri
+    scheme, slashes, host, rest = found[1].lower(), found[2], found[3].rpartition("@")[2].lower(), found[4]
+    if scheme == "file":
+        if slashes != "//":
+            host, rest = "", found[3] + rest
+        return f"file://{host}{rest}" if host not in _HERE else "file:///" + rest.lstrip("/")
+    if scheme not in _PORTS and slashes != "//":
+        return f"{scheme}:{slashes}{found[3]}{rest}"
+    host = host.removesuffix(":" + _PORTS.get(scheme, "")).removesuffix(":").rstrip(".")
+    return f"{scheme}://{host}{rest}"
 
 
 def _resolved(uri: str, start: int) -> str:

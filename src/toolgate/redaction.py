@@ -19,8 +19,9 @@ from urllib.parse import quote
 import msgspec
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
-MOST = 1000  # secrets; beyond that the oldest that were learned are forgotten
+MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
 MOST_PASSING = 200  # of those that are renewed again and again, so that they never push out the others
+LONGEST_TOKEN = 4096  # characters
 GONE = "[secret]"
 PART = 12  # characters by which a secret is known in our own words, where it may have been cut off
 LARGE = 8192  # bytes from which on it pays to look at single letters first
@@ -47,16 +48,18 @@ class Redactor:
         return bool(self._texts)
 
     def learn(self, secrets: Iterable[str], passing: bool = False) -> None:
-        """`passing`: tokens, which others will soon replace."""
+        """`passing`: tokens, which others will soon replace. A server makes them, as many as it likes, and could call
+        anything so: what others could say by chance is none."""
         kept, most = (self._passing, MOST_PASSING) if passing else (self._lasting, MOST)
-        fresh = {secret for secret in secrets if len(secret) >= SHORTEST}
+        fresh = {secret for secret in secrets if len(secret) >= SHORTEST and (not passing or _is_token(secret))}
         with self._turn:
-            if fresh <= kept.keys():
-                return
-            kept |= {secret: _forms(secret) for secret in sorted(fresh - kept.keys())}
+            is_new = not fresh <= kept.keys()
+            for secret in sorted(fresh):  # what is learned again is young again
+                kept[secret] = kept.pop(secret, None) or _forms(secret)
             for oldest in list(kept)[: max(0, len(kept) - most)]:
                 del kept[oldest]
-            self._look_for([*self._lasting.values(), *self._passing.values()])
+            if is_new:
+                self._look_for([*self._lasting.values(), *self._passing.values()])
 
     def _look_for(self, secrets: Sequence[_Forms]) -> None:
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
@@ -112,6 +115,14 @@ def _forms(secret: str) -> _Forms:
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
     bodies = (form.encode("utf-8", "surrogatepass").decode("latin-1") for form in written)
     return _Forms(tuple(dict.fromkeys([*ways, *written])), tuple(bodies))
+
+
+def _is_token(text: str) -> bool:
+    """Whether it looks like one: no word, and no JSON."""
+    return len(text) <= LONGEST_TOKEN and any(map(str.isdigit, text)) and not _JSON & set(text)
+
+
+_JSON = frozenset('"{}[],\\ ')
 
 
 def _as_json(text: str) -> Iterable[str]:
@@ -186,7 +197,9 @@ _shapes = (
     rb"eyJ[A-Za-z0-9_-]{10,8000}\.eyJ[A-Za-z0-9_-]{10,20000}\.[A-Za-z0-9_-]{10,8000}",
 )
 _shaped = re.compile(rb"(?<![A-Za-z0-9+/=_-])(?:" + b"|".join(_shapes) + rb")")
-_private_key = re.compile(rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY-----[^\"]{1,20000}?-----END \1PRIVATE KEY-----")
+_private_key = re.compile(
+    rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY-----(?:[^\"-]|-(?!----)){1,20000}-----END \1PRIVATE KEY-----"
+)
 _password = re.compile(rb"(?<=://)[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")
 
 
@@ -201,28 +214,37 @@ def shaped(shown: bytes) -> bytes:
 
 
 class _Filter(logging.Filter):
-    """Gives handlers a record in which nothing is left to be put in."""
+    """Gives handlers a record in which nothing is left to be put in: no secret, and of what strangers said nothing that
+    would look like a record of its own, or act on a terminal."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
         self._redactor = redactor
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not self._redactor.knows_any:
-            return True
         try:
             said = record.getMessage()
         except (TypeError, ValueError):
             return True  # for the handler to complain of
-        if (shown := self._redactor.text(said)) != said:
+        if (shown := _in_its_place(self._redactor.text(said))) != said:
             record.msg, record.args = shown, None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        if record.exc_text and (shown := self._redactor.text(record.exc_text)) != record.exc_text:
+        if record.exc_text and (shown := _in_its_place(self._redactor.text(record.exc_text))) != record.exc_text:
             record.exc_text, record.exc_info = shown, None
         if record.stack_info:
             record.stack_info = self._redactor.text(record.stack_info)
         return True
+
+
+_unseen = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+_line = re.compile(r"\n(?! {4})")  # each handler has its filter, and the record may have been at another
+
+
+def _in_its_place(text: str) -> str:
+    return _line.sub("\n    ", _unseen.sub(lambda found: ascii(found[0])[1:-1], text))
 
 
 @contextmanager

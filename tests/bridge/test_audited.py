@@ -281,3 +281,21 @@ async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Pa
     assert (added["event"], added["config"]["command"]) == ("servers.add", "true")
     assert removed["event"] == "servers.remove"
     assert b"canary" not in (tmp_path / "audit.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_a_name_without_end_goes_nowhere(tmp_path: Path, revision: str) -> None:
+    """Neither into the audit, nor among meters, decisions or requests for approval."""
+    long, config = "z" * 100_000, Config(clients=(KnownClient(id="ann", name="ann", servers=("other",)),))
+    async with audited(tmp_path, config=config, there=LegacyServer({"plain": plain}), other=LegacyServer({})) as there:
+        client = await there.house.client(revision)
+        assert (await client.request("tools/call", name=f"there__{long}")).error["code"] == -32602
+        assert (await client.request("resources/read", uri=f"other+file:///{long}")).error["code"] == -32602
+        for tool, asked in {
+            "mcp_call": {"server": "other", "tool": long},
+            "read_mcp_resource": {"server_name": "other", "resource_uri": f"file:///{long}"},
+        }.items():
+            reply = await client.request("tools/call", name=tool, arguments=asked)
+            assert "may have 16,384" in reply.raw.decode()
+        assert (await client.request("tools/call", name="there__plain")).error["code"] == -32600
+        assert [line["code"] for line in await there.lines()] == ["ACCESS_DENIED"]

@@ -352,6 +352,24 @@ def test_doctor_names_each_fault_with_its_mend(here: Path) -> None:
     assert "NO_SUCH_VARIABLE" in ended.out
 
 
+RUDE = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    error = {"code": -32000, "message": "no\\nFORGED \\x1b[2J\\r"}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "error": error}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["list"], ["call", "rude", "t"]])
+def test_what_a_server_says_makes_no_line_and_moves_no_cursor(here: Path, command: list[str]) -> None:
+    configure(here, rude={"command": BARE[0], "args": [*BARE[1:], "-c", RUDE]})
+    ended = toolgate(*command)
+    said = ended.out + ended.err
+    assert "FORGED" in said and "\x1b" not in said
+    assert not any(line.startswith("FORGED") for line in said.splitlines())
+
+
 def test_doctor_looks_at_one_server_only(here: Path) -> None:
     configure(here, clock=CLOCK, bad=NOT_THERE)
     ended = toolgate("doctor", "--server", "clock")

@@ -55,6 +55,18 @@ def server() -> Scripted:
     return Scripted(tools_list=listed, tools_call=said("done"))
 
 
+ES256: Json = {"alg": "ES256", "kid": "e1"}
+
+
+def nested(member: str) -> str:
+    """Deeper than any reader goes."""
+    return encoded(b'{"%b":' % member.encode() + b"[" * 4000)
+
+
+def nested_claims() -> Any:
+    return b'{"iss":' + b"[" * 6000 + b"]" * 6000 + b"}"
+
+
 # The transports, each as one request of a stranger: (status, WWW-Authenticate).
 
 
@@ -116,6 +128,17 @@ NOBODY: dict[str, tuple[Callable[[Issuer], Headers], int, str]] = {
     "dots": (lambda i: bearer(".."), 401, "invalid_token"),
     "parts that are no base64": (lambda i: bearer("!!.!!.!!"), 401, "invalid_token"),
     "a header that is no object": (lambda i: bearer(f"{encoded([])}.{encoded({})}.x"), 401, "invalid_token"),
+    "a header that is nested without end": (lambda i: bearer(f"{nested('alg')}.{encoded({})}.x"), 401, "invalid_token"),
+    "an extension that is nested without end": (
+        lambda i: bearer(f"{nested('crit')}.{encoded({})}.x"),
+        401,
+        "invalid_token",
+    ),
+    "claims that are nested without end": (
+        lambda i: bearer(i.by_hand(ES256, nested_claims(), i.ec)),
+        401,
+        "invalid_token",
+    ),
     "a part too many": (lambda i: bearer(i.token() + ".x"), 401, "invalid_token"),
     "a token that is far too long": (lambda i: bearer(i.token(more="x" * 20000)), 401, "invalid_token"),
     "another's key": (lambda i: bearer(KEYS["ada"][:-1] + "X"), 401, "invalid_token"),

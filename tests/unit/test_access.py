@@ -69,7 +69,58 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"resources": {"s1x+file:///a": "off"}}, "1x", "resources", "file:///a", "off"),
     ({"resources": {"1x+file:///a": "off"}}, "1x", "resources", "file:///a", "off"),
     ({"resources": {"docs+file:///p/*": "off"}}, "docs", "resources", "file:///q/x", "allow"),
+    # A URI that URL parsers take for another.
+    *(
+        ({"resources": {"docs+file:///p/*": "off"}}, "docs", "resources", uri, "off")
+        for uri in (
+            "file:/p/x",
+            "file:p/x",
+            "file:////p/x",
+            "file://localhost/p/x",
+            "file://LOCALHOST/p/x",
+            "file://127.0.0.1/p/x",
+            " file:///p/x",
+            "\x00file:///p/x",
+            "fi\tle:///p/x",
+            "file:///\np/x",
+            "file:///p\r/x",
+            "file:///q/.\t./p/x",
+            "file:///q/%2e%0a./p/x",
+            "file:///%70%00/x",
+            "file:/q/../p/x",
+        )
+    ),
+    *(
+        ({"resources": {"docs+https://h/p*": "off"}}, "docs", "resources", uri, "off")
+        for uri in (
+            "https://H/p",
+            "https://h:443/p",
+            "https://h:/p",
+            "https://me@h/p",
+            "https://me:x%2f@h/p",
+            "https:h/p",
+            "https:/h/p",
+            "https:///h/p",
+            "https:\\\\h\\p",
+            "https://h./p",
+            "https://h\t/p",
+            "HTTPS://H:443//p",
+        )
+    ),
+    ({"resources": {"docs+file:///p/key": "off"}}, "docs", "resources", "file:///p/key%00.txt", "off"),
+    ({"resources": {"docs+file:///p/key": "off"}}, "docs", "resources", "file:///p/key ", "off"),
+    ({"resources": {"docs+db://Host/*": "off"}}, "docs", "resources", "db://host/x", "off"),
+    ({"resources": {"docs+file:///p": "off"}}, "docs", "resources", "file:///" + "q" * 10_000, "off"),
+    ({"resources": {"docs+file:///p": "off"}}, "docs", "resources", "file:///" + "%" + "25" * 9 + "70", "off"),
+    ({"resources": {"docs+https://h:8443/p*": "off"}}, "docs", "resources", "https://h/p", "allow"),
+    ({"resources": {"docs+file://share/p*": "off"}}, "docs", "resources", "file:///p", "allow"),
     # What is allowed is that alone, not what it may be taken for.
+    ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/.\t./q", "off"),
+    ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/%2e%09./q", "off"),
+    ({"everything": "off", "resources": {"d+file:*": "allow"}}, "d", "resources", "file://share/x", "allow"),
+    ({"everything": "off", "resources": {"d+https://H/*": "allow"}}, "d", "resources", "https://H:443/x", "off"),
+    ({"everything": "off", "resources": {"d+https://H/*": "allow"}}, "d", "resources", "https://H/x", "allow"),
+    ({"everything": "off", "resources": {"d+mail:*": "allow"}}, "d", "resources", "mail:Ann@h/x", "allow"),
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/x%20y", "allow"),
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/../q", "off"),
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/%2e%2e/q", "off"),
@@ -195,6 +246,14 @@ def test_many_names_are_not_remembered_for_ever() -> None:
     for number in range(20_000):
         found.verdict("a", "tools", str(number))
     assert len(found._known) <= 8192
+
+
+def test_long_names_are_not_remembered() -> None:
+    found = rules(resources={"a+file:///p": "off"})
+    for number in range(100):
+        found.verdict("a", "resources", "file:///" + "x" * 10_000 + str(number))
+        found.verdict("a", "tools", "x" * 10_000 + str(number))
+    assert sum(len(name) for _, _, name in found._known) < 10_000
 
 
 @pytest.mark.parametrize("uri", ["", "/", "a", "..", "file:", "file:///", "%", "%zz", "a" * 10_000, "../" * 1000])

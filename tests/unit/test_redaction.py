@@ -175,6 +175,42 @@ def test_logs_are_without_secrets_in_text_arguments_and_tracebacks(caplog: pytes
     assert f"it is {GONE}" in caplog.text and f"ValueError: {GONE}" in caplog.text and "plain 1" in caplog.text
 
 
+def test_what_strangers_say_makes_no_line_of_a_log_and_moves_no_cursor(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("toolgate.somewhere")
+    with quiet_logs(Redactor()):
+        log.warning("there said: %s", "no\n2026-01-01 ERROR forged\r\x1b[2J\u202e\x9b")
+    (record,) = caplog.records
+    assert record.getMessage() == "there said: no\n    2026-01-01 ERROR forged\\r\\x1b[2J\\u202e\\x9b"
+
+
+def test_tokens_that_come_and_go_do_not_displace_what_is_configured() -> None:
+    redactor = Redactor([SECRET])
+    for number in range(3 * MOST):
+        redactor.learn([f"token-of-an-hour-{number}"], passing=True)
+    assert redactor.text(SECRET) == GONE
+    assert redactor.text(f"token-of-an-hour-{3 * MOST - 1}") == GONE
+
+
+def test_what_is_still_configured_is_not_forgotten_for_what_was_replaced() -> None:
+    redactor = Redactor([SECRET])
+    for number in range(3 * MOST):
+        redactor.learn([SECRET, f"replaced-secret-{number}"])
+    assert redactor.text(SECRET) == GONE
+
+
+@pytest.mark.parametrize("word", ["structuredContent", "input_schema", '"version":1', '"type":"text0"', "x" * 10_000])
+def test_a_server_cannot_take_words_out_of_what_others_say_by_calling_them_its_token(word: str) -> None:
+    redactor = Redactor([SECRET])
+    redactor.learn([word], passing=True)
+    assert redactor.text(f"a {word} b") == f"a {word} b"
+
+
+def test_beginnings_of_private_keys_without_end_cost_little() -> None:
+    """Each is looked at once: the square of that would take minutes."""
+    nested = b"-----BEGIN PRIVATE KEY-----" * 100_000
+    assert shaped(b'"%b"' % nested) == b'"%b"' % nested
+
+
 def test_logs_are_as_they_were_afterwards(caplog: pytest.LogCaptureFixture) -> None:
     with quiet_logs(Redactor([SECRET])):
         pass

@@ -17,6 +17,7 @@ import msgspec
 
 from toolgate.auth.issuer import Issuer, PublicKey
 from toolgate.ports import Clock
+from toolgate.wire import jsonrpc
 
 ALGORITHMS: Mapping[str, str] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
@@ -132,7 +133,7 @@ def _header(token: str) -> _Header:
         raise BadToken("what was sent is no token that is taken here")
     try:
         header = msgspec.json.decode(urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)), type=_Header)
-    except (binascii.Error, ValueError, msgspec.DecodeError):
+    except (binascii.Error, ValueError, *jsonrpc.UNREADABLE):
         raise BadToken("what was sent is no token that is taken here") from None
     if header.alg not in ALGORITHMS:
         raise BadToken("the token is signed in a way that is not taken here")
@@ -156,11 +157,11 @@ def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> dict[str, 
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SecurityWarning)  # EdDSA has another name now
                 payload = jws.deserialize_compact(token, key.key, [algorithm], registry).payload
-        except (JoseError, ValueError):
+        except (JoseError, ValueError, RecursionError):
             continue
         try:
             return msgspec.json.decode(payload, type=dict[str, Any])
-        except (msgspec.DecodeError, ValueError):
+        except (ValueError, *jsonrpc.UNREADABLE):
             raise BadToken("what the token says cannot be read") from None
     raise BadToken("the token's signature is not right")
 

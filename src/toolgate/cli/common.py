@@ -17,6 +17,7 @@ from toolgate import config as configs
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets
 from toolgate.model import Fault
 from toolgate.settings import Settings
+from toolgate.suspicions import visible
 from toolgate.wire import names
 
 Result = TypeVar("Result")
@@ -104,6 +105,5 @@ def fail(message: str, status: int = 1) -> NoReturn:
 
 def show(fault: Fault) -> str:
     """A fault as one line for people."""
-    return f"{fault.code}: {fault.message}" + (
-        f" ({fault.hint})" if fault.hint and fault.hint not in fault.message else ""
-    )
+    hint = f" ({fault.hint})" if fault.hint and fault.hint not in fault.message else ""
+    return visible(f"{fault.code}: {fault.message}{hint}")

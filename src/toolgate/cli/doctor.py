@@ -25,6 +25,7 @@ from toolgate.pins import PinRecords
 from toolgate.policy import scrub
 from toolgate.ports import Status
 from toolgate.store.sqlite import FILE
+from toolgate.suspicions import visible
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.stdio import LOOK
 from toolgate.wire import items
@@ -108,25 +109,28 @@ def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[s
         yield f"{len(pending)} of its tools are to be approved: toolgate pins diff {server.id}"
     found = [(items.read(raw).name, each) for raw in tools for each in suspicions.of(raw)]
     for name, each in found[:MOST_LOOKS]:
-        yield f"{suspicions.visible(name)[:100]}: {each}"
+        yield f"{visible(name)[:100]}: {each}"
     if len(found) > MOST_LOOKS:
         yield f"and {len(found) - MOST_LOOKS} more"
 
 
 def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fault | None, lines: int) -> None:
     if not server.enabled:
-        console.print(f"– {escape(server.name)}: disabled")
+        console.print(f"– {escape(visible(server.name))}: disabled")
         return
     status = scrub.status(gateway.gateway.snapshot.upstreams[server.id].status(), gateway.redactor)
     if not fault:
-        console.print(f"[green]✓[/] {escape(server.name)}: {what_it_has(tools, status.revision)}")
+        console.print(f"[green]✓[/] {escape(visible(server.name))}: {what_it_has(tools, status.revision)}")
     else:
-        console.print(f"[red]✗[/] {escape(server.name)}: {escape(status.error or fault.message)}", soft_wrap=True)
+        console.print(
+            f"[red]✗[/] {escape(visible(server.name))}: {escape(visible(status.error or fault.message))}",
+            soft_wrap=True,
+        )
         if cure := mend(server, fault, status):
-            console.print(f"    mend: {escape(cure)}", soft_wrap=True)
+            console.print(f"    mend: {escape(visible(cure))}", soft_wrap=True)
     if fault or lines > 5:
         for line in status.stderr.rstrip().splitlines()[-lines:]:
-            console.print(f"    [dim]stderr:[/] {escape(line)}", soft_wrap=True)
+            console.print(f"    [dim]stderr:[/] {escape(visible(line))}", soft_wrap=True)
 
 
 def what_it_has(tools: int, revision: str) -> str:

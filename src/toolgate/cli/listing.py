@@ -17,6 +17,7 @@ from toolgate.cli import common, gateways
 from toolgate.config import Config
 from toolgate.model import Fault
 from toolgate.policy import scrub
+from toolgate.suspicions import visible
 from toolgate.wire import jsonrpc, names
 
 app = typer.Typer(add_completion=False)
@@ -52,11 +53,11 @@ async def _print(gateway: App) -> None:
         status = scrub.status(upstream.status(), gateway.redactor)
         shelf = gateway.gateway.snapshot.catalog.known(server, "tools", gateways.WHO)
         if status.state == "starting":
-            console.print(f"[bold]{escape(upstream.name)}[/] has not answered yet; toolgate doctor says more")
+            console.print(f"[bold]{escape(visible(upstream.name))}[/] has not answered yet; toolgate doctor says more")
             continue
-        error = f"[red]{escape(status.error)}[/]" if status.error else ""
+        error = f"[red]{escape(visible(status.error))}[/]" if status.error else ""
         console.print(
-            " ".join(filter(None, (f"[bold]{escape(upstream.name)}[/]", status.state, status.revision, error)))
+            " ".join(filter(None, (f"[bold]{escape(visible(upstream.name))}[/]", status.state, status.revision, error)))
         )
         if shelf and shelf.items:
             console.print(_table(server, shelf.items.values()))
@@ -67,7 +68,7 @@ def _table(server: str, tools: Iterable[Raw]) -> Table:
     for raw in tools:
         tool = jsonrpc.value(raw)
         name = names.join_name(server, tool["name"])
-        table.add_row(f"  {escape(name)}", escape(_brief(tool.get("description", ""))))
+        table.add_row(f"  {escape(visible(name))}", escape(visible(_brief(tool.get("description", "")))))
     return table
 
 

@@ -80,7 +80,7 @@ async def _list(config: Config, servers: tuple[Server, ...]) -> None:
             pins, pending = shelves.pins(server.id), shelves.pending(server.id)
             mode = server.pinning or config.guard.pinning
             known = "not seen yet" if pins is None else f"{len(pins)} pinned"
-            typer.echo(f"{server.name}: {known}, pinning {mode}")
+            typer.echo(f"{visible(server.name)}: {known}, pinning {mode}")
             for name, each in pending.items():
                 typer.echo(f"  {_headline(name, each)}")
 
@@ -92,7 +92,7 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
             pending, pins = shelves.pending(server.id), shelves.pins(server.id) or {}
             shown = {name: each for name, each in pending.items() if tool in (None, name)}
             for name, each in shown.items():
-                typer.echo(f"{server.name}: {_headline(name, each)}")
+                typer.echo(f"{visible(server.name)}: {_headline(name, each)}")
                 pin = pins.get(each.was or name)
                 for line in _lines(pin.text if pin else "", each):
                     typer.echo(f"  {line}")
@@ -114,14 +114,15 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
         for server in servers:
             pending = shelves.pending(server.id)
             if tool is not None and tool not in pending:
-                common.fail(f"{server.name}: {visible(tool)} is not pending. See: toolgate pins diff {server.id}")
+                what = visible(f"{server.name}: {tool}")
+                common.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
             done = await shelves.approve(server.id, (tool,) if tool is not None else (), seen, time.time())
             if done is None:
                 common.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
-            approved += [f"{server.name}: {visible(name)}" for name in done]
+            approved += [visible(f"{server.name}: {name}") for name in done]
             for name in done:
-                what = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
-                trail.note("pins.approve", audit.operator(), server=server.id, target=name, **what)
+                about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
+                trail.note("pins.approve", audit.operator(), server=server.id, target=name, **about)
         if approved:
             await news.tell(shelves.store, "pins")
     if trail.problem:

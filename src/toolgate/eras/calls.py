@@ -16,6 +16,8 @@ from toolgate.model import Call, Client, Fault, Notes
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
 
+LONGEST_NAME = 16 * 1024  # characters
+
 _text = msgspec.json.Decoder(str)
 _id: msgspec.json.Decoder[str | int | float] = msgspec.json.Decoder(str | int | float)
 
@@ -31,9 +33,17 @@ def read_members(raw: Raw, what: str) -> Members:
 def read_text(found: Members, name: str) -> str:
     """A required string parameter. Raises `Fault` INVALID_ARGS."""
     try:
-        return _text.decode(found[name])
+        return bounded(_text.decode(found[name]), name)
     except (KeyError, *jsonrpc.UNREADABLE):
         raise Fault("INVALID_ARGS", f'Invalid params: "{name}" must be a string') from None
+
+
+def bounded(text: str, name: str) -> str:
+    """A name or a URI, which much of what is remembered or noted goes by. Raises `Fault` INVALID_ARGS."""
+    if len(text) > LONGEST_NAME:
+        message = f'Invalid params: "{name}" has {len(text):,} characters, and may have {LONGEST_NAME:,}'
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+    return text
 
 
 def check_level(level: str) -> str:

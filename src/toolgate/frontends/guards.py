@@ -9,10 +9,13 @@ from collections.abc import MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
+
 from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
+from toolgate.frontends.owners import Peer
 from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
@@ -141,10 +144,14 @@ class Guards:
     async def _who(self, scope: Scope, headers: Headers, path: str) -> Principal:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
             raise Refused(400, "Authorization stands there twice")
+        client = scope.get("client") or ("",)
         try:
-            return await self._identify(headers, (scope.get("client") or ("",))[0], path)
+            principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
+        if principal.is_admin and not principal.via and isinstance(client, Peer) and not client.is_ours:
+            return msgspec.structs.replace(principal, is_admin=False)  # another user of this machine
+        return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
         """The headers of a request, as `era_headers.read` has them. Raises `Refused`."""

@@ -16,6 +16,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolgate.frontends.http import HttpDoor
+from toolgate.frontends.owners import Peer
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
@@ -31,6 +32,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.client = self.client and Peer(self.client)
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -63,7 +65,12 @@ class _Protocol(HttpToolsProtocol):
 def _websocket(**given: Any) -> asyncio.Protocol:
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-    return WebSocketsSansIOProtocol(**given)
+    class Socket(WebSocketsSansIOProtocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.client = self.client and Peer(self.client)
+
+    return Socket(**given)
 
 
 class _Server(uvicorn.Server):

@@ -17,7 +17,7 @@ from toolgate.access import HARMLESS
 from toolgate.config import VirtualSearch
 from toolgate.controls import base, children
 from toolgate.controls.base import Control
-from toolgate.eras import tasks
+from toolgate.eras import calls, tasks
 from toolgate.model import Call, Done, Fault, Hints, Outcome, Traits
 from toolgate.ports import About, View
 from toolgate.surfaces.base import Surface
@@ -199,7 +199,7 @@ def _aimed(control: Control, call: Call, view: View) -> Call:
         call,
         method=forward.method,
         server=base.find_server(given[forward.server], view.servers),
-        target=given[forward.target],
+        target=calls.bounded(given[forward.target], forward.target),
         arguments=given.get(forward.arguments, jsonrpc.NOTHING),
         headers=None,
         asked=msgspec.structs.replace(call, target=control.name),

@@ -16,6 +16,7 @@ from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import Fetched, Outside, check_url
 from toolgate.ports import Clock
+from toolgate.wire import jsonrpc
 
 KEPT = 300.0  # seconds for which an authorization server's metadata is good
 MOST_KEPT = 64
@@ -150,7 +151,7 @@ def _read(fetched: Fetched, kind: type[Document]) -> Document | None:
         return None
     try:
         return msgspec.json.decode(fetched.body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         return None
 
 

@@ -18,6 +18,7 @@ from toolgate.auth.oauth.registering import Registration, identified
 from toolgate.config import Server
 from toolgate.outside import Outside
 from toolgate.ports import Clock
+from toolgate.wire import jsonrpc
 
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
 
@@ -113,7 +114,7 @@ class Grants:
         )
         try:
             answer = msgspec.json.decode(fetched.body, type=_Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             answer = _Answer()
         if fetched.status >= 500 or (fetched.status != 200 and not answer.error):
             raise failed(server, f"cannot be signed in at: {authority.issuer} answered HTTP {fetched.status}")

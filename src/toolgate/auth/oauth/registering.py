@@ -18,6 +18,7 @@ import msgspec
 from toolgate.auth.oauth.discovery import Authority, failed
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
+from toolgate.wire import jsonrpc
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LASTS = 60.0  # seconds
@@ -97,7 +98,7 @@ def read_registered(server: Server, authority: Authority, status: int, body: byt
     """Raises `Fault` where the authorization server does not register us."""
     try:
         found = msgspec.json.decode(body, type=Described) if status in (200, 201) else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         found = None
     if not found:
         said = body[:200].decode(errors="replace")

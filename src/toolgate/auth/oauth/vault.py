@@ -89,7 +89,7 @@ class Vault:
         return None if not found or is_over or found.issuer != issuer else found
 
     async def keep_client(self, client: Registration, redirect_uri: str) -> None:
-        self._redactor.learn([client.secret])
+        self._redactor.learn([client.secret], passing=True)
         await self._store.put(CLIENTS, _key(client.issuer, redirect_uri), self._sealed(client), KEPT)
 
     async def drop_client(self, client: Registration, redirect_uri: str) -> None:
