@@ -140,6 +140,16 @@ class Catalog:
         """Whether some of a server's tools may be hidden, so that without its list nobody knows which."""
         return bool(self.overlays.get(server)) or (self._pins is not None and self._pins.holds(server))
 
+    def needs_a_look(self, server: str, client: Client) -> bool:
+        """Whether a server that may be held back could list other tools by now than are known: it is not up, or was
+        not asked since it came up."""
+        upstream = self._upstreams.get(server)
+        if not upstream or self._pins is None or not self._pins.holds(server):
+            return False
+        slot = self._slot_of(server, "tools", client)
+        is_known = slot is not None and slot.shelf is not None and slot.is_checked and not slot.is_outdated
+        return not is_known or upstream.status().state not in UP
+
     # What is known.
 
     def known(self, server: str, kind: str, client: Client) -> Shelf | None:
@@ -155,11 +165,13 @@ class Catalog:
         patience: float | None = None,
         activated: Collection[str] = (),
         rules: Rules | None = None,
+        anew: bool = False,
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
-        has failed or is pending may be there as it was."""
+        has failed or is pending may be there as it was. `anew`: nothing is good as it is known."""
         faults: dict[Wanted, Fault] = {item: _gone(item[0]) for item in wanted if item[0] not in self._upstreams}
-        stale = [item for item in wanted if item not in faults and not self._holds(self._place(item, client))]
+        there = [item for item in wanted if item not in faults]
+        stale = [item for item in there if anew or not self._holds(self._place(item, client))]
         failed = self._still_failed(stale, client) if len({server for server, _ in wanted}) > 1 else {}
         fetches = {item: self._fetch(self._place(item, client), client) for item in stale if item not in failed}
         await self._finish([self._awaited(self._place(item, client), patience) for item in fetches], patience)

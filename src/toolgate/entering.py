@@ -52,11 +52,24 @@ class Entering:
             patience = snapshot.list_timeout if len(needs) > 1 else None
             view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
         try:
-            return self._by_own_name(_entered(route, call, view), view)
+            entered = _entered(route, call, view)
+            if entered.method == mcp.CALL and self._current().catalog.needs_a_look(entered.server, call.client):
+                view = await self._looked_at(entered.server, route, call.client, rules)
+                entered = _entered(route, call, view)
+            return self._by_own_name(entered, view)
         except Fault as fault:
             if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route, rules)):
                 return denied
             raise
+
+    async def _looked_at(self, server: str, route: Route, client: Client, rules: Rules | None) -> CatalogView:
+        """A server may be another program each time that it is started, and one whose changes are held back is looked
+        at before it is called. Raises `Fault` where its list is not to be had."""
+        wanted = (server, "tools")
+        view = await self._current().catalog.view(route.servers, [wanted], client, rules=rules, anew=True)
+        if fault := view.fault(*wanted):
+            raise fault.at(server, "")
+        return view
 
     def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
         """What is known now of those of a route's servers that a client may see."""

@@ -276,3 +276,28 @@ async def test_a_tool_that_changes_while_it_is_called_is_not_called_again(kind: 
 async def test_one_configuration_pins_nothing_for_another() -> None:
     store: Any = MemoryStore(FakeClock())
     assert PinRecords(store, "/a/toolgate.json").key("docs") != PinRecords(store, "/b/toolgate.json").key("docs")
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("name", ["there__read", "mcp_call"])
+async def test_a_server_that_comes_back_as_another_is_looked_at_before_it_is_called(kind: Any, name: str) -> None:
+    there = a_server(kind)
+    async with gateway(there=there, config=QUARANTINE) as house:
+        client = house.modern()
+        await names(client)
+        assert (await client.call("there__read", arguments={})).text == "read was called"
+        there.open_connections[0].hang_up()
+        there.lists["tools/list"] = ("tools", list(AFTER))
+        arguments = {"server": "there", "tool": "read", "args": {}} if name == "mcp_call" else {}
+        answer = await client.call(name, arguments=arguments)
+        assert "read is in quarantine: it has changed" in answer.raw.decode()
+        assert len(there.calls) == 1
+
+
+async def test_a_server_that_comes_back_as_it_was_is_called() -> None:
+    there = a_server()
+    async with gateway(there=there, config=QUARANTINE) as house:
+        client = house.modern()
+        assert (await client.call("there__read", arguments={})).text == "read was called"
+        there.open_connections[0].hang_up()
+        assert (await client.call("there__read", arguments={})).text == "read was called"
