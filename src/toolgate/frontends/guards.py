@@ -6,6 +6,7 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -40,7 +41,12 @@ ADMIN = "/admin"
 async def everyone_is_local(headers: Headers, address: str, path: str) -> Principal:
     """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
     gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
-    return Principal("local", address, is_admin="origin" not in headers and is_loopback(address))
+    return _local(address, "origin" in headers)
+
+
+@lru_cache(maxsize=1024)
+def _local(address: str, is_page: bool) -> Principal:
+    return Principal("local", address, is_admin=not is_page and is_loopback(address))
 
 
 def is_loopback(address: str) -> bool:
@@ -108,7 +114,8 @@ class Guards:
         route, is_sse = self._find(path, principal)
         if not route:
             raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
-        self._check_let_in(route, principal)
+        if route.is_strict:
+            self._check_let_in(route, principal)
         request = Request(scope, receive, route, principal, headers)
         request.twice, request.is_sse = twice, is_sse
         return request
@@ -142,8 +149,9 @@ class Guards:
         is_sse = path not in snapshot.routes and path.endswith(SSE)
         if is_sse:
             path = path.removesuffix(SSE) or ENDPOINT
-        if path == ENDPOINT and (surface := _surface(snapshot.config, principal.client)):
-            path = f"{ENDPOINT}/{surface}"
+        rules = self._gateway.access.rules(principal)
+        if rules and rules.surface and path == ENDPOINT:
+            path = f"{ENDPOINT}/{rules.surface}"
         return snapshot.routes.get(path), is_sse
 
     async def _who(self, scope: Scope, headers: Headers, path: str) -> Principal:
@@ -198,11 +206,6 @@ class Guards:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _surface(config: Config, client: str) -> str:
-    """The surface that is configured for a client itself."""
-    return next((known.surface for known in config.clients if known.id == client), "") if client else ""
-
-
 def refused(unauthorized: Unauthorized) -> Refused:
     found = Refused(unauthorized.status, unauthorized.message)
     if unauthorized.challenge:
@@ -218,6 +221,7 @@ def _served_hosts(config: Config) -> frozenset[str]:
     return LOOPBACK | {http.host} | {host.lower() for host in http.allowed_hosts}
 
 
+@lru_cache(maxsize=64)  # a gateway is called by few names
 def _hostname(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
