@@ -111,8 +111,11 @@ class Gateway:
 class Load:
     """A steered load: its connections stay open from one run to the next."""
 
-    def __init__(self, program: Path, url: str, era: str, tool: str, connections: int, seconds: int) -> None:
+    def __init__(
+        self, program: Path, url: str, era: str, tool: str, connections: int, seconds: int, key: str = ""
+    ) -> None:
         options = ["--url", url, "--era", era, "--tool", tool, "--seconds", str(seconds)]
+        options += ["--key", key] if key else []
         self._process = subprocess.Popen(
             [program, *options, "--connections", str(connections), "--steered"],
             stdin=subprocess.PIPE,
@@ -167,6 +170,12 @@ def family(pid: int) -> list[int]:
 def cpu_seconds(pids: Sequence[int]) -> float:
     """User and system time so far: every thread, and children that have ended and been reaped."""
     return sum(sum(map(int, _stat(pid)[11:15])) for pid in pids) / TICK
+
+
+def cpu_microseconds(pid: int) -> float:
+    """The same of the threads that a process has now, finer than a tick of the clock."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e3
 
 
 def resident_mb(pid: int) -> float:

@@ -2,7 +2,7 @@
  * another, each answer checked for its own id and its own text.
  *
  *   load --url http://127.0.0.1:PORT/mcp [--era modern|legacy] [--tool NAME] [--connections N]
- *        [--calls N] [--seconds N] [--steered]
+ *        [--calls N] [--seconds N] [--key KEY] [--steered]
  *
  * A legacy connection is a client of its own: it initializes and keeps its session. Every
  * connection counts its ids from 1, so the same id is in flight from many clients at once.
@@ -28,7 +28,7 @@ typedef struct {
 } response_t;
 
 static char host[64];
-static const char *path = "/mcp", *tool = "echo";
+static const char *path = "/mcp", *tool = "echo", *key;
 static bool legacy;
 static client_t *clients;
 static int connections = 16, poller;
@@ -56,6 +56,7 @@ static void send_request(client_t *c, const char *method, const char *name, cons
         putf(&out, "mcp-session-id: %.*s\r\nmcp-protocol-version: " LEGACY "\r\n",
              (int)c->session.len, c->session.at);
     }
+    if (key) putf(&out, "authorization: Bearer %s\r\n", key);
     putf(&out, "Content-Length: %zu\r\n\r\n", body->len);
     put(&out, body->at, body->len);
     for (size_t sent = 0; sent < out.len;) {
@@ -248,6 +249,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--era")) legacy = !strcmp(value, "legacy");
         else if (!strcmp(argv[i], "--tool")) tool = value;
         else if (!strcmp(argv[i], "--connections")) connections = atoi(value);
+        else if (!strcmp(argv[i], "--key")) key = value;
         else if (!strcmp(argv[i], "--calls")) calls = atol(value);
         else if (!strcmp(argv[i], "--seconds")) seconds = (unsigned)atoi(value);
         else fail("load: what is %s?", argv[i]);

@@ -15,11 +15,11 @@ import hashlib
 import logging
 import os
 import pwd
-import queue
 import re
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 FILE = "audit.jsonl"
 SPACE = "audit"  # of the store: the last line of each file
-GATHER = 0.05  # seconds in which what is noted becomes one batch
+GATHER = 0.2  # seconds in which what is noted becomes one batch
 RETRY = 1.0  # seconds after which a disk that took nothing is tried again
 ANCHOR = 1.0  # seconds between two notes of the last line in the store
 PATIENCE = 5.0  # seconds that one gateway waits for another's batch
@@ -100,7 +100,8 @@ class Trail:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._anchors = Anchors(store, str(file), clock) if store and file else None
         self._chain = Chain(file, self._anchors.known() if self._anchors else NOTHING) if file else None
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._waiting: deque[bytes] = deque()
+        self._is_some = threading.Event()  # there may be something in it
         self._hurry = threading.Event()
         self._thread: threading.Thread | None = None
         self._put = self._written = 0  # bytes: the one counted in the loop, the other in the thread
@@ -162,7 +163,9 @@ class Trail:
             self.problem = self.problem or f"the audit cannot be written as fast as it grows: {self.file}"
             return
         self._put += len(line)
-        self._queue.put(line)
+        self._waiting.append(line)
+        if not self._is_some.is_set():  # the thread is woken once for a batch, and not for a line
+            self._is_some.set()
         if not self._thread:
             self._begin()
 
@@ -177,8 +180,8 @@ class Trail:
             return
         self._is_closed = True
         if self._thread:
-            self._queue.put(None)
             self._hurry.set()
+            self._is_some.set()
             self._thread.join()
         if self._anchors and self._chain:
             await self._anchors.close(self._chain.head)
@@ -189,23 +192,15 @@ class Trail:
         unwritten: list[bytes] = []
         is_last = False
         while not is_last:
-            batch = self._gathered(RETRY if unwritten else None)
-            is_last = None in batch
-            unwritten += filter(None, batch)
+            self._is_some.wait(RETRY if unwritten else None)
+            self._hurry.wait(GATHER)
+            self._is_some.clear()  # first: what comes from now on is of this batch, or wakes for the next
+            is_last = self._hurry.is_set()
+            unwritten += [self._waiting.popleft() for _ in range(len(self._waiting))]
             if unwritten and self._is_written(unwritten):
                 unwritten = []
         if self._chain:
             self._chain.close()
-
-    def _gathered(self, patience: float | None) -> list[bytes | None]:
-        try:
-            batch = [self._queue.get(timeout=patience)]
-        except queue.Empty:
-            return []
-        self._hurry.wait(GATHER)
-        while not self._queue.empty():
-            batch.append(self._queue.get())
-        return batch
 
     def _is_written(self, lines: Sequence[bytes]) -> bool:
         assert self._chain

@@ -194,9 +194,12 @@ class _Progress(msgspec.Struct):
 
 
 class Notes:
-    """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked)."""
+    """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
+    be changed in them is, before anything else is done with them."""
 
     KEPT_LOGS = 100
+
+    change: Callable[[Note], Note] | None = None
 
     def __init__(self, listener: Listener | None = None) -> None:
         self._listener = listener
@@ -205,6 +208,8 @@ class Notes:
         self._logs: deque[Note] = deque(maxlen=self.KEPT_LOGS)
 
     def put(self, note: Note) -> None:
+        if self.change:
+            note = self.change(note)
         if note.kind == "progress" and not self._goes_on(note):
             return
         if self._listener:

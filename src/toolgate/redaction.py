@@ -70,8 +70,9 @@ class Redactor:
 
     def text(self, shown: str) -> str:
         """Words of our own."""
-        if any(part in shown for part in self._parts):
-            return _without(shown, self._texts, PART)
+        for part in self._parts:  # for each call: a generator would take twice as long
+            if part in shown:
+                return _without(shown, self._texts, PART)
         return shown
 
     def own(self, shown: bytes) -> bytes:

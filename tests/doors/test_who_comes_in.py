@@ -712,6 +712,18 @@ async def test_a_made_key_is_good_until_it_is_revoked() -> None:
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
 
 
+async def test_who_was_let_in_by_a_key_is_not_when_its_time_is_over() -> None:
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    _, made = await _made(store, lasts=60)
+    async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200
+        await clock.advance(59)
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200
+        await clock.advance(1)
+        assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
+
+
 async def test_only_a_hash_of_a_made_key_is_kept() -> None:
     store = MemoryStore(FakeClock())
     id, made = await _made(store)

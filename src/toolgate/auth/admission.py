@@ -7,6 +7,7 @@ who did come in that way is known no longer; and what somebody has shown in vain
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
@@ -58,7 +59,12 @@ def everybody(principal: Principal) -> bool:
 async def _local(headers: Headers, address: str, path: str) -> Principal:
     """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
     gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
-    return Principal("local", address, is_admin="origin" not in headers and _is_loopback(address))
+    return _user(address, "origin" in headers)
+
+
+@lru_cache(maxsize=1024)
+def _user(address: str, is_page: bool) -> Principal:
+    return Principal("local", address, is_admin=not is_page and _is_loopback(address))
 
 
 def _is_loopback(address: str) -> bool:

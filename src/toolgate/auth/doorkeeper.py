@@ -21,6 +21,7 @@ from toolgate.outside import Outside
 from toolgate.ports import Clock, Store
 
 BEARER = "bearer"
+MOST_REMEMBERED = 4096  # that were let in by a key
 
 
 class Doorkeeper:
@@ -33,6 +34,7 @@ class Doorkeeper:
         self._config = Config()
         self._tokens: Tokens | None = None
         self._whose: dict[bytes, KnownClient | None] = {}  # tokens' clients, by digest
+        self._let_in: dict[tuple[str, str, bool], Principal] = {}  # by a key, until any of them changes
         self.use(config)
 
     def use(self, config: Config) -> None:
@@ -47,17 +49,25 @@ class Doorkeeper:
 
     def look(self) -> None:
         """Read the keys of the store: others have changed them."""
+        self._let_in.clear()
         self._ring = keys.Ring(self._config.clients, keys.records(self._store))
 
     async def __call__(self, headers: Mapping[str, str], address: str, path: str) -> Principal:
         """Raises `Unauthorized`."""
-        shown = self._bearer(headers.get("authorization", ""), path)
-        is_page = "origin" in headers  # a browser's page administers nothing
+        header, is_page = headers.get("authorization", ""), "origin" in headers  # a page administers nothing
+        known = self._let_in.get((header, address, is_page))
+        if known and (known.expires is None or self._clock.wall() < known.expires):
+            return known
+        shown = self._bearer(header, path)
         if found := self._ring.find(shown, self._clock.wall()):
             client = self._clients.get(found.client)
             if not client or not client.enabled:
                 raise self._unknown(path)
-            return _principal(f"client:{client.id}", address, client, is_page, found.credential, found.expires)
+            let_in = _principal(f"client:{client.id}", address, client, is_page, found.credential, found.expires)
+            if len(self._let_in) >= MOST_REMEMBERED:
+                self._let_in.clear()
+            self._let_in[header, address, is_page] = let_in
+            return let_in
         if not self._tokens or shown.startswith(keys.PREFIX):
             raise self._unknown(path)
         return await self._by_token(self._tokens, shown, address, path, is_page)

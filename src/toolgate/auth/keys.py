@@ -100,15 +100,16 @@ class Ring:
 
     def __init__(self, clients: Sequence[KnownClient], made: Mapping[str, Record]) -> None:
         self._made = made
-        self.configured = {_hash_of(client.key): client.id for client in clients if client.key}
+        hashes = {_hash_of(client.key): client.id for client in clients if client.key}
+        self.configured = {hash: Found(id, f"key:{HASHED}{hash}") for hash, id in hashes.items()}
 
     def find(self, key: str, now: float) -> Found | None:
         """Whose key this is."""
         if len(key) > LONGEST:
             return None
         hash = hashed(key)
-        if client := self.configured.get(hash):  # by a hash: the time it takes tells nothing of the key
-            return Found(client, f"key:{HASHED}{hash}")
+        if found := self.configured.get(hash):  # by a hash: the time it takes tells nothing of the key
+            return found
         id = key.removeprefix(PREFIX).partition("_")[0]
         record = self._made.get(id)
         fits = hmac.compare_digest(record.hash if record else _NOBODYS, hash)
@@ -120,7 +121,8 @@ class Ring:
         """Whether what was found once would be found now, for the same client."""
         name = credential.removeprefix("key:")
         if name.startswith(HASHED):
-            return self.configured.get(name.removeprefix(HASHED)) == client
+            found = self.configured.get(name.removeprefix(HASHED))
+            return found is not None and found.client == client
         record = self._made.get(name)
         return record is not None and record.client == client and record.is_good(now)
 

@@ -6,6 +6,7 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -95,7 +96,8 @@ class Guards:
         route, is_sse = self._find(path, principal)
         if not route:
             raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
-        self._check_let_in(route, principal)
+        if route.is_strict:
+            self._check_let_in(route, principal)
         request = Request(scope, receive, route, principal, headers)
         request.twice, request.is_sse = twice, is_sse
         return request
@@ -137,8 +139,9 @@ class Guards:
         is_sse = path not in snapshot.routes and path.endswith(SSE)
         if is_sse:
             path = path.removesuffix(SSE) or ENDPOINT
-        if path == ENDPOINT and (surface := _surface(snapshot.config, principal.client)):
-            path = f"{ENDPOINT}/{surface}"
+        rules = self._gateway.access.rules(principal)
+        if rules and rules.surface and path == ENDPOINT:
+            path = f"{ENDPOINT}/{rules.surface}"
         return snapshot.routes.get(path), is_sse
 
     async def _who(self, scope: Scope, headers: Headers, path: str) -> Principal:
@@ -197,11 +200,6 @@ class Guards:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _surface(config: Config, client: str) -> str:
-    """The surface that is configured for a client itself."""
-    return next((known.surface for known in config.clients if known.id == client), "") if client else ""
-
-
 def refused(unauthorized: Unauthorized) -> Refused:
     found = Refused(unauthorized.status, unauthorized.message)
     if unauthorized.challenge:
@@ -217,6 +215,7 @@ def _served_hosts(config: Config) -> frozenset[str]:
     return LOOPBACK | {http.host} | {host.lower() for host in http.allowed_hosts}
 
 
+@lru_cache(maxsize=64)  # a gateway is called by few names
 def _hostname(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""

@@ -32,6 +32,7 @@ from toolgate.wire.jsonrpc import Malformed, Message
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
+_BESIDE = (admin.PREFIX, WELL_KNOWN, connect.PREFIX)  # what is no endpoint of the protocol
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
@@ -63,14 +64,8 @@ class HttpDoor:
             raise NotImplementedError(f"the HTTP door has no {scope['type']}")
         response = Response(send)
         try:
-            if scope["path"].startswith(admin.PREFIX):
-                await self._admin.answer(scope, receive, response)
-                return
-            if scope["path"].startswith(WELL_KNOWN):
-                await self._describe(scope, response)
-                return
-            if scope["path"].startswith(connect.PREFIX):
-                await self._connect.answer(scope, receive, response)
+            if scope["path"].startswith(_BESIDE):
+                await self._beside(scope, receive, response)
                 return
             request = await self._guards.admit(scope, receive)
             methods = self._sse_methods if request.is_sse else self._methods
@@ -83,6 +78,14 @@ class HttpDoor:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
             await response.whole(refused.status, refused.body, refused.headers)
+
+    async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
+        if scope["path"].startswith(admin.PREFIX):
+            await self._admin.answer(scope, receive, response)
+        elif scope["path"].startswith(WELL_KNOWN):
+            await self._describe(scope, response)
+        else:
+            await self._connect.answer(scope, receive, response)
 
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""

@@ -7,8 +7,8 @@ stream or a WebSocket, ends when what it was let in by expires. A call under way
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from types import TracebackType
 
 from toolgate.auth.refusals import Unauthorized
 from toolgate.model import Principal
@@ -18,14 +18,29 @@ Known = Callable[[Principal], bool]
 
 
 class Visit:
-    """One of them, worked at by the current task."""
+    """One of them, worked at by the current task. Raises `Unauthorized` in the middle of it, where it is expelled."""
 
-    def __init__(self, principal: Principal, clock: Clock) -> None:
+    def __init__(self, principal: Principal, clock: Clock, inside: set[Visit]) -> None:
         self.principal = principal
         self.is_expelled = False
         self._clock = clock
+        self._inside = inside
         self._task = asyncio.current_task()
         self._timer: Timer | None = None
+
+    def __enter__(self) -> Visit:
+        self._inside.add(self)
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self._inside.discard(self)
+        if self._timer:
+            self._timer.cancel()
+        if self._task and self.is_expelled and isinstance(error, asyncio.CancelledError):
+            self._task.uncancel()  # it goes on, to say the last word
+            raise Unauthorized("What was shown is good no longer", 'Bearer error="invalid_token"') from None
 
     def lasts(self) -> None:
         """It ends only when somebody ends it."""
@@ -38,15 +53,6 @@ class Visit:
             self.is_expelled = True
             self._task.cancel()
 
-    def over(self) -> None:
-        if self._timer:
-            self._timer.cancel()
-
-    def forget_expulsion(self) -> None:
-        """The task goes on, to say the last word."""
-        if self._task:
-            self._task.uncancel()
-
 
 class Visits:
     def __init__(self, clock: Clock) -> None:
@@ -56,21 +62,8 @@ class Visits:
     def __len__(self) -> int:
         return len(self._inside)
 
-    @contextmanager
-    def of(self, principal: Principal) -> Generator[Visit]:
-        """Raises `Unauthorized` in the middle of it, where that becomes so."""
-        visit = Visit(principal, self._clock)
-        self._inside.add(visit)
-        try:
-            yield visit
-        except asyncio.CancelledError:
-            if not visit.is_expelled:
-                raise
-            visit.forget_expulsion()
-            raise Unauthorized("What was shown is good no longer", 'Bearer error="invalid_token"') from None
-        finally:
-            self._inside.discard(visit)
-            visit.over()
+    def of(self, principal: Principal) -> Visit:
+        return Visit(principal, self._clock, self._inside)
 
     def expel_unknown(self, is_known: Known) -> None:
         for visit in list(self._inside):

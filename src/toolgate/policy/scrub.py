@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import redaction
-from toolgate.model import Accepted, Ask, Call, Done, Event, Fault, Note, Notes, Outcome
+from toolgate.model import Accepted, Ask, Call, Done, Event, Fault, Note, Outcome
 from toolgate.ports import Status
 from toolgate.redaction import Redactor
 from toolgate.wire import names
@@ -76,9 +76,9 @@ class Scrub:
         self._redactor = redactor
 
     def before(self, call: Call, was_passed: bool) -> Call:
-        if call.notes is None or not self._servers.has_work:
-            return call
-        return msgspec.structs.replace(call, notes=_Scrubbed(call.notes, self._servers))
+        if call.notes and self._servers.has_work:
+            call.notes.change = self._servers.note
+        return call
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         if call.server != names.OWN:
@@ -87,18 +87,6 @@ class Scrub:
         return self._servers.outcome(own)
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-
-class _Scrubbed(Notes):
-    """Notes on their way to those of the call, which alone know who listens."""
-
-    def __init__(self, notes: Notes, scrubber: Scrubber) -> None:
-        super().__init__()
-        self._notes = notes
-        self._scrubber = scrubber
-
-    def put(self, note: Note) -> None:
-        self._notes.put(self._scrubber.note(note))
 
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:
