@@ -49,9 +49,22 @@ ROTATED = "audit.rotated"  # the first line of a file that goes on where another
 LOST = "audit.lost"
 
 _TAIL = 1024 * 1024  # bytes in which the last whole line is looked for
+LONGEST_LINE = _TAIL // 2  # bytes; of what is longer, long members are noted by their hashes
+_LONG = 8 * 1024  # bytes of such a member
 _WHOLE = re.compile(rb'\{"seq":(\d{1,18}),"prev":"([0-9a-f]{64})",.*(,"hash":"([0-9a-f]{64})"\})', re.DOTALL)
 
 Value = TypeVar("Value")
+
+
+def _by_hashes(line: bytes) -> dict[str, Any]:
+    """A record with what is long in it by its hash."""
+
+    def shown(raw: msgspec.Raw) -> Any:
+        size = len(memoryview(raw))
+        return raw if size <= _LONG else {"bytes": size, "sha256": hashlib.sha256(raw).hexdigest()}
+
+    members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    return {name[:100]: shown(raw) for name, raw in members.items()}
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
@@ -158,6 +171,8 @@ class Trail:
         if not self.is_on or not self._chain:
             return
         line = self._encoder.encode(record)
+        if len(line) > LONGEST_LINE:
+            line = self._encoder.encode(_by_hashes(line))
         if self._is_closed or self._put - self._written + len(line) > MOST_WAITING:
             self._lost, self._lost_at = self._lost + 1, self.time()
             self.problem = self.problem or f"the audit cannot be written as fast as it grows: {self.file}"

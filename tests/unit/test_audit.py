@@ -295,7 +295,6 @@ async def test_what_strangers_bring_about_is_noted_so_often_and_the_rest_is_coun
     assert found[-1]["not_noted"] == 5
 
 
-@pytest.mark.xfail(strict=True, reason="a line is longer than what is looked at to find the last one")
 async def test_a_very_long_line_breaks_no_chain_that_several_gateways_write(tmp_path: Path) -> None:
     """Names are bounded where calls are read; whatever else may grow long is to be so here as well."""
     file, store = tmp_path / "audit.jsonl", MemoryStore(FakeClock())
