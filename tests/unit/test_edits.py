@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from toolgate.config import Config, ConfigError, load, state_folder, with_own
-from toolgate.config.edits import added, edit, own_file, read_own, removed, table_of, write
+from toolgate.config.edits import added, edit, make_folder, own_file, read_own, removed, table_of, write
 
 TABLE: dict[str, Any] = {"command": "npx", "args": ["-y", "x"], "env": {"KEY": "${KEY}"}}
 
@@ -159,3 +160,13 @@ def test_where_the_state_is_kept(tmp_path: Path) -> None:
     assert state_folder(Config(state="t", source="/etc/toolgate.toml"), home) == Path("/etc/t")
     assert own_file(Config(state=str(tmp_path / "none")), home) == tmp_path / "none" / "servers.json"
     assert not (tmp_path / "none").exists()
+
+
+def test_a_folder_and_those_above_it_are_for_us_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        make_folder(tmp_path / "state" / "toolgate")
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "state", tmp_path / "state" / "toolgate"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700

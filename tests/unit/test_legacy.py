@@ -157,3 +157,9 @@ def test_a_cancellation_names_the_request() -> None:
         "method": "notifications/cancelled",
         "params": {"requestId": 7, "reason": "timed out"},
     }
+
+
+def test_what_is_kept_of_initialize_is_bounded() -> None:
+    said = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x" * 300_000, "version": "1"}}
+    with pytest.raises(Fault, match="bytes at most"):
+        legacy.read_initialize(Raw(json.dumps(said).encode()))

@@ -32,10 +32,9 @@ def own_file(config: Config, environ: Mapping[str, str]) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """For us alone, where it is not there yet."""
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+    """For us alone, where it is not there yet; so are the folders above it (XDG Base Directory)."""
+    for missing in reversed([each for each in (folder, *folder.parents) if not each.is_dir()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
 
 
 # Reading and changing.

@@ -20,6 +20,7 @@ from toolgate.model import Answer, Ask, Fault, Listing
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
 
+LONGEST_INITIALIZE = 256 * 1024  # bytes
 _date = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -33,6 +34,9 @@ class Initialize(msgspec.Struct):
 
 def read_initialize(params: Raw) -> Initialize:
     """Raises `Fault` INVALID_ARGS. A version that is no date is an error, an unknown one is not (behaviour.md 6.9)."""
+    if len(memoryview(params)) > LONGEST_INITIALIZE:
+        message = f"What initialize says is kept with its session: {LONGEST_INITIALIZE} bytes at most"
+        raise Fault("INVALID_ARGS", message, hint="leave the icons out, or name them by URL")
     try:
         asked = msgspec.json.decode(params or b"{}", type=Initialize)
     except jsonrpc.UNREADABLE as error:
