@@ -151,14 +151,20 @@ async def test_twenty_secrets_of_a_configuration_are_shown_nowhere() -> None:
             kept.write_text(json.dumps({"mine": birds["kept"]}))
             kept.chmod(0o600)
             environ |= variables
-            async with toolgate("serve", "--port", "0", config=servers, environ=environ) as process:
+            audit = {"enabled": True, "arguments": "full"}
+            async with toolgate("serve", "--port", "0", config=servers, environ=environ, audit=audit) as process:
                 client = await process.until_it_serves()
                 heard = await conversation(client)
+                whole = {name: value for name, value in birds.items() if name != "path"}  # which is a part of a secret
+                heard.append(await streamed(Client(client.port, MODERN), "telling__fails", arguments=whole))
                 for path in ("/admin/servers", "/admin/servers/telling", "/admin/servers/dying", "/admin/nothing"):
                     heard.append((await admin(client.port, path)).decode())
                 process.process.terminate()
                 await process.ended()
                 heard.append(process.errors.decode())
+            noted = (state / "audit.jsonl").read_text()
+            assert noted.count('"tools/call"') > len(CALLS) and "[secret]" in noted
+            heard.append(noted)
             for command in (["doctor"], ["doctor", "--server", "telling"], ["list"], ["config", "show"], ["secrets"]):
                 heard.append(await printed(command, servers, environ))
         assert len(birds) >= 20

@@ -102,6 +102,9 @@ class Private:
         for name, value in server.headers.items():
             if name.lower() not in _unsecret_headers:
                 self.named(name, value)
+            if name.lower() == "cookie":
+                for each in value.split(";"):
+                    self.named("cookie", each.partition("=")[2].strip())
         self.arguments(server.args)
         self.url(server.url)
         if server.auth:
