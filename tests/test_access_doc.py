@@ -150,6 +150,6 @@ def test_a_team_gets_as_far_as_the_page_says(place: Place) -> None:
     while words not in place.refusal(keys["ann"]):
         assert time.monotonic() < end, "the key is still good"
 
-    told = place.run("toolgate", "audit", "tail", "-n", "200")
+    told = place.run("toolgate", "audit", "export")  # all of it: whoever waits for a key knocks often
     assert all(event in told for event in ("keys.create", "approvals.allow", "ACCESS_DENIED", "RATE_LIMITED"))
     assert "as it was written" in place.run("toolgate", "audit", "verify")
