@@ -8,7 +8,6 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 import msgspec
 
@@ -41,7 +40,7 @@ from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
 from toolgate.redaction import quiet_logs
-from toolgate.reloading import NOBODY, Reloading
+from toolgate.reloading import Reloading
 from toolgate.seal import Seal
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
@@ -99,8 +98,8 @@ class App:
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
-        self._news.listen("pins", self._approved)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
+        self._news.listen("pins", self._catalog.look_at_pins)
         snapshot = self._build(config, None)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
@@ -198,12 +197,6 @@ class App:
     def reload_soon(self) -> None:
         self._reloading.reload_soon()
 
-    async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
-        return await self._reloading.add(name, table, by)
-
-    async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
-        await self._reloading.remove(name, by)
-
     def _scrubbed(self, items: Items) -> Items:
         return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
 
@@ -222,6 +215,7 @@ class App:
         self.gateway.adopt(snapshot)
         self._pins.use(config)
         snapshot.take_over()
+        self.sign_ins.knows(snapshot.servers)
         self._admission.use(config)
         self.http.expel_unknown(self._is_known)
         self._ground.pool.limits = config.pool
@@ -240,9 +234,6 @@ class App:
         eager = [id for id, server in snapshot.servers.items() if server.start == "eager"]
         opened = (snapshot.upstreams[id] for id in eager)
         await asyncio.gather(*(upstream.open() for upstream in opened if before.get(upstream.id) is not upstream))
-
-    def _approved(self) -> None:
-        self._catalog.look_at_pins()
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""

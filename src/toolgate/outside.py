@@ -23,6 +23,7 @@ from toolgate.model import Fault
 if TYPE_CHECKING:
     import httpcore2
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # as hosts are written
 LONGEST = 1024 * 1024  # bytes of an answer
 PATIENCE = 10.0  # seconds for one
 HOPS = 3

@@ -273,8 +273,8 @@ async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Pa
             headers = {"content-type": "application/json", **shown}
             request = HttpRequest(app.http, "POST", "/mcp", headers.items(), b"{}", address="10.0.0.7")
             assert (await request.answered()).status == 401
-        await app.add("more", {"command": "true", "env": {"TOKEN": "canary-of-a-token"}, "start": "lazy"})
-        await app.remove("more")
+        await app._reloading.add("more", {"command": "true", "env": {"TOKEN": "canary-of-a-token"}, "start": "lazy"})
+        await app._reloading.remove("more")
     await trail.close()
     login, added, removed = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     assert (login["event"], login["decision"], login["address"]) == ("login", "deny", "10.0.0.7")

@@ -53,7 +53,7 @@ async def rug_pulled(house: House, there: Any, client: Any, *tools: Any) -> None
 
 async def approve(house: House, store: Any, *tools: str, seen: str = "") -> Any:
     done = await PinRecords(store, "").approve("there", tools, seen, 0.0)
-    house.app._approved()
+    house.app._catalog.look_at_pins()
     return done
 
 
@@ -151,7 +151,7 @@ async def test_with_warn_everything_works_and_is_told_once(kind: Any, caplog: py
         await rug_pulled(house, there, client)
         assert await names(client) == ["there__read", "there__seek", "there__wipe"]
         assert (await client.call("there__read", arguments={})).text == "read was called"
-        house.app._approved()
+        house.app._catalog.look_at_pins()
         await names(client)
     said = [each.message for each in caplog.records if each.name == "toolgate.pins"]
     assert said == [

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolgate.model import Fault
-from toolgate.outside import Fetched, Outside
+from toolgate.outside import LOOPBACK, Fetched, Outside
 from toolgate.ports import Clock
 from toolgate.wire import jsonrpc
 
@@ -29,7 +29,6 @@ HOLDS = 3600.0  # seconds until keys are looked at again
 AT_MOST = 24 * HOLDS  # seconds that they hold while the issuer is not there
 PAUSE = 30.0  # seconds between two looks, at least
 MOST_KEYS = 64
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PUBLIC = frozenset({"kty", "kid", "n", "e", "crv", "x", "y"})
 
 

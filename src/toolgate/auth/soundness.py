@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from toolgate.auth.issuer import LOOPBACK
 from toolgate.auth.keys import Ring
 from toolgate.config import Auth, Config, Problem
+from toolgate.outside import LOOPBACK
 
 
 def problems(config: Config) -> tuple[Problem, ...]:

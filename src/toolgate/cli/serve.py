@@ -19,8 +19,8 @@ from toolgate.app import App, running
 from toolgate.auth.soundness import problems
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Problem, state_folder
-from toolgate.frontends.guards import LOOPBACK
 from toolgate.frontends.server import bind, serving
+from toolgate.outside import LOOPBACK
 from toolgate.ports import SystemClock
 from toolgate.settings import Settings
 

@@ -21,13 +21,13 @@ from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
 from toolgate.model import Fault, Principal
+from toolgate.outside import LOOPBACK
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc
 
 Scope = MutableMapping[str, Any]
 
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it

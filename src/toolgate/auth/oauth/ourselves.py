@@ -14,11 +14,11 @@ import msgspec
 from toolgate.auth.oauth import registering
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.grants import NotGranted
-from toolgate.auth.oauth.registering import LOOPBACK, Registration
+from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.vault import Vault
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
-from toolgate.outside import Outside
+from toolgate.outside import LOOPBACK, Outside
 
 CALLBACK = "/connect/callback"
 DOCUMENT = "/connect/client.json"

@@ -18,6 +18,7 @@ import msgspec
 from toolgate.auth.oauth.discovery import Authority, failed
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
+from toolgate.outside import LOOPBACK
 from toolgate.wire import jsonrpc
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -25,7 +26,6 @@ ASSERTION_LASTS = 60.0  # seconds
 NAME = "toolgate"
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _METHODS = ("client_secret_basic", "client_secret_post", "none")  # the first that an authorization server knows
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Registration(msgspec.Struct, frozen=True):
