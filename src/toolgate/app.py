@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -142,6 +143,7 @@ class App:
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
+        self._doors: list[StdioDoor] = []
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
@@ -151,7 +153,9 @@ class App:
         backlog: Callable[[], int] = lambda: 0,
         principal: Principal | None = None,
     ) -> StdioDoor:
-        return StdioDoor(self._inside, path, write, backlog, principal)
+        door = StdioDoor(self._inside, path, write, backlog, principal)
+        self._doors.append(door)
+        return door
 
     async def open(self) -> None:
         """Start what is to be there before anybody asks."""
@@ -160,6 +164,37 @@ class App:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
             self._errands.start(self._news.follow(), "follow news")
+
+    async def drain(self, hurry: asyncio.Event | None = None) -> None:
+        """Take no new calls, give those under way their time (`drain`) or until `hurry` is set, and then fail what is
+        left. All of it is logged."""
+        seconds, began = self.gateway.snapshot.config.drain, self.clock.now()
+        self.gateway.phase = "draining"
+        log.info("shutting down; calls under way: %d (they get up to %g s)", len(self._under_way()), seconds)
+        waits = [asyncio.ensure_future(self._all_ended()), asyncio.ensure_future((hurry or asyncio.Event()).wait())]
+        try:
+            async with self.clock.timeout(seconds):
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self.gateway.phase = "ending"
+        left = self._under_way()
+        for work in left:
+            work.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        log.info("drained after %.1f s; calls given up: %d", self.clock.now() - began, len(left))
+
+    async def _all_ended(self) -> None:
+        while under_way := self._under_way():
+            await asyncio.wait(under_way)
+
+    def _under_way(self) -> list[asyncio.Task[Any]]:
+        """What works for clients now, whatever carries it."""
+        pipes = [work for door in self._doors if not door.closed.is_set() for work in door.under_way()]
+        return [*self.http.under_way(), *self.sessions.under_way(), *pipes]
 
     async def close(self) -> None:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
@@ -279,3 +314,4 @@ async def running(
             yield app
         finally:
             await app.close()
+            log.info("ended")

@@ -221,6 +221,7 @@ class Config(msgspec.Struct, frozen=True):
     validate_arguments: bool = True
     surface: Surface = "aggregate"  # what `/mcp` shows
     bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
+    drain: float = 10.0  # seconds for calls under way when the gateway is told to end
     state: str = ""  # the folder of the store; empty: the user's state folder
     component_url: str = COMPONENT_URL
     source: str = ""

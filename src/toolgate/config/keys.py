@@ -163,6 +163,7 @@ ROOT: Mapping[str, Row] = {
     "bundles": Key(shapes.bundles),
     "validate_arguments": Key(shapes.word_or_flag),
     "state": Key(values.filled),
+    "drain": Key(values.duration_or_none),
     "tool_components": Key(shapes.components),
     "component_url": Key(shapes.template),
     "clients": Key(access.clients(SURFACES)),
