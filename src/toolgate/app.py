@@ -33,6 +33,7 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Principal
 from toolgate.news import News
+from toolgate.notices import Notices
 from toolgate.outside import Outside
 from toolgate.parking import Parking
 from toolgate.pins import Pins
@@ -95,7 +96,10 @@ class App:
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins)
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
-        self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
+        self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)
+        self._common = chain.Common(
+            clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
+        )
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
@@ -205,6 +209,7 @@ class App:
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self._errands.close)
+            last_first.push_async_callback(self._notices.close)
             last_first.callback(self._spills.close)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
@@ -249,6 +254,7 @@ class App:
         self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
         self._pins.use(config)
+        self._notices.use(config)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
         self._admission.use(config)

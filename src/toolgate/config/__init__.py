@@ -344,6 +344,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading = Reading(file, dialect, references)
     reading.read(tree)
     reading.put_in_keys()
+    reading.put_in_notify()
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file.path))
     part, root = reading.sections.get, reading.root
@@ -406,6 +407,8 @@ def _private(reading: Reading, servers: tuple[Server, ...], clients: tuple[Known
         private.header(value)
     for value in places.credentials:
         private.certain(value)
+    if isinstance(notify := reading.sections.get("approvals", {}).get("notify"), str):
+        private.url(notify)
     private.variables(reading.put_in)
     private.environment(reading.file.environ)
     return _in_structs(places.settings.public, servers, clients) | private.values

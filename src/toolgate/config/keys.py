@@ -112,6 +112,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "by": Key(values.many(values.choice("client", "operator"))),
         "wait": Key(values.duration_or_none),
         "ttl": Key(values.duration),
+        "notify": Key(access.notified),
     },
     "guard": {
         "pinning": Key(values.choice("off", "warn", "quarantine")),

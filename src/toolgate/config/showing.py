@@ -44,7 +44,7 @@ def config(found: Any, masked: bool = True) -> Table:
         **({"state": found.state} if found.state else {}),
         **({"auth": auth} if (auth := access_showing.auth(found.auth)) else {}),
         **({"clients": [access_showing.client(each) for each in found.clients]} if found.clients else {}),
-        "approvals": msgspec.structs.asdict(found.approvals) | {"by": list(found.approvals.by)},
+        "approvals": access_showing.approvals(found.approvals, MASK if masked else ""),
         "guard": msgspec.structs.asdict(found.guard) | {"allow_hosts": list(found.guard.allow_hosts)},
         "audit": access_showing.audit(found.audit),
         "bundles": {name: list(patterns) for name, patterns in found.bundles.items()},

@@ -211,6 +211,12 @@ class Child(asyncio.SubprocessProtocol):
             raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
         pipe.write(data)  # type: ignore[attr-defined]
 
+    def close_input(self) -> None:
+        """There is no more for it to read."""
+        pipe = self._transport.get_pipe_transport(0) if self._transport else None
+        if pipe:
+            pipe.close()
+
     def end(self) -> None:
         self._is_asked_to_end = True
         self._ending.set()
