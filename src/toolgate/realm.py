@@ -100,6 +100,13 @@ class RouteRealm:
     def names(self) -> Mapping[str, str]:
         return {id: server.name for id, server in self.servers.items()}
 
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Those that are configured and never started, for who may see everything, on a path of all servers."""
+        if self._rules is not None or self._route.is_strict:
+            return {}
+        return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
+
     def status(self, server: str, /) -> Status:
         return self._route.upstream(server).status()
 

@@ -598,3 +598,35 @@ def test_a_surface_that_there_is_not_is_refused_with_those_there_are(here: Path)
     configure(here, clock=CLOCK)
     ended = toolgate("serve", "--surface", "inside")
     assert ended.code == 2 and "children" in ended.err
+
+
+def test_what_another_tool_would_ask_for_is_named_in_its_own_words(here: Path) -> None:
+    (here / "mcp.json").write_text(
+        json.dumps(
+            {
+                "inputs": [{"id": "api-key", "type": "promptString"}],
+                "servers": {
+                    "a": {"type": "stdio", "command": "x", "env": {"K": "${input:api-key}"}},
+                    "b": {"type": "stdio", "command": "x", "env": {"K": "${env:NO_SUCH_VARIABLE}"}},
+                },
+            }
+        )
+    )
+    said = toolgate("doctor", "-c", "mcp.json").out
+    assert "${input:api-key} has no value" in said and "set API_KEY in the environment" in said
+    assert "set it in the environment of toolgate\n" in said, "VS Code has no defaults"
+
+
+def test_a_tool_is_called_by_the_name_that_clients_know(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    assert "UTC" in toolgate("call", "clock__now").out
+    ended = toolgate("call", "clock__convert_time", '{"time": "12:00", "from_timezone": "UTC", "to_timezone": "UTC"}')
+    assert "12:00" in ended.out, ended.err
+    assert "did you mean clock?" in toolgate("call", "clok", "now").err
+    assert "toolgate call clock TOOL" in toolgate("call", "clock").err
+
+
+def test_status_says_how_to_start_a_gateway_where_none_runs(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("status")
+    assert ended.code == 1 and "toolgate serve" in ended.err

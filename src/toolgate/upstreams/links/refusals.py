@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 
 from toolgate.config import Server, showing
 from toolgate.model import Fault, Reach
+from toolgate.upstreams import causes
 from toolgate.wire import jsonrpc
 
 
@@ -16,7 +17,9 @@ def fault(server: Server, message: str, reach: Reach, code: str = "SERVER_FAILED
 
 def not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
-    return f"Cannot reach {showing.url(server.url)}: {error or 'no answer'}"
+    why, hint = causes.of_system(error) if isinstance(error, OSError) else ("", "")
+    said = f"{why} ({hint})" if hint else error or "no answer"
+    return f"Cannot reach {showing.url(server.url)}: {said}"
 
 
 def reach_of(status: int) -> Reach:
