@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -19,10 +19,12 @@ from toolgate.upstreams.links import http, http1, receipts
 async def behind(
     on_call: OnCall, session: bool = False, modern: bool = False, **more: Any
 ) -> AsyncIterator[tuple[Served, ScriptedServer]]:
-    async with scripted(on_call, session, modern) as server:
-        url = f"http://127.0.0.1:{server.port}/mcp"
-        async with gateway(settings(one={"url": url, **more})) as served:
-            yield served, server
+    async with scripted(on_call, session, modern) as server, in_front_of(server, **more) as served:
+        yield served, server
+
+
+def in_front_of(server: ScriptedServer, **more: Any) -> AbstractAsyncContextManager[Served]:
+    return gateway(settings(one={"url": f"http://127.0.0.1:{server.port}/mcp", **more}))
 
 
 def writes(write: Callable[[Request], None]) -> OnCall:
@@ -594,10 +596,9 @@ async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
                 early.append(request.method)
             await super()._respond(request)
 
-    async with serving(Slow(writes(whole), session=True)) as server:
-        async with gateway(settings(one={"url": f"http://127.0.0.1:{server.port}/mcp"})) as served:
-            client = served.client()
-            assert await asyncio.gather(*(client.call("one__act") for _ in range(4))) == ["ok"] * 4
+    async with serving(Slow(writes(whole), session=True)) as server, in_front_of(server) as served:
+        client = served.client()
+        assert await asyncio.gather(*(client.call("one__act") for _ in range(4))) == ["ok"] * 4
     assert taken and early == []
 
 
@@ -612,9 +613,8 @@ async def test_a_server_that_never_takes_the_end_of_the_handshake_is_used_noneth
             if request.method != "notifications/initialized":
                 await super()._respond(request)
 
-    async with serving(Mute(writes(whole), session=True)) as server:
-        async with gateway(settings(one={"url": f"http://127.0.0.1:{server.port}/mcp"})) as served:
-            assert await served.client().call("one__act") == "ok"
+    async with serving(Mute(writes(whole), session=True)) as server, in_front_of(server) as served:
+        assert await served.client().call("one__act") == "ok"
 
 
 @pytest.mark.promise("b.faults.404", "b.rulings.04-unsent")

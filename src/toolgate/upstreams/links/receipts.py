@@ -1,4 +1,4 @@
-"""Which messages without an answer a server has taken, where each is an HTTP request of its own and may overtake others."""
+"""Whether a server has taken the messages that have no answer, where each is an HTTP request that may be overtaken."""
 
 from __future__ import annotations
 
