@@ -144,8 +144,22 @@ def _salvaged_id(data: bytes) -> bytes:
 
 
 def answered_id(data: bytes) -> int | None:
-    """Which request of ours is answered by bytes that are no JSON-RPC message: brackets, strings and colons are enough
-    to find the members of the envelope. None where they do not say, or are no answer."""
+    """Which request of ours is answered by bytes that are no JSON-RPC message. None where they do not say, or are no
+    answer."""
+    found = _envelope(data)
+    id = found.get(b'"id"', b"")
+    is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
+    return int(id) if is_answer and id.isdigit() and len(id) < 20 else None
+
+
+def has_result(data: bytes) -> bool:
+    """Whether such bytes have a result, and no error."""
+    found = _envelope(data)
+    return b'"result"' in found and b'"error"' not in found
+
+
+def _envelope(data: bytes) -> dict[bytes, bytes]:
+    """The members of the outermost object with their first token: brackets, strings and colons are enough for that."""
     found: dict[bytes, bytes] = {}
     depth, key, last = 0, b"", b""
     for match in itertools.islice(_token.finditer(data), MOST_TOKENS):
@@ -156,9 +170,7 @@ def answered_id(data: bytes) -> int | None:
             key = last
         depth += (token in _OPENING) - (token in _CLOSING)
         last = token
-    id = found.get(b'"id"', b"")
-    is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
-    return int(id) if is_answer and id.isdigit() and len(id) < 20 else None
+    return found
 
 
 MOST_TOKENS = 100_000  # that are looked at: about 30 ms

@@ -29,6 +29,7 @@ from toolgate.model import (
     NeedInput,
     Note,
     Outcome,
+    Reach,
     Required,
 )
 from toolgate.ports import Clock, Items
@@ -312,8 +313,9 @@ class Connection:
                 self._questions.asked(message, origin)
         except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
             log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
-            if isinstance(error, jsonrpc.Malformed) and (id := jsonrpc.answered_id(data)) is not None:
-                self.failed(id, self._unreadable(error))
+            id = jsonrpc.answered_id(data) if isinstance(error, jsonrpc.Malformed) else None
+            if id is not None and origin in (None, id):
+                self.failed(id, self._unreadable(error, "executed" if jsonrpc.has_result(data) else "sent_unknown"))
 
     def awaits(self, origin: int) -> bool:
         return origin in self._requests
@@ -372,9 +374,9 @@ class Connection:
         except jsonrpc.UNREADABLE as error:
             request.exchange.fail(self._unreadable(error))
 
-    def _unreadable(self, error: Exception) -> Fault:
+    def _unreadable(self, error: Exception, reach: Reach = "executed") -> Fault:
         message = f"The server's answer cannot be read: {error}"
-        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach="executed")
+        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach=reach)
 
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
@@ -518,8 +520,9 @@ def _is_part(exchange: Exchange, whole: Exchange) -> bool:
 
 def _own_id(message: Message, origin: int | None) -> int | None:
     """The id of ours that a response is for. An error on a request's own stream is that request's, whatever id it has:
-    servers that could not read it, or did not try, write null or one of their own."""
+    servers that could not read it, or did not try, write null or one of their own. A result there is for that request
+    or for none: it must not be taken for the answer to another that is under way."""
     if message.error and origin is not None:
         return origin
     id = jsonrpc.id_key(message.id) if message.id else None
-    return id if isinstance(id, int) else None
+    return id if isinstance(id, int) and origin in (None, id) else None
