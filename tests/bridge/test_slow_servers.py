@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, House, Json, LegacyServer, ModernServer, Scene, gateway
+from peers import LATEST, MODERN, House, LegacyServer, ModernServer, Scene, gateway
 from virtualtime import settle, soon
 
 from toolgate.config import Config, Server
