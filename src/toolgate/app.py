@@ -154,8 +154,8 @@ class App:
         return StdioDoor(self._inside, path, write, backlog, principal)
 
     def open(self) -> None:
-        """Begin to start what is to be there before anybody asks. Nobody waits for that here: one server that hangs must
-        not keep the others, and who asks for nothing of it, waiting."""
+        """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
+        must not make the gateway mute."""
         self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._errands.start(self._reloading.follow_files(), "follow files")

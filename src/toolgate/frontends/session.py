@@ -267,7 +267,9 @@ class Session:
 
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
+        listing = await self._gateway.list(
+            mcp.LISTS[message.method].kind, self.route, self.client, hears=self.is_initialized
+        )
         page = self._pages.cut(listing, params, self.route, self.client)
         return legacy.write_listing(self.revision, page)
 
