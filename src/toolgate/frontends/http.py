@@ -47,7 +47,7 @@ class HttpDoor:
         self._config = inside.config
         self._clock = inside.clock
         self._guards = Guards(inside.gateway, inside.config, identify)
-        self._admin = Admin(inside.gateway, inside.editor, self._guards)
+        self.admin = Admin(inside.gateway, inside.editor, self._guards)
         self._connect = Connect(inside.sign_ins, self._guards)
         self._resource = resource
         self._visits = Visits(inside.clock)
@@ -81,7 +81,7 @@ class HttpDoor:
 
     async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
         if scope["path"].startswith(admin.PREFIX):
-            await self._admin.answer(scope, receive, response)
+            await self.admin.answer(scope, receive, response)
         elif scope["path"].startswith(WELL_KNOWN):
             await self._describe(scope, response)
         else:
@@ -114,6 +114,10 @@ class HttpDoor:
         scopes = error.extra.get("scopes", ())
         challenge = self._resource.challenge(request.own_path, "insufficient_scope", error.message, scopes)
         return 403, [(b"www-authenticate", challenge.encode())]
+
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
+        return [work for work in self._modern_work if work.get_name() != mcp.LISTEN] + self._pipes.under_way()
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
@@ -156,7 +160,8 @@ class HttpDoor:
             _lasts(request)
         outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
         work = asyncio.get_running_loop().create_task(
-            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note)
+            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note),
+            name=message.method,
         )
         self._modern_work.add(work)
         work.add_done_callback(lambda _done: outbox.end())
@@ -173,10 +178,8 @@ class HttpDoor:
         self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
     ) -> None:
         id = bytes(message.id)
-        if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
-            error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
-        else:
-            error = work.exception()
+        # Cancelled: the gateway ends, or the client is gone and nobody reads this.
+        error = self._inside.gateway.given_up() or _cancelled() if work.cancelled() else work.exception()
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
@@ -348,6 +351,10 @@ class Leaving:
         await streams.gone(self._receive)
         self.has_left = True
         self._work.cancel()
+
+
+def _cancelled() -> Fault:
+    return Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
 
 
 def _lasts(request: Request) -> None:

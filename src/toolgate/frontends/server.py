@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.owners import Peer
+from toolgate.frontends.peers import met
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
@@ -32,7 +33,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.client = self.client and Peer(self.client)
+        self.client = met(transport) or (self.client and Peer(self.client))
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -68,7 +69,7 @@ def _websocket(**given: Any) -> asyncio.Protocol:
     class Socket(WebSocketsSansIOProtocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.client = self.client and Peer(self.client)
+            self.client = met(transport) or (self.client and Peer(self.client))
 
     return Socket(**given)
 

@@ -123,6 +123,10 @@ class Session:
         if shown != self.client.principal:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
 
+    def under_way(self) -> list[asyncio.Task[bytes]]:
+        """The work for what the client has asked."""
+        return list(self._in_flight.values())
+
     # What the client sends.
 
     def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
@@ -216,6 +220,10 @@ class Session:
         id = bytes(message.id)
         try:
             return jsonrpc.result(id, await self._result(message, stream, principal))
+        except asyncio.CancelledError:
+            if not (fault := self._gateway.given_up()):
+                raise
+            return face.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
             return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
