@@ -142,6 +142,7 @@ class App:
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
+        self._common.meters.on_refused = self.http.scheduler.refused
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
