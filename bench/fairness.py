@@ -1,8 +1,8 @@
 """What a client that floods the gateway costs another client: its p50 and p99, with and without. See README.md.
 
-One client makes a call at a time, with pauses, on one connection. Another has 200 connections, each of which calls again
-as soon as it is answered: once without a limit, and once with one that refuses nearly all of it. Blocks with and without
-the flood take turns in one run, so that whatever else the machine does hits both.
+One client makes a call at a time, with pauses, on one connection. Another has 200 connections, each of which calls
+again as soon as it is answered: once without a limit, and once with one that refuses nearly all of it. Blocks with and
+without the flood take turns in one run, so that whatever else the machine does hits both.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, secrets_of
 from toolgate.errands import Errands
 from toolgate.events import Events, every_list
+from toolgate.frontends.channels import Archives
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -136,7 +137,9 @@ class App:
             credentials=self.sign_ins,
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
+        self._inside = Inside(
+            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
+        )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._doorkeeper = Doorkeeper(config, store, clock)
         self._admission = Admission(config, self._doorkeeper, audit)
