@@ -24,6 +24,7 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, secrets_of
 from toolgate.errands import Errands
 from toolgate.events import Events, every_list
+from toolgate.frontends.channels import Archives
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -141,13 +142,16 @@ class App:
             credentials=self.sign_ins,
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
+        self._inside = Inside(
+            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
+        )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._doorkeeper = Doorkeeper(config, store, clock)
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
         self._doors: list[StdioDoor] = []
+        self._common.meters.on_refused = self.http.scheduler.refused
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(

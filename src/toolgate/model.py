@@ -165,6 +165,12 @@ class Principal(msgspec.Struct, frozen=True):
         """What is capped for each is counted by this."""
         return f"{self.id}@{self.address}"
 
+    @property
+    def counted_as(self) -> str:
+        """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
+        from; on an open gateway each address is one."""
+        return self.id if self.client else self.cap_key
+
 
 class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none."""

@@ -19,6 +19,7 @@ from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.owners import Peer
 from toolgate.frontends.peers import Operator
+from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
@@ -85,7 +86,8 @@ class Request:
 class Guards:
     """The checks of one door. The size of a body is that of `http.body_limit`, in bytes."""
 
-    def __init__(self, gateway: Gateway, config: Config, identify: Identify) -> None:
+    def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers) -> None:
+        self._callers = callers
         self._gateway = gateway
         self._config = config
         self._identify = identify
@@ -157,6 +159,8 @@ class Guards:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
+        if principal.via:
+            self._callers.learn(headers["authorization"], principal)
         if principal.is_admin and not principal.via and isinstance(client, Peer) and not client.is_ours:
             return msgspec.structs.replace(principal, is_admin=False)  # another user of this machine
         return principal

@@ -18,7 +18,7 @@ from msgspec import Raw
 from toolgate import asks
 from toolgate.eras import calls, legacy, questions, tasks
 from toolgate.frontends import face
-from toolgate.frontends.channels import Archive, Untold
+from toolgate.frontends.channels import Archive, Archives, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
@@ -75,6 +75,7 @@ class Session:
         clock: Clock,
         ask_time: float,
         revision: str,
+        archives: Archives,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
@@ -93,6 +94,7 @@ class Session:
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._untold: Untold | None = None
+        self._archives = archives
         self._archive: Archive | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
@@ -174,7 +176,7 @@ class Session:
     def archive(self) -> Archive:
         """What its streams said of late. There is none before the first of them."""
         if not self._archive:
-            self._archive = Archive(self._clock)
+            self._archive = self._archives.open()
         return self._archive
 
     def listen(self, stream: Stream) -> None:
@@ -211,6 +213,8 @@ class Session:
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
+        if self._archive:
+            self._archive.close()
         await self._gateway.leave(self.client)
 
     # Requests.

@@ -136,7 +136,7 @@ class Connection:
     async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
         if call.kind != "tasks":
-            await self._turns.take(self._server.timeout)
+            await self._turns.take(self._server.timeout, call.client.principal.counted_as)
         self.used = self._clock.now()
         id = next(self._ids)
         exchange = self._expect(id, call, LONGEST_RESULT if _waits(call) else self._server.timeout, whole=whole)
