@@ -24,6 +24,7 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, secrets_of
 from toolgate.errands import Errands
 from toolgate.events import Events, every_list
+from toolgate.frontends.channels import Archives
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -141,13 +142,16 @@ class App:
             credentials=self.sign_ins,
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
+        self._inside = Inside(
+            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
+        )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._doorkeeper = Doorkeeper(config, store, clock)
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
         self._doors: list[StdioDoor] = []
+        self._common.meters.on_refused = self.http.scheduler.refused
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
@@ -161,9 +165,10 @@ class App:
         self._doors.append(door)
         return door
 
-    async def open(self) -> None:
-        """Start what is to be there before anybody asks."""
-        await self._start(self.gateway.snapshot, {})
+    def open(self) -> None:
+        """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
+        must not make the gateway mute."""
+        self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
@@ -267,14 +272,15 @@ class App:
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
                 self._errands.start(upstream.drain(DRAIN), f"drain {id}")
-        self._errands.start(self._start(snapshot, before.upstreams), "start servers")
+        self._start(snapshot, before.upstreams)
         return snapshot
 
-    async def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
-        """Open what is to be up before anybody asks, and was not there before."""
-        eager = [id for id, server in snapshot.servers.items() if server.start == "eager"]
-        opened = (snapshot.upstreams[id] for id in eager)
-        await asyncio.gather(*(upstream.open() for upstream in opened if before.get(upstream.id) is not upstream))
+    def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
+        """Have opened what is to be up before anybody asks, and was not there before."""
+        for id, server in snapshot.servers.items():
+            upstream = snapshot.upstreams[id]
+            if server.is_eager and before.get(id) is not upstream:
+                self._errands.start(upstream.open(), f"start {id}")
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
@@ -316,7 +322,7 @@ async def running(
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     with quiet_logs(app.redactor):
         try:
-            await app.open()
+            app.open()
             yield app
         finally:
             await app.close()

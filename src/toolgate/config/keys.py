@@ -80,6 +80,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
     "catalog": {
         "ttl": Key(values.duration),
         "list_timeout": Key(values.duration),
+        "first_wait": Key(values.duration),
         "page_size": Key(values.whole(1)),
         "grace": Key(values.duration_or_none),
     },

@@ -22,6 +22,7 @@ from toolgate.frontends.connect import Connect
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
+from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import HeaderList, Outbox, Receive, Response, Send
@@ -46,12 +47,14 @@ class HttpDoor:
         self._sessions = sessions
         self._config = inside.config
         self._clock = inside.clock
-        self._guards = Guards(inside.gateway, inside.config, identify)
+        self.scheduler = Scheduler(inside.clock)
+        self.callers = Callers()
+        self._guards = Guards(inside.gateway, inside.config, identify, self.callers)
         self.admin = Admin(inside.gateway, inside.editor, self._guards)
         self._connect = Connect(inside.sign_ins, self._guards)
         self._resource = resource
         self._visits = Visits(inside.clock)
-        self._pipes = Pipes(inside)
+        self._pipes = Pipes(inside, self.scheduler)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
         self._modern_work: set[asyncio.Task[Any]] = set()
@@ -89,6 +92,7 @@ class HttpDoor:
 
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
+        self.callers.forget()
         self._visits.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
 
@@ -127,6 +131,7 @@ class HttpDoor:
 
     def end(self) -> None:
         """The same, at once."""
+        self.scheduler.close()
         for work in list(self._modern_work):
             work.cancel()
         self._pipes.close()
@@ -221,6 +226,8 @@ class HttpDoor:
     async def _other_post(self, request: Request, response: Response, data: bytes, error: Malformed) -> None:
         """What is no message: a batch of them, or nothing that can be read."""
         try:
+            if error.is_answer and (answering := request.headers.get(era_headers.SESSION)) is not None:
+                self._known_session(request, answering).answered_unreadably(error)
             session = self._session_of_batch(request, error)
             batch = batches.read(data, session, error)
         except Malformed as refused:
@@ -384,7 +391,9 @@ def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
 
 def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:
     """Handle one message of a batch."""
-    if isinstance(each, Malformed):
+    if isinstance(each, Malformed) and each.is_answer:
+        session.answered_unreadably(each)
+    elif isinstance(each, Malformed):
         gathered.add(face.write_malformed(each))
     elif each.is_request:
         gathered.follow(session.answer(each, channel), lambda done: _response_of(done, each))
