@@ -182,7 +182,7 @@ class Reading:
         if expansion.missing:
             self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
         elif isinstance(notify, str):
-            self.take(variables.sound_http_url, section["notify"], path)
+            self.take(_webhook_url, section["notify"], path)
 
     # What every part of the file needs.
 
@@ -463,6 +463,10 @@ def of_environment(environ: Mapping[str, str], style: variables.Style = variable
         return found
 
     return expand
+
+
+def _webhook_url(value: object) -> None:
+    variables.sound_http_url(values.text(value))
 
 
 def _lacks(expansion: Expansion, style: variables.Style) -> list[str]:
