@@ -204,7 +204,8 @@ class McpUpstream:
     def _rested(self, berth: Berth) -> None:
         self._rest.set()
         if berth.scope and berth.is_blank and self._berths.get(berth.scope) is berth:
-            self._latest = berth
+            if berth.condition.fault:
+                self._latest = berth
             self._drop(berth)
 
     def _forget(self, scope: str) -> None:
