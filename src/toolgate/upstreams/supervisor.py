@@ -211,6 +211,12 @@ class Child(asyncio.SubprocessProtocol):
             raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
         pipe.write(data)  # type: ignore[attr-defined]
 
+    def close_input(self) -> None:
+        """There is no more for it to read."""
+        pipe = self._transport.get_pipe_transport(0) if self._transport else None
+        if pipe:
+            pipe.close()
+
     def end(self, why: str = "was stopped") -> None:
         """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name."""
         if not self._exited.is_set():
