@@ -115,6 +115,10 @@ class Upstream(Protocol):
         """How it is now. Starts nothing, and never waits."""
         ...
 
+    def is_up(self, client: Client) -> bool:
+        """Whether the connection that serves this client is there now. Starts nothing."""
+        ...
+
     async def open(self) -> None:
         """Start before anybody asks. Failure is kept in the status, not raised."""
         ...
