@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -24,7 +24,7 @@ from toolgate.entering import Entering
 from toolgate.eras import tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
-from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal
+from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal, Reach
 from toolgate.policy import scrub
 from toolgate.policy.judging import Judging
 from toolgate.policy.scrub import Scrubber
@@ -37,6 +37,9 @@ from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
 from toolgate.watches import Watches
 from toolgate.wire import jsonrpc, mcp, names
+
+Phase = Literal["serving", "draining", "ending"]
+"""Calls are taken; those under way may end, and no new one is taken; what is left is given up."""
 
 
 class Gateway:
@@ -58,6 +61,8 @@ class Gateway:
         self.access = access
         self.redactor = redactor
         self.events = events
+        self.house = house
+        self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
         self._realms = Realms(house, editor, spills, access, self._current, events.tell)
@@ -73,6 +78,8 @@ class Gateway:
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
         entered = call
+        if self.phase != "serving" and not (call.resumption and call.resumption.live):
+            raise shutting_down("not_sent")
 
         def refused(fault: Fault) -> Outcome:
             shown = scrub.fault(fault, self.redactor)
@@ -300,6 +307,10 @@ class Gateway:
         self._earshot.adopt(before, snapshot)
         self._watches.renew(before, snapshot)
 
+    def given_up(self) -> Fault | None:
+        """What is told to whoever's call was cancelled, where that is because the gateway ends."""
+        return shutting_down("sent_unknown") if self.phase == "ending" else None
+
     async def close(self) -> None:
         self._realms.close()
         await self._watches.close()
@@ -314,6 +325,12 @@ async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
         return await answer
     except Fault as fault:
         return fault
+
+
+def shutting_down(reach: Reach) -> Fault:
+    """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
+    hint = "call again when it is back" if reach == "not_sent" else "it may have run: look before you call it again"
+    return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
 
 
 def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:

@@ -113,6 +113,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "by": Key(values.many(values.choice("client", "operator"))),
         "wait": Key(values.duration_or_none),
         "ttl": Key(values.duration),
+        "notify": Key(access.notified),
     },
     "guard": {
         "pinning": Key(values.choice("off", "warn", "quarantine")),
@@ -164,6 +165,7 @@ ROOT: Mapping[str, Row] = {
     "bundles": Key(shapes.bundles),
     "validate_arguments": Key(shapes.word_or_flag),
     "state": Key(values.filled),
+    "drain": Key(values.duration_or_none),
     "tool_components": Key(shapes.components),
     "component_url": Key(shapes.template),
     "clients": Key(access.clients(SURFACES)),
