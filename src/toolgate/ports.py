@@ -318,6 +318,11 @@ class View(Protocol):
         """One list of one server; None where it is not known."""
         ...
 
+    @property
+    def pending(self) -> Collection[tuple[str, str]]:
+        """The (server, kind) that did not come in time, and are still being fetched."""
+        ...
+
     def fault(self, server: str, kind: str, /) -> Fault | None:
         """Why it is not, where fetching it has failed."""
         ...
