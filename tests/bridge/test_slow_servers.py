@@ -11,6 +11,7 @@ import pytest
 from peers import LATEST, MODERN, House, Json, LegacyServer, ModernServer, Pending, Scene, gateway
 from virtualtime import FakeClock, settle, soon
 
+from toolgate.access import THE_OPERATOR
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.store.memory import MemoryStore
 
@@ -218,6 +219,27 @@ async def test_what_is_kept_is_told_at_once_and_a_call_waits_for_the_server(kind
         call = client.start("tools/call", name="there__plain")
         await house.clock.advance(25)
         assert (await call.reply()).text == "just so"
+
+
+@pytest.mark.promise("b.001.first-list", "b.001.catalog-kept")
+@pytest.mark.parametrize("asked", [("/list", b'{"anew":true}'), ("/servers/there/check", b"")], ids=["list", "doctor"])
+async def test_what_the_command_line_lists_is_kept_for_the_first_client(asked: tuple[str, bytes]) -> None:
+    def a_server() -> LegacyServer:
+        return LegacyServer({"plain": plain}, {"ask": plain}, {"mem://a": plain}, templates={"mem://{x}": plain})
+
+    store, (path, body) = MemoryStore(FakeClock()), asked
+    async with gateway(store=store, there=slow(a_server())) as house:
+        command = asyncio.ensure_future(house.app.http.admin.ask("POST", "/admin" + path, body, THE_OPERATOR))
+        await house.clock.advance(25)
+        assert (await command)[0] == 200
+    late = slow(a_server())
+    async with gateway(store=store, there=late) as house:
+        client = house.legacy_stranger()
+        await soon(client.initialize())
+        for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
+            result = (await soon(client.request(method))).result
+            assert len(next(iter(result.values()))) == 1 and "_meta" not in result
+        assert not late.connections
 
 
 # Searching while servers start.
