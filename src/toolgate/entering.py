@@ -69,9 +69,7 @@ class Entering:
             is_hidden = rules is not None and fault.code in _NOT_FOUND
             return (rules and is_hidden and self._denied(call, route, rules)) or fault
 
-    def _doubtful(
-        self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route
-    ) -> Sequence[Wanted]:
+    def _doubtful(self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route) -> Sequence[Wanted]:
         """The lists to be looked at before a call goes by them. A server may be another program each time that it is
         started: what was listed before refuses nothing that it would take now; and one whose changes are held back is
         looked at in any case. A bare name may be any server's: those that were listed since the gateway started, and

@@ -1,4 +1,4 @@
-"""Lists that are kept from before a server was started: they are shown, and refuse nothing that the server takes now."""
+"""Lists that are kept from before a server was started are shown, and refuse nothing that the server takes now."""
 
 from __future__ import annotations
 
