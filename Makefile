@@ -57,6 +57,7 @@ fuzz: $(INSTALLED)
 bench: $(INSTALLED)
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
+	.venv/bin/python bench/fairness.py
 
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)

@@ -36,6 +36,7 @@ RPC_CODES: dict[str, int] = {
     "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
     "TIMEOUT": jsonrpc.INTERNAL_ERROR,
     "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
+    "SHUTTING_DOWN": jsonrpc.INTERNAL_ERROR,
     "CIRCUIT_OPEN": jsonrpc.INTERNAL_ERROR,
     "UPSTREAM_ERROR": jsonrpc.INTERNAL_ERROR,
     "INTERNAL": jsonrpc.INTERNAL_ERROR,
@@ -49,6 +50,7 @@ RETRYABLE = frozenset(
         "TIMEOUT",
         "CIRCUIT_OPEN",
         "SESSION_ERROR",
+        "SHUTTING_DOWN",
         "RATE_LIMITED",
         "APPROVAL_REQUIRED",
         "SIGN_IN_REQUIRED",
@@ -183,6 +185,12 @@ class Principal(msgspec.Struct, frozen=True):
     def cap_key(self) -> str:
         """What is capped for each is counted by this."""
         return f"{self.id}@{self.address}"
+
+    @property
+    def counted_as(self) -> str:
+        """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
+        from; on an open gateway each address is one."""
+        return self.id if self.client else self.cap_key
 
 
 class Client(msgspec.Struct, frozen=True):

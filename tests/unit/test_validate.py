@@ -190,7 +190,7 @@ def test_a_long_text_is_one_part() -> None:
 def test_a_large_schema_is_not_sent_with_every_error() -> None:
     fault = refused({**ECHO, "description": "x" * 20_000}, {})
     assert "schema" not in fault.extra
-    assert "tools/list" in fault.hint
+    assert "the list of its server's tools" in fault.hint
 
 
 @pytest.mark.parametrize(
