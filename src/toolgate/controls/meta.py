@@ -27,6 +27,8 @@ def _fail(control: Control, given: Given, fault: Fault) -> Object:
         said = f"Error calling {given['tool']} on {given['server']}: {fault.message}"
     if fault.hint and fault.hint not in said:
         said = f"{said} ({fault.hint})"
+    if "schema" in fault.extra:  # a model has nothing else of this reply
+        said = f"{said}\nThe schema of the arguments: {jsonrpc.encode(fault.extra['schema']).decode()}"
     return {"content": [{"type": "text", "text": said}], "isError": True}
 
 
@@ -84,11 +86,13 @@ def _told(raw: Raw, format: str | None) -> Object:
 
 
 def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
-    if raw is None or not format:
+    """How a tool is called: in one line, and in full where that is wanted."""
+    if raw is None:
         return {}
-    tool = items.read(raw)
-    schemas = bytes(tool.inputSchema), bytes(tool.outputSchema)
-    return {"declaration": _DECLARE[format](signatures.Tool(tool.name, tool.description, *schemas))}
+    read = items.read(raw)
+    tool = signatures.Tool(read.name, read.description, bytes(read.inputSchema), bytes(read.outputSchema))
+    said = {"signature": signatures.one_line(tool)}
+    return said | ({"declaration": _DECLARE[format](tool)} if format else {})
 
 
 _DECLARE = {"typescript": signatures.typescript, "python": signatures.python}
@@ -98,7 +102,8 @@ CONTROLS = (
     Control(
         "mcp_discover",
         FAMILY,
-        "Search the tools of all MCP servers. Without a query: the servers, their state and how many tools they have.",
+        "Search the tools of all MCP servers; each is found with its signature. "
+        "Without a query: the servers, their state and how many tools they have.",
         {
             "query": {"type": "string", "description": "What to search for"},
             "server": {"type": "string", "description": "Only this server"},
@@ -114,7 +119,7 @@ CONTROLS = (
     Control(
         "mcp_call",
         FAMILY,
-        "Call a tool of an MCP server. mcp_discover finds the tool.",
+        "Call a tool of an MCP server, with arguments as its signature says. mcp_discover finds the tool.",
         {
             "server": {"type": "string", "description": "Target server name"},
             "tool": {"type": "string", "description": "Tool name to call"},

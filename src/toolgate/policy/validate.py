@@ -20,7 +20,7 @@ from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
 
-_LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
+LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
@@ -81,12 +81,12 @@ def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:
     further = verdict.count - len(wrong)
     more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
     text = traits.shown_schema or traits.schema
-    schema = {"schema": Raw(text)} if len(text) <= _LARGEST_SHOWN else {}
-    where = "data.schema" if schema else "tools/list"
+    schema = {"schema": Raw(text)} if len(text) <= LARGEST_SHOWN else {}
+    hint = "correct the arguments and call again"
     return Fault(
         "INVALID_ARGS",
         f"Invalid arguments for {call.shown}: {named}{more}",
         reach="not_sent",
-        hint=f"mend what data.errors names and call again; the tool's schema is in {where}",
+        hint=hint if schema else f"{hint}; the tool's schema is in the list of its server's tools",
         extra={"errors": wrong, "error_count": verdict.count, **schema},
     )
