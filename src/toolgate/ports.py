@@ -405,6 +405,11 @@ class Realm(Protocol):
         """Their configured names by id."""
         ...
 
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Names, by id, of servers that are configured and never started, as far as the client may see them."""
+        ...
+
     def status(self, server: str, /) -> Status: ...
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
