@@ -39,6 +39,7 @@ from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.connection import Connection as LiveConnection
 from toolgate.upstreams.mcp.upstream import McpUpstream
+from toolgate.wire import surrogates
 
 LATEST = LEGACY[-1]
 META = "io.modelcontextprotocol/"
@@ -883,7 +884,7 @@ class _Lines(_Wire):
         self._pending[id] = pending
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
         pending.leave = lambda: self.tell(cancelled, {})
-        self.tell(pending.message, {})
+        self.door.data_received(pending.spelled + b"\n")
 
     def tell(self, message: Json, headers: Mapping[str, str]) -> None:
         self.door.data_received(_dump(message) + b"\n")
@@ -1260,7 +1261,7 @@ def _capability(method: str) -> str:
 def _header(value: str) -> str:
     if value.isascii() and value.isprintable():
         return value
-    return "=?base64?" + base64.b64encode(value.encode()).decode() + "?="
+    return "=?base64?" + base64.b64encode(surrogates.shown(value).encode()).decode() + "?="
 
 
 def _check_common(message: Json, pending: Pending, meta: Json) -> None:

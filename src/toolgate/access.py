@@ -20,6 +20,7 @@ from toolgate.wire import names
 
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
+THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
 HARMLESS: Final = Hints(readOnlyHint=True)
 
 KEPT: Final = names.OWN_SCHEME + "results/"

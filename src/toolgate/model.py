@@ -36,6 +36,7 @@ RPC_CODES: dict[str, int] = {
     "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
     "TIMEOUT": jsonrpc.INTERNAL_ERROR,
     "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
+    "SHUTTING_DOWN": jsonrpc.INTERNAL_ERROR,
     "CIRCUIT_OPEN": jsonrpc.INTERNAL_ERROR,
     "UPSTREAM_ERROR": jsonrpc.INTERNAL_ERROR,
     "INTERNAL": jsonrpc.INTERNAL_ERROR,
@@ -49,6 +50,7 @@ RETRYABLE = frozenset(
         "TIMEOUT",
         "CIRCUIT_OPEN",
         "SESSION_ERROR",
+        "SHUTTING_DOWN",
         "RATE_LIMITED",
         "APPROVAL_REQUIRED",
         "SIGN_IN_REQUIRED",
@@ -228,7 +230,7 @@ class Notes:
     def _goes_on(self, note: Note) -> bool:
         """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""
         try:
-            reached = msgspec.json.decode(note.params, type=_Progress).progress
+            reached = jsonrpc.read(note.params, type=_Progress).progress
         except jsonrpc.UNREADABLE:
             return False
         increased, self._reached = reached > self._reached, max(reached, self._reached)

@@ -453,7 +453,25 @@ def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signal
         assert "UTC" in post(url, call)["result"]["content"][0]["text"]
         server.send_signal(number)
         out, err = server.communicate(timeout=BOUND)
-        assert (server.returncode, out, err) == (0, "", "")
+        assert (server.returncode, out) == (0, "")
+        told = [line.partition(" INFO ")[2] for line in err.splitlines() if " INFO " in line]
+        assert told[-1] == "ended" and any(line.startswith("shutting down; calls under way: 0") for line in told)
+        assert "Traceback" not in err and "toolgate." not in "".join(told), "no modules in an operator's log"
+
+
+def test_serve_begins_with_what_it_serves_and_how_to_connect(here: Path) -> None:
+    configure(here, clock=CLOCK, off={**NOTES, "enabled": False})
+    assert toolgate("list").code == 0  # from now on it is known what the servers offer
+    with serving() as (url, server):
+        assert server.stderr
+        said = ""
+        while "other clients" not in said:
+            line = server.stderr.readline()
+            assert line, said
+            said += line
+    assert "clock" in said and "4 tools" in said and "disabled" in said and "tokens" in said
+    assert f"claude mcp add --transport http toolgate {url}" in said
+    assert f"codex mcp add toolgate --url {url}" in said
 
 
 # stdio.

@@ -120,7 +120,7 @@ class Reading:
         for entry in entries:
             if owner := taken.get(slug(entry.name)):
                 self.wrong(entry.path, f"names a component with the id of the server {json.dumps(owner)}", "rename one")
-        found = [_ServerReading(self, entry, {"start": "eager"}).server() for entry in entries]
+        found = [_ServerReading(self, entry).server() for entry in entries]
         if names and not self.servers:
             self.root.setdefault("surface", "components")
         self.servers += [server for server in found if server]
@@ -166,6 +166,23 @@ class Reading:
                 self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
             elif client["key"] is not _bad:
                 self.take(access_shapes.sound_key, client["key"], path)
+
+    def put_in_notify(self) -> None:
+        """The variables in `approvals.notify`. One that is not set is the whole file's fault: nobody would be told."""
+        section = self.sections.get("approvals", {})
+        notify = section.get("notify")
+        if not notify or self.references:
+            return
+        path: KeyPath = ("approvals", "notify")
+        expansion = Expansion(self.file.environ, self.dialect.style, secret=self.sources.get)
+        if isinstance(notify, str):
+            section["notify"] = self.take(expansion.expand, notify, path)
+        else:
+            section["notify"] = tuple(self.take(expansion.expand, word, path) for word in notify)
+        if expansion.missing:
+            self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
+        elif isinstance(notify, str):
+            self.take(variables.sound_http_url, section["notify"], path)
 
     # What every part of the file needs.
 

@@ -50,7 +50,7 @@ class HttpDoor:
         self.scheduler = Scheduler(inside.clock)
         self.callers = Callers()
         self._guards = Guards(inside.gateway, inside.config, identify, self.callers)
-        self._admin = Admin(inside.gateway, inside.editor, self._guards)
+        self.admin = Admin(inside.gateway, inside.editor, self._guards)
         self._connect = Connect(inside.sign_ins, self._guards)
         self._resource = resource
         self._visits = Visits(inside.clock)
@@ -84,7 +84,7 @@ class HttpDoor:
 
     async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
         if scope["path"].startswith(admin.PREFIX):
-            await self._admin.answer(scope, receive, response)
+            await self.admin.answer(scope, receive, response)
         elif scope["path"].startswith(WELL_KNOWN):
             await self._describe(scope, response)
         else:
@@ -118,6 +118,10 @@ class HttpDoor:
         scopes = error.extra.get("scopes", ())
         challenge = self._resource.challenge(request.own_path, "insufficient_scope", error.message, scopes)
         return 403, [(b"www-authenticate", challenge.encode())]
+
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
+        return [work for work in self._modern_work if work.get_name() != mcp.LISTEN] + self._pipes.under_way()
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
@@ -161,7 +165,8 @@ class HttpDoor:
             _lasts(request)
         outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
         work = asyncio.get_running_loop().create_task(
-            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note)
+            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note),
+            name=message.method,
         )
         self._modern_work.add(work)
         work.add_done_callback(lambda _done: outbox.end())
@@ -178,10 +183,8 @@ class HttpDoor:
         self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
     ) -> None:
         id = bytes(message.id)
-        if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
-            error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
-        else:
-            error = work.exception()
+        # Cancelled: the gateway ends, or the client is gone and nobody reads this.
+        error = self._inside.gateway.given_up() or _cancelled() if work.cancelled() else work.exception()
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
@@ -223,6 +226,8 @@ class HttpDoor:
     async def _other_post(self, request: Request, response: Response, data: bytes, error: Malformed) -> None:
         """What is no message: a batch of them, or nothing that can be read."""
         try:
+            if error.is_answer and (answering := request.headers.get(era_headers.SESSION)) is not None:
+                self._known_session(request, answering).answered_unreadably(error)
             session = self._session_of_batch(request, error)
             batch = batches.read(data, session, error)
         except Malformed as refused:
@@ -353,6 +358,10 @@ class Leaving:
         self._work.cancel()
 
 
+def _cancelled() -> Fault:
+    return Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
+
+
 def _lasts(request: Request) -> None:
     if request.visit:
         request.visit.lasts()
@@ -382,7 +391,9 @@ def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
 
 def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:
     """Handle one message of a batch."""
-    if isinstance(each, Malformed):
+    if isinstance(each, Malformed) and each.is_answer:
+        session.answered_unreadably(each)
+    elif isinstance(each, Malformed):
         gathered.add(face.write_malformed(each))
     elif each.is_request:
         gathered.follow(session.answer(each, channel), lambda done: _response_of(done, each))

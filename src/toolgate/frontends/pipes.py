@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import Refused, Request
@@ -71,6 +72,9 @@ class Pipes:
         self._is_closed = True
         for pipe in self._open.values():
             pipe.outbox.end()
+
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        return [work for pipe in self._open.values() for work in pipe.conversation.under_way()]
 
     def find(self, request: Request) -> Conversation:
         """The conversation that a POST belongs to. Raises `Refused`."""

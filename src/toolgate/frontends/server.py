@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.owners import Peer
+from toolgate.frontends.peers import met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 from toolgate.model import Principal
 
@@ -44,7 +45,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.client = self.client and Peer(self.client)
+        self.client = met(transport) or (self.client and Peer(self.client))
         self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
@@ -95,7 +96,7 @@ def _websocket(**given: Any) -> asyncio.Protocol:
     class Socket(WebSocketsSansIOProtocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.client = self.client and Peer(self.client)
+            self.client = met(transport) or (self.client and Peer(self.client))
 
     return Socket(**given)
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Raw
 
+from toolgate.greeting import SERVED
 from toolgate.model import Call, Done, Fault, Outcome
 from toolgate.ports import About, Shelf, View
 from toolgate.spills import PREFIX as KEPT
@@ -33,7 +34,7 @@ class Aggregate:
         return servers
 
     def about(self) -> About | None:
-        return None
+        return SERVED
 
     def claims(self, call: Call, view: View) -> bool:
         return _split(call, view) is not None
