@@ -98,8 +98,11 @@ def answer(method: str, params: Json) -> Json | None:
     if method == "resources/list":
         return {"resources": [{"uri": URI, "name": "watched"}]}
     if method == "tasks/get":
-        return {key: value for key, value in tasks[params["taskId"]].items() if key != "said"}
+        task = tasks.get(params["taskId"], {})
+        return {key: value for key, value in task.items() if key != "said"} or None
     if method == "tasks/result":
+        if params["taskId"] not in tasks:  # of the process before this one
+            return None
         while tasks[params["taskId"]]["status"] == "working":
             threading.Event().wait(0.02)
         return text(tasks[params["taskId"]]["said"])
@@ -120,7 +123,8 @@ def handle(message: Json) -> None:
             held[params["requestId"]].set()
     elif id is not None:
         found = answer(method, params)
-        write({"id": id, "error": {"code": -32601, "message": method}} if found is None else {"id": id, "result": found})
+        refusal = {"code": -32602, "message": f"{method}: unknown"}
+        write({"id": id, "error": refusal} if found is None else {"id": id, "result": found})
 
 
 for line in sys.stdin:

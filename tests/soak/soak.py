@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import websockets
-from processes.ground import LEGACY, MODERN, PREFIX, STREAM, Failed, Gateway, Json, alive, read_events, read_response
+from processes.ground import LEGACY, MODERN, PREFIX, STREAM, Failed, Gateway, Json, alive, read_response
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "720"))
 FIRST = min(60.0, SECONDS / 2)  # seconds in which memory is looked at for the first time
@@ -326,7 +326,8 @@ class Soak:
             await self.one("a connection of 2024-11-05", lambda: self.sse(who, server))
 
     async def sse(self, who: str, server: str) -> None:
-        head = f"GET /mcp/sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nAuthorization: Bearer {KEYS[who]}"
+        shown = f"Authorization: Bearer {KEYS[who]}"
+        head = f"GET /mcp/sse HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n{shown}"
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=16 * 1024 * 1024)
         try:
             writer.write(head.encode() + b"\r\n\r\n")
@@ -340,8 +341,9 @@ class Soak:
                 body = json.dumps(message).encode()
                 its_reader, its_writer = await asyncio.open_connection("127.0.0.1", self.port)
                 its_writer.write(
-                    f"POST {place} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-                    f"Authorization: Bearer {KEYS[who]}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+                    f"POST {place} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{shown}\r\n"
+                    f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+                    + body
                 )
                 async with asyncio.timeout(WAIT):
                     status, _, _ = await read_response(its_reader)
@@ -617,7 +619,7 @@ async def main() -> int:
             await soak.run()
             await looking
             busy = resident_mb(pid)
-            print(f"all have left after {SECONDS:g} s; {dict(soak.tally.done)}; faults {dict(soak.tally.faults)}", flush=True)
+            print(f"all have left after {SECONDS:g} s; now {AFTER:g} s of nothing", flush=True)
             await asyncio.sleep(AFTER)
             last = resident_mb(pid)
             soak.check_executed()
@@ -627,7 +629,7 @@ async def main() -> int:
     operations = sum(soak.tally.done.values())
     print(f"{operations} operations: {dict(soak.tally.done)}")
     print(f"calls that a killed server cost: {dict(soak.tally.faults)}")
-    print(f"resident: {max(first):.1f} MB in the first {FIRST:g} s, {busy:.1f} at the end, {last:.1f} {AFTER:g} s later")
+    print(f"resident: {max(first):.1f} MB in the first {FIRST:g} s, {busy:.1f} at the end, {last:.1f} at last")
     if last > max(first) + GROWTH:
         soak.tally.wrong(f"memory has grown by {last - max(first):.1f} MB, and may by {GROWTH:g}")
     if soak.tally.problems:
