@@ -115,6 +115,10 @@ class Upstream(Protocol):
         """How it is now. Starts nothing, and never waits."""
         ...
 
+    def is_up(self, client: Client) -> bool:
+        """Whether the connection that serves this client is there now. Starts nothing."""
+        ...
+
     async def open(self) -> None:
         """Start before anybody asks. Failure is kept in the status, not raised."""
         ...
@@ -312,6 +316,11 @@ class View(Protocol):
 
     def shelf(self, server: str, kind: str, /) -> Shelf | None:
         """One list of one server; None where it is not known."""
+        ...
+
+    @property
+    def pending(self) -> Collection[tuple[str, str]]:
+        """The (server, kind) that did not come in time, and are still being fetched."""
         ...
 
     def fault(self, server: str, kind: str, /) -> Fault | None:
