@@ -72,6 +72,9 @@ class McpUpstream:
         found = max(shown, key=lambda berth: (_LIVELINESS[berth.state], berth.condition.since)).status()
         return msgspec.structs.replace(found, calls=self.calls)
 
+    def is_up(self, client: Client) -> bool:
+        return self._live(client) is not None
+
     async def open(self) -> None:
         try:
             await self._berth(Client()).use(Client(), _nothing)
