@@ -143,12 +143,18 @@ class Catalog:
     def needs_a_look(self, server: str, client: Client) -> bool:
         """Whether a server that may be held back could list other tools by now than are known: it is not up, or was
         not asked since it came up."""
-        upstream = self._upstreams.get(server)
-        if not upstream or self._pins is None or not self._pins.holds(server):
+        if server not in self._upstreams or self._pins is None or not self._pins.holds(server):
             return False
-        slot = self._slot_of(server, "tools", client)
-        is_known = slot is not None and slot.shelf is not None and slot.is_checked and not slot.is_outdated
-        return not is_known or upstream.status().state not in UP
+        return not self.is_live(server, "tools", client)
+
+    def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
+        """Whether a list is its server's own word of now: the server is up, and was listed since it came up.
+        `or_stopped`: or it was listed when it was last up, by this gateway."""
+        upstream = self._upstreams.get(server)
+        slot = self._slot_of(server, kind, client)
+        if not upstream or not slot or not slot.shelf or not slot.is_checked or slot.is_outdated:
+            return False
+        return or_stopped or upstream.is_up(client)
 
     # What is known.
 

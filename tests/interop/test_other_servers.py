@@ -1,9 +1,7 @@
-"""Servers on other SDKs than the newest, and in another language: through a gateway a client gets what it gets of them
+"""Servers on the oldest SDK, and in another language: through a gateway a client gets what it gets of them
 alone.
 
 - `first`: the Python SDK 1.0.0 over stdio. A request that it does not know ends it, `server/discover` among them.
-- `sdk`, `fastmcp`: the Python SDK 1.30 and FastMCP 2.14 over HTTP. They answer `server/discover` with an error and a
-  session id, which is none.
 - `go`: the Go SDK over stdio, of both eras, which can ask only by the means of the era that it is spoken to in.
 """
 
@@ -11,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ import world
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.filterwarnings("error")]
 
-FIRST, FASTMCP, GO = "mcp-1.0", "fastmcp-2.14", "go-sdk-1.8"
+FIRST, GO = "mcp-1.0", "go-sdk-1.8"
 OWN_ROOT = "file:///roots/of-its-own"
 CLIENTS = ["python1", "typescript2-auto"]
 GO_CALLS = [
@@ -32,44 +29,29 @@ GO_CALLS = [
     ("test_elicitation", {"message": "Who are you?"}),
     ("test_sampling", {"prompt": "say something"}),
 ]
-SERVERS = installed.HERE / "servers"
-
-
-def python(part: Path, script: str, *arguments: str) -> list[str]:
-    return [str(part / "bin" / "python"), str(SERVERS / script), *arguments]
 
 
 def go() -> list[str]:
     return [str(installed.program(GO) / "everything-server")]
 
 
+def first() -> list[str]:
+    return [str(installed.program(FIRST) / "bin" / "python"), str(installed.HERE / "servers" / "first.py")]
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A gateway in front of whichever of them are installed: its URL."""
+    """A gateway in front of both: its URL."""
     home = tmp_path_factory.mktemp("gateway")
-    servers: dict[str, Any] = {}
-    with ExitStack() as until_the_end:
-
-        def over_http(name: str, part: Path) -> None:
-            command = python(part, "handshake.py", name)
-            started = until_the_end.enter_context(world.process(command, home / name))
-            world.Lines(started.stderr)
-            servers[name] = {"url": world.Lines(started.stdout).until(r"^(http://127\.0\.0\.1:\d+/mcp)$").group(1)}
-
-        over_http("sdk", installed.PY1)
-        if not installed.missing_program(FASTMCP):
-            over_http("fastmcp", installed.program(FASTMCP))
-        if not installed.missing_program(FIRST):
-            first, *rest = python(installed.program(FIRST), "first.py")
-            servers["first"] = {"command": first, "args": rest}
-        if not installed.missing_program(GO):
-            servers["go"] = {"command": go()[0]}
-        for entry in servers.values():
-            entry |= {"scope": "session", "timeout": 60}
-        config = home / "toolgate.json"
-        config.write_text(json.dumps({"mcpServers": servers, "state": str(home / "state")}), encoding="utf-8")
-        serve = world.toolgate("serve", "--config", str(config), "--port", "0")
-        yield until_the_end.enter_context(world.serving(serve, home))
+    commands = {"first": first(), "go": go()}
+    servers = {
+        name: {"command": command[0], "args": command[1:], "scope": "session", "timeout": 60}
+        for name, command in commands.items()
+    }
+    config = home / "toolgate.json"
+    config.write_text(json.dumps({"mcpServers": servers, "state": str(home / "state")}), encoding="utf-8")
+    with world.serving(world.toolgate("serve", "--config", str(config), "--port", "0"), home) as url:
+        yield url
 
 
 def report(url: str, client: str, server: str, home: Path, *options: str) -> dict[str, Any]:
@@ -81,23 +63,6 @@ def report(url: str, client: str, server: str, home: Path, *options: str) -> dic
 
 
 SUM = ("--calls", '[["get-sum", {"a": 2, "b": 3}]]')
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("server", ["sdk", "fastmcp"])
-def test_a_python_server_over_http_lists_answers_and_asks(
-    gateway: str, server: str, client: str, tmp_path: Path
-) -> None:
-    if server == "fastmcp" and (reason := installed.missing_program(FASTMCP)):
-        pytest.skip(reason)
-    parts = ("--parts", "list,calls,elicitation,sampling,roots,progress", "--lists", "tools")
-    found = report(gateway, client, server, tmp_path, *parts, *SUM)
-    assert "trigger-elicitation-request" in found["list"]["tools"]["items"]
-    assert found["calls"]["get-sum"]["text"] == ["The sum of 2 and 3 is 5."]
-    expected.check_elicitation(found)
-    expected.check_sampling(found)
-    expected.check_roots(found, OWN_ROOT)
-    expected.check_progress(world.CLIENTS[client], found)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
