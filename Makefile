@@ -4,7 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop conformance behaviour tools grid soak bench retrieval constraints clean
+.PHONY: demo test check format install interop faults conformance behaviour tools grid fuzz soak bench retrieval \
+	constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -35,6 +36,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 interop: $(INSTALLED)
 	.venv/bin/python tests/interop/install.py
 	$(RUN) pytest -n 2 --dist loadscope -m interop tests/interop
+
+# Calls through servers that fail in every way: what they are told, against what was run. FAULT_CALLS says how many.
+faults: $(INSTALLED)
+	PYTHONPATH=tests $(RUN) processes.faults
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py

@@ -82,7 +82,7 @@ class Access:
     def may_administer(self, principal: Principal) -> bool:
         """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
         rules = self.rules(principal)
-        return principal.is_admin and (rules is None or rules.is_admin)
+        return principal.may_administer and (rules is None or rules.is_admin)
 
 
 class Rules:

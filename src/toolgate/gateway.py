@@ -25,7 +25,7 @@ from toolgate.eras import tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal, Reach
-from toolgate.policy import scrub
+from toolgate.policy import scrub, validate
 from toolgate.policy.judging import Judging
 from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Upstream
@@ -82,7 +82,7 @@ class Gateway:
             raise shutting_down("not_sent")
 
         def refused(fault: Fault) -> Outcome:
-            shown = scrub.fault(fault, self.redactor)
+            shown = scrub.fault(_with_schema(entered, fault), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
                 raise shown  # its client's door answers, whatever tool it came through: another token may mend it
             known = self._entering.known(route, call.client, self.access.rules(call.client.principal))
@@ -337,3 +337,15 @@ def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
     shown = "; ".join(f"{server}: {why}" for server, why in failures)
     extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
     return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
+
+
+def _with_schema(call: Call, fault: Fault) -> Fault:
+    """A server's own refusal of its arguments, with what they should be: its client may see no list of tools."""
+    if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.traits or call.method != mcp.CALL:
+        return fault
+    schema = call.traits.shown_schema or call.traits.schema
+    if not 0 < len(schema) <= validate.LARGEST_SHOWN:
+        return fault
+    known = fault.at("", "")
+    known.extra = {"schema": Raw(schema), **fault.extra}
+    return known

@@ -125,7 +125,7 @@ class Guards:
         """A request that steers the gateway itself. Raises `Refused`."""
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, ADMIN)
-        if not principal.is_admin:
+        if not principal.may_administer:
             raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
@@ -161,8 +161,8 @@ class Guards:
             raise refused(unauthorized) from None
         if principal.via:
             self._callers.learn(headers["authorization"], principal)
-        if principal.is_admin and not principal.via and isinstance(client, Peer) and not client.is_ours:
-            return msgspec.structs.replace(principal, is_admin=False)  # another user of this machine
+        if principal.is_admin and not principal.via and isinstance(client, Peer):
+            return msgspec.structs.replace(principal, peer=client)  # it may be another user of this machine
         return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:

@@ -163,10 +163,10 @@ def _shown(server: str, kind: str, raw: Raw) -> Raw:
 
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
-    kind = mcp.KINDS[call.kind]
+    listed, kind = call.kind, mcp.KINDS[call.kind]
     close = names.did_you_mean(names.near(call.target, exposed))
     hint = close or f"ask {kind.noun.lower()}s/list for what there is"
     message = f"{kind.noun} not found: {call.target}" + (f" ({hint})" if close else "")
-    failed = [server for server in view.servers if view.fault(server, call.kind)]
+    failed = [server for server in view.servers if view.fault(server, listed)]
     extra = {"unavailable_servers": failed} if failed else {}
     return Fault(kind.missing, message, tool=call.target, hint=hint, extra=extra)

@@ -316,8 +316,8 @@ class Connection:
             else:
                 self._questions.asked(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
-            misread = jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), bytes(message.id) or b"null")
-            self._misread(misread, data, origin)
+            id = bytes(message.id) if message.is_request else b"null"
+            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id), data, origin)
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
