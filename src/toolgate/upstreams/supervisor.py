@@ -262,7 +262,6 @@ class Child(asyncio.SubprocessProtocol):
             await self._in_time(self._drained)
             code = self._transport.get_returncode()
             self._transport.close()
-            self._transport = None  # uvloop's handles are in no cycle that the garbage collector can end
             self._on_exit(f"{self.name} {self._asked or self._end_of(code)}")
 
     def _end_of(self, code: int | None) -> str:
