@@ -884,10 +884,13 @@ class _Lines(_Wire):
         self._pending[id] = pending
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
         pending.leave = lambda: self.tell(cancelled, {})
-        self.door.data_received(pending.spelled + b"\n")
+        self.say(pending.spelled)
 
     def tell(self, message: Json, headers: Mapping[str, str]) -> None:
-        self.door.data_received(_dump(message) + b"\n")
+        self.say(_dump(message))
+
+    def say(self, message: bytes) -> None:
+        self.door.data_received(message + b"\n")
 
     async def close(self) -> None:
         await self.door.close()

@@ -143,12 +143,18 @@ class Catalog:
     def needs_a_look(self, server: str, client: Client) -> bool:
         """Whether a server that may be held back could list other tools by now than are known: it is not up, or was
         not asked since it came up."""
-        upstream = self._upstreams.get(server)
-        if not upstream or self._pins is None or not self._pins.holds(server):
+        if server not in self._upstreams or self._pins is None or not self._pins.holds(server):
             return False
-        slot = self._slot_of(server, "tools", client)
-        is_known = slot is not None and slot.shelf is not None and slot.is_checked and not slot.is_outdated
-        return not is_known or upstream.status().state not in UP
+        return not self.is_live(server, "tools", client)
+
+    def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
+        """Whether a list is its server's own word of now: the server is up, and was listed since it came up.
+        `or_stopped`: or it was listed when it was last up, by this gateway."""
+        upstream = self._upstreams.get(server)
+        slot = self._slot_of(server, kind, client)
+        if not upstream or not slot or not slot.shelf or not slot.is_checked or slot.is_outdated:
+            return False
+        return or_stopped or upstream.is_up(client)
 
     # What is known.
 
@@ -237,10 +243,16 @@ class Catalog:
     ) -> dict[str, About | None]:
         """What servers say of themselves; None for those that do not within `patience`. Where nothing is known of
         several, they are asked for their tools meanwhile: who is told of them wants those next."""
-        unknown = [(id, "tools") for id in servers if not self._is_introduced(id, client)]
         if len(servers) > 1:
-            view = await self.view({}, unknown, client, patience)
-            servers = [id for id in servers if (id, "tools") not in unknown or view.shelf(id, "tools")]
+            unknown = [(id, "tools") for id in servers if not self._is_introduced(id, client)]
+            there = [item for item in unknown if item[0] in self._upstreams]
+            stale = [item for item in there if not self._holds(self._place(item, client))]
+            failed = self._still_failed(stale, client)
+            places = [self._place(item, client) for item in stale if item not in failed]
+            for place in places:
+                self._fetch(place, client)
+            await self._finish(places, patience, None, False)
+            servers = [id for id in servers if (id, "tools") not in unknown or self.known(id, "tools", client)]
         async with asyncio.TaskGroup() as together:
             asked = {id: together.create_task(self._introduced(id, client, patience)) for id in servers}
         return {id: each.result() for id, each in asked.items()}
@@ -484,7 +496,8 @@ class Catalog:
         }
         if first is None:
             return await self._wait(awaited, patience)
-        await self._wait(awaited, max(awaited.values(), default=began) + first - began)
+        soon = max(awaited.values(), default=began) + first - began
+        await self._wait(awaited, soon if patience is None else min(soon, patience))
         while not has_some and not any(map(_is_there, awaited)):
             rest = [fetch for fetch in awaited if not fetch.done()]
             left = None if patience is None else began + patience - self._clock.now()

@@ -124,6 +124,13 @@ class RouteRealm:
         is_served = self._snapshot.routes.get(self._route.path) is self._route
         return seen if is_served else {id: name for id, name in seen.items() if id in self._snapshot.servers}
 
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Those that are configured and never started, for who may see everything, on a path of all servers."""
+        if self._rules is not None or self._route.is_strict:
+            return {}
+        return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
+
     def status(self, server: str, /) -> Status:
         return self._route.upstream(server).status()
 

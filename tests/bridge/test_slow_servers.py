@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from peers import LATEST, MODERN, House, Json, LegacyServer, ModernServer, Pending, Scene, gateway
 from virtualtime import FakeClock, settle, soon
 
+from toolgate.access import THE_OPERATOR
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.store.memory import MemoryStore
 
@@ -147,8 +149,10 @@ async def test_of_several_servers_the_handshake_tells_what_is_known_by_then_and_
         pending = greeted(house, revision)
         await house.clock.advance(0.6)
         assert (await soon(pending.reply())).result["instructions"] == "# there\nHere."
+        ear = await (await house.legacy()).listen()
         await house.clock.advance(5)
         assert len(late.requests("tools/list")) == len(there.requests("tools/list")) == 1
+        assert ear.changed == [], "nobody has been shown a list without it"
 
 
 # First lists.
@@ -164,7 +168,7 @@ async def test_a_client_that_hears_of_it_later_does_not_wait_for_a_server_that_n
         listed = await client.request("tools/list")
         assert tools(listed) == ["there__plain"]
         assert listed.result["_meta"] == {"pending": ["late"]}
-        assert house.clock.now() - 1000 < 1.0, "from the first word to the list"
+        assert house.clock.now() - 1000 < 1.5, "from the first word to the list"
         await house.clock.advance(5)
         assert ear.changed == ["tools"]
         assert tools(await client.request("tools/list")) == ["late__plain", "there__plain"]
@@ -217,3 +221,70 @@ async def test_what_is_kept_is_told_at_once_and_a_call_waits_for_the_server(kind
         call = client.start("tools/call", name="there__plain")
         await house.clock.advance(25)
         assert (await call.reply()).text == "just so"
+
+
+@pytest.mark.promise("b.001.first-list", "b.001.catalog-kept")
+@pytest.mark.parametrize("asked", [("/list", b'{"anew":true}'), ("/servers/there/check", b"")], ids=["list", "doctor"])
+async def test_what_the_command_line_lists_is_kept_for_the_first_client(asked: tuple[str, bytes]) -> None:
+    def a_server() -> LegacyServer:
+        return LegacyServer({"plain": plain}, {"ask": plain}, {"mem://a": plain}, templates={"mem://{x}": plain})
+
+    store, (path, body) = MemoryStore(FakeClock()), asked
+    async with gateway(store=store, there=slow(a_server())) as house:
+        command = asyncio.ensure_future(house.app.http.admin.ask("POST", "/admin" + path, body, THE_OPERATOR))
+        await house.clock.advance(25)
+        assert (await command)[0] == 200
+    late = slow(a_server())
+    async with gateway(store=store, there=late) as house:
+        client = house.legacy_stranger()
+        await soon(client.initialize())
+        for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list"):
+            result = (await soon(client.request(method))).result
+            assert len(next(iter(result.values()))) == 1 and "_meta" not in result
+        assert not late.connections
+
+
+# Searching while servers start.
+
+
+@pytest.mark.promise("b.002.still-starting")
+@pytest.mark.parametrize("revision", CLIENTS)
+@pytest.mark.parametrize(
+    ("path", "control", "arguments", "seen"),
+    [
+        ("/mcp/meta", "mcp_discover", {"query": "plain"}, lambda found: [hit["server"] for hit in found]),
+        ("/mcp/meta", "mcp_discover", {"query": "nothing of that kind"}, lambda found: found or ["there"]),
+        ("/mcp/meta", "mcp_discover", {}, lambda found: [each["name"] for each in found if each["toolCount"]]),
+        ("/mcp", "search_tools", {"query": "plain"}, lambda found: [each["name"][:5] for each in found["matches"]]),
+    ],
+)
+async def test_a_search_names_the_servers_that_are_still_starting(
+    path: str, control: str, arguments: Json, seen: Callable[[Any], list[str]], revision: str
+) -> None:
+    late, later, there = (LegacyServer({"plain": plain}) for _ in range(3))
+    async with gateway(late=slow(late), my_later_one=slow(later), there=there) as house:
+        client = await house.client(revision, path=path)
+        call = client.start("tools/call", name=control, arguments=arguments)
+        await house.clock.advance(11)
+        result = (await call.reply()).result
+        found, told = (block["text"] for block in result["content"])
+        assert seen(json.loads(found)) == ["there"]
+        assert told == "Still starting: late, my_later_one. Ask again in a few seconds."
+        assert result["_meta"]["pending"] == ["late", "my_later_one"]
+        await house.clock.advance(10)
+        again = (await client.call(control, arguments=arguments)).result
+        assert len(again["content"]) == 1 and "pending" not in again.get("_meta", {})
+
+
+@pytest.mark.promise("b.002.still-starting")
+async def test_of_one_server_only_that_is_told() -> None:
+    there = LegacyServer({"plain": plain})
+    async with gateway(late=slow(LegacyServer({"plain": plain})), there=there) as house:
+        client = house.modern(path="/mcp/meta")
+        calls = [client.start("tools/call", name="mcp_discover", arguments={"server": id}) for id in ("late", "there")]
+        await house.clock.advance(11)
+        late, known = [(await call.reply()).result for call in calls]
+        assert json.loads(late["content"][0]["text"])["state"] == "connecting"
+        assert late["content"][1]["text"] == "Still starting: late. Ask again in a few seconds."
+        assert len(known["content"]) == 1
+        await house.clock.advance(10)

@@ -8,7 +8,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -17,6 +18,7 @@ import typer
 import uvloop
 
 from toolgate import config as configs
+from toolgate.cli import descriptors
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets
 from toolgate.model import Fault
 from toolgate.settings import Settings
@@ -108,6 +110,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end. What commands print themselves is not logged a second time; those that serve set more up."""
     logging.getLogger("toolgate").addHandler(logging.NullHandler())
     _spare_the_collector()
+    descriptors.raise_limit()
     return uvloop.run(work)
 
 
@@ -120,6 +123,17 @@ def log_to_stderr(format: str) -> None:
 
 def log_start(servers: int) -> None:
     log.info("started, process %d; servers: %d", os.getpid(), servers)
+
+
+@asynccontextmanager
+async def watching_descriptors() -> AsyncGenerator[None]:
+    """Inside the block the log says it where no file descriptor is left."""
+    work = asyncio.get_running_loop().create_task(descriptors.watch())
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 async def told_to_end(drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:

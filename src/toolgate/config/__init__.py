@@ -159,7 +159,7 @@ class ParkingLimits(msgspec.Struct, frozen=True):
 class CatalogLimits(msgspec.Struct, frozen=True):
     ttl: float = 300.0
     list_timeout: float = 10.0
-    first_wait: float = 0.6  # seconds that a first list waits for servers nobody knows, where its client hears of them
+    first_wait: float = 1.2  # seconds that a first list waits for servers nobody knows, where its client hears of them
     page_size: int = 1000
     grace: float = 3600.0  # seconds for which a list that cannot be had anew is shown as it was
 

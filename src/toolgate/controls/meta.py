@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -10,7 +11,7 @@ from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_002
 from toolgate.model import Call, Fault
-from toolgate.ports import Card, Realm, Shelf, Status
+from toolgate.ports import Card, Realm, Shelf, Status, View
 from toolgate.search import Hit, signatures
 from toolgate.wire import items, jsonrpc
 
@@ -38,7 +39,13 @@ async def mcp_discover(given: Given, realm: Realm) -> Any:
     one = base.find_server(given["server"], realm.names) if "server" in given else None
     known = realm.servers
     servers = [one] if one else list(known)
-    view = await realm.lists([(id, "tools") for id in servers])
+    wanted = [(id, "tools") for id in servers]
+    view = await realm.lists(wanted)
+    return base.unless_pending(await _discovered(given, realm, known, one, view), wanted, view, realm)
+
+
+async def _discovered(given: Given, realm: Realm, known: Mapping[str, Card], one: str | None, view: View) -> Any:
+    servers = [one] if one else list(known)
     if "query" in given:
         hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
         return [_found(hit, realm, given.get("format")) for hit in hits]

@@ -23,7 +23,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Call, Client, Done, Fault, NeedInput, Principal
 from toolgate.policy import scrub
 from toolgate.ports import Editor, House
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, mcp
 
 PREFIX = "/admin"
 
@@ -189,13 +189,13 @@ class Admin:
         return 200, {"removed": name}
 
     async def _check(self, name: str, by: Principal) -> Answer:
-        """Start a server, where it is not up, and have it list its tools anew."""
+        """Start a server, where it is not up, and have it list all that it has anew: what it lists is kept."""
         server, snapshot = self._named(name), self._gateway.snapshot
         if not server.enabled:
             return 200, self._shown(server)
-        wanted = ((server.id, "tools"),)
+        wanted = [(server.id, kind) for kind in mcp.LIST_OF_KIND]
         view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(by), anew=True)
-        shelf, fault = view.shelf(*wanted[0]), view.fault(*wanted[0])
+        shelf, fault = view.shelf(server.id, "tools"), view.fault(server.id, "tools")
         found: dict[str, Any] = dict(self._shown(server))
         if fault:
             found["fault"] = _written(scrub.fault(fault, self._gateway.redactor))
@@ -209,7 +209,7 @@ class Admin:
         """The tools of a path as its clients get them, and of each server what is known."""
         asked, snapshot = _read(body, _Listed), self._gateway.snapshot
         if asked.anew:
-            wanted = [(id, "tools") for id in snapshot.upstreams]
+            wanted = [(id, kind) for id in snapshot.upstreams for kind in mcp.LIST_OF_KIND]
             names = {id: server.name for id, server in snapshot.servers.items()}
             await snapshot.catalog.view(names, wanted, Client(by), anew=True)
         listing = await self._gateway.list("tools", self._gateway.route(asked.path), Client(by))

@@ -202,8 +202,8 @@ class Archives:
         return archive
 
     def grew(self, by: int) -> None:
-        """One of them is so many bytes larger, or smaller. Where all are too large, the largest lose half, until there is
-        some room again."""
+        """One of them is so many bytes larger, or smaller. Where all are too large, the largest lose half, until there
+        is some room again."""
         self.bytes += by
         if by > 0 and self.bytes > MOST_TOGETHER:
             for archive in sorted(self._all, key=lambda archive: archive.bytes, reverse=True):

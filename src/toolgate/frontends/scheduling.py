@@ -1,10 +1,11 @@
 """Which request is started next where several principals want the one event loop (docs/limits.md, "Fairness").
 
-While one principal calls alone, nothing is kept back. Otherwise one request is started in each round of the loop and
-principals take turns, so a principal that has hundreds of requests waiting delays only its own. The rules this file
-keeps: requests of one principal start in the order that they came; few that were just started are under way at once, so
-that a round is short, and yet each principal can have one; and who is refused again and again is heard more slowly, but
-not more slowly than it may call.
+While one principal calls alone, nothing is kept back. Where another called within the same second, one request is
+started in each round of the loop and principals take turns, so a principal that has hundreds of requests waiting delays
+only its own; where another called within the same minute, it has so few under way that the other would not wait for
+long. The rules this file keeps: requests of one principal start in the order that they came; few that were just started
+are under way at once, so that a round is short, and yet each principal can have one; and who is refused again and again
+is heard more slowly, but not more slowly than it may call.
 
 A request that waits here holds its connection: nothing more is read from it than its first 64 KiB. So what waits is
 bounded by the number of connections.
@@ -21,8 +22,10 @@ from toolgate.model import Principal
 from toolgate.ports import Clock, Timer
 
 MEMORY = 60.0  # seconds for which it is remembered that more than one principal calls
+AT_ONCE = 1.0  # seconds within which two call at the same time
 FRESH = 0.002  # seconds; a request that takes longer waits for something, and leaves the loop to others
-MOST_FRESH = 2  # beyond which a principal that has a fresh request waits
+MOST_FRESH = 2  # beyond which a principal that has a fresh request waits, where others call at the same time
+MOST_ALONE = 16  # where they do not
 TOLERATED = 20.0  # refusals, each second halves their count; a principal with more is heard more slowly
 LONGEST = 0.1  # seconds at most for which it is not heard after a refusal
 MOST_KNOWN = 4096  # credentials, and refused principals, that are remembered
@@ -86,6 +89,7 @@ class Scheduler:
         self._last: str | None = None  # who called last
         self._queue: RoundRobin[Turn] = RoundRobin()
         self._is_taken = False  # the start of this round of the loop
+        self._most = MOST_ALONE
         self._started: deque[Turn] = deque()  # of late, the oldest first
         self._fresh: Counter[str] = Counter()  # of them, by principal
         self._refusals: dict[str, _Refusals] = {}
@@ -109,8 +113,7 @@ class Scheduler:
         """Call `run` when it is this principal's turn, which may be now. It must not raise."""
         turn = Turn(key, run)
         self._queue.put(key, turn)
-        if not self._is_taken:
-            self._next()
+        self._next()
         return turn
 
     async def turn(self, key: str) -> None:
@@ -125,8 +128,7 @@ class Scheduler:
         """This request is answered."""
         if turn.is_fresh:
             self._ages(turn)
-            if self._queue and not self._is_taken:
-                self._next()
+            self._next()
 
     def refused(self, key: str, wait: float) -> None:
         """A call of this principal was refused, as the next would be for another `wait` seconds."""
@@ -166,26 +168,33 @@ class Scheduler:
             self._is_contended = False
 
     def _next(self) -> None:
-        """Start one request, at most one in a round of the loop; where none may be started yet, look again later."""
+        """Start one request, where others call at most one in a round of the loop; where none may be started yet, look
+        again later."""
+        if not self._queue:
+            return
         now = self._clock.now()
+        self._most = MOST_FRESH if now < self._contended_at + AT_ONCE else MOST_ALONE
+        if self._is_taken and self._most == MOST_FRESH:
+            return
         while self._started and (not self._started[0].is_fresh or self._started[0].started <= now - FRESH):
             self._ages(self._started.popleft())
         turn = self._queue.pop(lambda key: self._may(key, now))
         if not turn:
-            if self._queue and not self._looking:
+            if not self._looking:
                 self._looking = self._clock.call_later(FRESH, self._look_again)
             return
         turn.started, turn.is_fresh = now, True
         self._started.append(turn)
         self._fresh[turn.key] += 1
-        self._is_taken = True
-        asyncio.get_running_loop().call_soon(self._round_over)
+        if not self._is_taken:
+            self._is_taken = True
+            asyncio.get_running_loop().call_soon(self._round_over)
         turn.run()
 
     def _may(self, key: str, now: float) -> bool:
         if key in self._refusals and now < self._refusals[key].until:
             return False
-        return key not in self._fresh or self._fresh.total() < MOST_FRESH
+        return key not in self._fresh or self._fresh.total() < self._most
 
     def _ages(self, turn: Turn) -> None:
         if turn.is_fresh:
@@ -196,10 +205,8 @@ class Scheduler:
 
     def _round_over(self) -> None:
         self._is_taken = False
-        if self._queue:
-            self._next()
+        self._next()
 
     def _look_again(self) -> None:
         self._looking = None
-        if self._queue and not self._is_taken:
-            self._next()
+        self._next()

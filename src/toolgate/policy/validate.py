@@ -37,17 +37,26 @@ class Validate:
         and a list that changed meanwhile must not end what is under way."""
         if was_passed or call.method != mcp.CALL or not call.traits or call.server in self._trusted:
             return call
-        text = call.traits.schema
+        verdict = self._judged(call, call.traits)
+        if verdict and verdict.wrong:
+            raise _refusal(call, call.traits, verdict)
+        return call
+
+    def refuses(self, call: Call) -> bool:
+        """Whether a call of a tool would be refused."""
+        verdict = self._judged(call, call.traits) if call.traits and call.server not in self._trusted else None
+        return bool(verdict and verdict.wrong)
+
+    def _judged(self, call: Call, traits: Traits) -> Verdict | None:
+        """None where there is nothing to judge by."""
+        text = traits.schema
         if text in _TRIVIAL:
-            return call
+            return None
         schema = schemas.compiled(text)
         if schema.problem:
             self._tell(call, schema)
-            return call
-        verdict = schema.judge(bytes(call.arguments or b"{}"))
-        if verdict.wrong:
-            raise _refusal(call, call.traits, verdict)
-        return call
+            return None
+        return schema.judge(bytes(call.arguments or b"{}"))
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from toolgate.config import showing
 from toolgate.model import Fault
 from toolgate.ports import Clock
-from toolgate.upstreams import guard
+from toolgate.upstreams import causes, guard
 
 log = logging.getLogger(__name__)
 
@@ -357,7 +357,6 @@ class Supervisor:
             file = _not_executable(command, environment.get("PATH"))
             message = f"Permission denied: {command}" if file else f"Command not found: {command}"
             raise Fault("SERVER_FAILED", message, reach="not_sent", hint=_cure(command, name, file))
-        self._guard.ready()
         self._number += 1
         environment[guard.MARK] = self._guard.mark(self._number)
 
@@ -367,11 +366,13 @@ class Supervisor:
 
         child = Child(name, self._clock, self._guard, self._number, on_output, exited, on_stderr, talks)
         try:
+            self._guard.ready()
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True
             )
         except OSError as error:
-            raise Fault("SERVER_FAILED", f"Cannot start {program}: {error}", reach="not_sent") from None
+            why, hint = causes.of_system(error)
+            raise Fault("SERVER_FAILED", f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
         child.own(transport)
         self._children.add(child)
         return child

@@ -78,6 +78,9 @@ class ComponentUpstream:
             stopped_by="close" if self._state == "stopped" else "",
         )
 
+    def is_up(self, client: Client) -> bool:
+        return self._state == "ready"
+
     async def open(self) -> None:
         try:
             await self._ask()

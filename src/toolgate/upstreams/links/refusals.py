@@ -6,6 +6,7 @@ from urllib.parse import urljoin
 
 from toolgate.config import Server, showing
 from toolgate.model import Fault, Reach
+from toolgate.upstreams import causes
 from toolgate.wire import jsonrpc
 
 HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
@@ -25,7 +26,9 @@ def refused(server: Server, status: int, message: str, hint: str = "") -> Fault:
 
 def not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
-    return f"Cannot reach {showing.url(server.url)}: {error or 'no answer'}"
+    why, hint = causes.of_system(error) if isinstance(error, OSError) else ("", "")
+    said = f"{why} ({hint})" if hint else error or "no answer"
+    return f"Cannot reach {showing.url(server.url)}: {said}"
 
 
 def credentials_hint(status: int, server: Server | None = None) -> str:

@@ -186,8 +186,8 @@ class SseLink(PipeLink):
             self._receipts.note(receipt)
 
     def not_taken(self, origin: int | None, status: int, body: bytes) -> None:
-        """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer. A server that does not know
-        our session, or wants other credentials, needs another stream."""
+        """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer. Where the server
+        does not know our session, or wants other credentials, only another stream helps."""
         is_unknown = is_disowned(status, body, self._where)
         wants_others = status == 401 and self._badge is not None
         if not is_unknown and origin is not None and is_rpc_error(body):
