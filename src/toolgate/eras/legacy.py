@@ -67,8 +67,30 @@ def write_initialized(
 
 
 def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
-    """A result for a client of this revision: see `revisions.write_result`."""
-    return revisions.write_result(body, revision)
+    """A result for a client of this revision: see `revisions.write_result`. What a modern server says of results, and
+    of itself in each, is not for it."""
+    return revisions.write_result(_without_envelope(body), revision)
+
+
+def _without_envelope(body: Raw | bytes) -> Raw | bytes:
+    whole = bytes(body)
+    if b'"resultType"' not in whole and _SERVER_INFO not in whole:
+        return body
+    try:
+        found = jsonrpc.members(body)
+        meta = jsonrpc.members(found["_meta"]) if "_meta" in found else {}
+    except jsonrpc.UNREADABLE:
+        return body
+    rest = {name: raw for name, raw in found.items() if name != "resultType" or bytes(raw) != b'"complete"'}
+    if mcp.SERVER_INFO_KEY in meta:
+        del meta[mcp.SERVER_INFO_KEY]
+        rest["_meta"] = Raw(jsonrpc.encode(meta))
+        if not meta:
+            del rest["_meta"]
+    return jsonrpc.encode(rest) if rest != found else body
+
+
+_SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in front may be escaped
 
 
 def write_listing(revision: str, listing: Listing) -> bytes:

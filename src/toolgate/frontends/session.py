@@ -87,6 +87,7 @@ class Session:
         self._gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
+        self._has_logging = True  # as far as it was told
         self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
         self._pages = pages
@@ -246,7 +247,7 @@ class Session:
         if message.method == "close":
             self.is_to_end = True
             return b"{}"
-        if message.method == mcp.SET_LEVEL:
+        if message.method == mcp.SET_LEVEL and self._has_logging:
             return await self._set_level(message.params)
         if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
             return await self._subscribe(message)
@@ -261,6 +262,7 @@ class Session:
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
+        self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, face.SERVER_INFO, about.instructions)
 
     async def _subscribe(self, message: Message) -> bytes:
