@@ -78,7 +78,7 @@ class Session:
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
-        self.client = Client(principal)  # without a session, as long as this may be its only request
+        self.client = Client(principal, revision=revision)  # without a session, as long as this may be its only request
         self.revision = revision
         self.is_initialized = False
         self.is_to_end = False  # its client has asked for that
@@ -236,7 +236,7 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
+        self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision)
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)

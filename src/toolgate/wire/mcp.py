@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -13,6 +13,18 @@ LATEST_HANDSHAKE: Final = HANDSHAKE_REVISIONS[-1]
 REVISION_WITHOUT_HEADER: Final = "2025-03-26"  # what a legacy request without MCP-Protocol-Version speaks
 REVISION_WITH_BATCHES: Final = "2025-03-26"
 REVISION_WITH_PRIMING: Final = "2025-11-25"  # from here on a stream may begin with an event that says nothing
+
+Era: TypeAlias = Literal["legacy", "modern"]
+
+
+def era_of(revision: str) -> Era:
+    """The era of a revision: with the handshake, or without."""
+    return "modern" if revision >= MODERN else "legacy"
+
+
+def other_era(era: Era) -> Era:
+    return "legacy" if era == "modern" else "modern"
+
 
 # Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
 RESOURCE_NOT_FOUND: Final = -32002  # up to 2025-11-25; -32602 since
