@@ -1,4 +1,4 @@
-"""What is known of servers between two runs: their lists or why there are none, their own words, and which era alone
+"""What is known of servers between two runs: their lists or why there are none, their own words, and which eras
 they speak, in the store.
 
 Each record stands under the server's id and a print of its configuration: what was listed under another print is not
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import get_args
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -131,18 +131,22 @@ class Records:
         return Shelf({name: Raw(item) for name, item in found.items.items()}, fetched, until, found.is_public)
 
 
+Spoken: TypeAlias = mcp.Era | Literal["both"]
+_SPOKEN: tuple[Spoken, ...] = ("legacy", "modern", "both")
+
+
 class Eras:
-    """Which servers speak one era alone. It holds for a week, so that a server that has learned the other is found out;
-    one that has changed to the other is found out when it is started."""
+    """Which servers speak one era alone, and which both. It holds for a week, so that a server that has learned the
+    other is found out; one that has changed to the other is found out when it is started."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def load(self, server: Server) -> mcp.Era | None:
+    def load(self, server: Server) -> Spoken | None:
         kept = self._store.get(_space(server.id, print_of(server)), _ERA)
-        return next((found for found in get_args(mcp.Era) if kept == found.encode()), None)
+        return next((found for found in _SPOKEN if kept == found.encode()), None)
 
-    def save(self, server: Server, found: mcp.Era) -> None:
+    def save(self, server: Server, found: Spoken) -> None:
         self._store.put(_space(server.id, print_of(server)), _ERA, found.encode(), ttl=ERA_KEPT)
 
     def drop(self, server: Server) -> None:

@@ -323,7 +323,7 @@ class Session:
         return outcome
 
     async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str) -> None:
-        """Put one question to the client; a client that does not answer in time has declined. `task` is the client's
+        """Put one question to the client; that it did not answer in time is an error. `task` is the client's
         id of the one that asks, if it is one."""
         id = next(self._ids)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -340,7 +340,7 @@ class Session:
             answer = future.result()
         except TimeoutError:
             stream.send(legacy.cancelled(id, "no answer in time"))
-            answer = asks.declined(ask, "The client did not answer in time")
+            answer = asks.unanswered(f"The client did not answer within {self._ask_time:g} s")
         except asyncio.CancelledError:
             stream.send(legacy.cancelled(id, "the request is over"))
             raise

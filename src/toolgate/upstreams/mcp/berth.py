@@ -241,7 +241,9 @@ class Berth:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
             raise
         self.era = mcp.era_of(connection.dialect.revision)
-        if not self.beside and len(order) > 1:
+        if self.beside:
+            speaking.found_both()
+        elif len(order) > 1:
             speaking.found(self.era, was_refused)
         self._is_up(connection, client, before)
         return connection
