@@ -262,8 +262,10 @@ async def test_when_the_server_has_answered_a_cancelled_call_questions_reach_oth
 async def test_where_a_cancelled_call_is_not_answered_a_question_is_refused_once_and_never_again(revision: str) -> None:
     """Servers on the TypeScript SDK say nothing, and may go on. The next call waits until it cannot be uncertain."""
 
+    end = asyncio.Event()
+
     async def forever(scene: Scene) -> str:
-        await asyncio.sleep(3600)
+        await end.wait()
         return "late"
 
     old = LegacyServer({"forever": forever, "secret": secret}, ignores_cancellation=True)
@@ -293,6 +295,17 @@ async def test_where_a_cancelled_call_is_not_answered_a_question_is_refused_once
             bob.answer(await bob.question(), named("B"))
             assert (await call.reply()).text == "accept B"
         assert ann.asked == []
+        end.set()
+
+
+async def never_mind(scene: Scene) -> str:
+    await asyncio.sleep(0.1)
+    return await secret(scene)
+
+
+async def waits(scene: Scene) -> str:
+    await asyncio.sleep(0.5)
+    return "plain"
 
 
 async def test_a_late_question_of_a_call_that_took_too_long_does_not_reach_the_next_caller() -> None:

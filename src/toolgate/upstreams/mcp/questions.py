@@ -42,8 +42,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Held:
-    """A question that is of one of these requests, `live` and `gone`, by their ids. Nobody waits any more for those that
-    are gone; the time of the others does not run."""
+    """A question that is of one of these requests, `live` and `gone`, by their ids. Nobody waits for those that are
+    gone any more; the time of the others does not run."""
 
     def __init__(self, id: Raw, ask: Ask, live: dict[int, Request], gone: dict[int, Request], timer: Timer) -> None:
         self.id = id

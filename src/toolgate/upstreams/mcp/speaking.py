@@ -28,8 +28,8 @@ class Speaking:
         self.only: Era | None = None if known == "both" else known
 
     def order(self, client: Client, before: Era | None) -> tuple[Era, ...]:
-        """The eras in which a connection is tried to be opened for a client. `before` is that of the last one, which is to
-        be kept."""
+        """The eras in which a connection is tried to be opened for a client, in this order. `before` is that of the
+        last one, which is kept."""
         if self._server.era != "auto":
             return (self._server.era,)
         first = self._first(client, None if self.only else before)
