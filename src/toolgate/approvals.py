@@ -12,12 +12,13 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from toolgate.ports import Clock, Store
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, surrogates
 
 Lasts: TypeAlias = Literal["once", "session", "hour", "always"]
 LASTS: tuple[Lasts, ...] = ("once", "session", "hour", "always")
@@ -93,9 +94,11 @@ class Unfit(Exception):
 
 
 class Approvals:
-    """All of it, for a gateway and for the command line. Raises `NotKept` where the store takes nothing."""
+    """All of it, for a gateway and for the command line. `on_new` hears of each request that is made
+    here. Raises `NotKept` where the store takes nothing."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, on_new: Callable[[Request], object] = lambda _request: None) -> None:
+        self._on_new = on_new
         self._store = store
         self._clock = clock
         self._passages: OrderedDict[str, Passage] = OrderedDict()  # the store's, some of them not written yet
@@ -116,6 +119,7 @@ class Approvals:
         request = msgspec.convert({**about, **shown}, Request)
         where = key(place, digest)
         if await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl):
+            self._on_new(request)
             return request
         return self.find(place, digest) or request
 
@@ -220,7 +224,7 @@ def _new_id() -> str:
 
 
 def _bytes(record: Request | Grant | Passage) -> bytes:
-    return msgspec.msgpack.encode(record)
+    return surrogates.pack(record)
 
 
 Record = TypeVar("Record", Request, Grant, Passage)
@@ -229,6 +233,6 @@ Record = TypeVar("Record", Request, Grant, Passage)
 def _read(raw: bytes | None, type: type[Record]) -> Record | None:
     """What cannot be read has not been decided."""
     try:
-        return None if raw is None else msgspec.msgpack.decode(raw, type=type)
+        return None if raw is None else surrogates.unpack(raw, type)
     except (msgspec.DecodeError, ValueError):
         return None

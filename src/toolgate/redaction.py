@@ -79,7 +79,7 @@ class Redactor:
         """The same in JSON of our own."""
         text = shown.decode("latin-1")
         if any(part.encode().decode("latin-1") in text for part in self._parts):
-            return msgspec.json.encode(_walked(msgspec.json.decode(shown), self.text))
+            return _write(_walked(_read(shown), self.text))
         return shown
 
     def body(self, shown: bytes) -> bytes:
@@ -160,14 +160,28 @@ def _length(shown: str, at: int, secret: str) -> int:
 def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:
     """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then."""
     try:
-        msgspec.json.decode(changed, type=msgspec.Raw)
+        _read(changed)
         return changed
     except _UNREADABLE:
         pass
     try:
-        return msgspec.json.encode(_walked(msgspec.json.decode(before), redact))
+        return _write(_walked(_read(before), redact))
     except _UNREADABLE:
         return changed  # it was none before
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return json.loads(body)  # which knows lone surrogates
+
+
+def _write(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _walked(value: Any, redact: Callable[[str], str]) -> Any:

@@ -286,14 +286,14 @@ async def test_every_framing_of_an_answer_is_understood(framing: Callable[[Reque
         ("404 Not Found", b'{"content":[]}', '404): {"content":[]}', "sent_unknown"),
         ("201 Created", said("ok"), f"201): {said('ok').decode()}", "sent_unknown"),
         ("302 Found", b"", "302): ", "sent_unknown"),
-        ("200 OK", b"plain", "200): plain", "executed"),
-        ("200 OK", b"", "200): ", "executed"),
-        ("200 OK", b'"text"', '200): "text"', "executed"),
-        ("200 OK", b'[{"content":[]}]', '200): [{"content":[]}]', "executed"),
-        ("200 OK", b'{"result":1}', '200): {"result":1}', "executed"),
-        ("200 OK", b'{"content":"hi"}', '200): {"content":"hi"}', "executed"),
-        ("200 OK", b'{"content":["\xff"]}', '200): {"content":["\ufffd"]}', "executed"),
-        ("200 OK", b'{"content":[]', '200): {"content":[]', "executed"),
+        ("200 OK", b"plain", "200): plain", "sent_unknown"),
+        ("200 OK", b"", "200): ", "sent_unknown"),
+        ("200 OK", b'"text"', '200): "text"', "sent_unknown"),
+        ("200 OK", b'[{"content":[]}]', '200): [{"content":[]}]', "sent_unknown"),
+        ("200 OK", b'{"result":1}', '200): {"result":1}', "sent_unknown"),
+        ("200 OK", b'{"content":"hi"}', '200): {"content":"hi"}', "sent_unknown"),
+        ("200 OK", b'{"content":["\xff"]}', '200): {"content":["\ufffd"]}', "sent_unknown"),
+        ("200 OK", b'{"content":[]', '200): {"content":[]', "sent_unknown"),
         ("500 Internal Server Error", b"x" * 3000, "500): " + "x" * 2000 + "…", "sent_unknown"),
     ],
 )
@@ -573,18 +573,22 @@ async def test_all_are_asked_at_the_start_side_by_side() -> None:
         for script in (one, two):
             script.held.clear()
 
-        async def answer_once_both_are_asked() -> None:
+        async with behind(server(one.url, "one"), server(two.url, "two")) as served:
             await until(lambda: one.gets and two.gets)
+            assert [served.status(id).state for id in ("one", "two")] == ["starting", "starting"]
             for script in (one, two):
                 script.held.set()
-
-        answering = asyncio.ensure_future(answer_once_both_are_asked())
-        eager = [server(script.url, id, start="eager") for id, script in (("one", one), ("two", two))]
-        async with behind(*eager) as served:
-            await answering
-            assert [served.status(id).state for id in ("one", "two")] == ["ready", "ready"]
+            await until(lambda: [served.status(id).state for id in ("one", "two")] == ["ready", "ready"])
             assert await served.client().tools() == ["one__one", "two__two"]
             assert [len(script.gets) for script in (one, two)] == [1, 1]
+
+
+@pytest.mark.promise("003.flow.discovery")
+@real
+async def test_one_that_says_so_is_asked_when_it_is_first_needed() -> None:
+    async with component() as script, behind(server(script.url, start="lazy")) as served:
+        assert served.status("echo").state == "configured" and not script.gets
+        assert await served.client().tools() == ["echo__echo"]
 
 
 @real

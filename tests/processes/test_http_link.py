@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
 from processes.ground import STREAM, Failed, Served, failure, gateway, open_files, read_events, real, settings, until
-from processes.scripted_http import OnCall, Request, ScriptedServer, scripted
+from processes.scripted_http import OnCall, Request, ScriptedServer, scripted, serving
 
-from toolgate.upstreams.links import http, http1
+from toolgate.upstreams.links import http, http1, receipts
 
 
 @asynccontextmanager
 async def behind(
     on_call: OnCall, session: bool = False, modern: bool = False, **more: Any
 ) -> AsyncIterator[tuple[Served, ScriptedServer]]:
-    async with scripted(on_call, session, modern) as server:
-        url = f"http://127.0.0.1:{server.port}/mcp"
-        async with gateway(settings(one={"url": url, **more})) as served:
-            yield served, server
+    async with scripted(on_call, session, modern) as server, in_front_of(server, **more) as served:
+        yield served, server
+
+
+def in_front_of(server: ScriptedServer, **more: Any) -> AbstractAsyncContextManager[Served]:
+    return gateway(settings(one={"url": f"http://127.0.0.1:{server.port}/mcp", **more}))
 
 
 def writes(write: Callable[[Request], None]) -> OnCall:
@@ -292,21 +295,25 @@ async def test_an_answer_to_another_request_fails_the_call_at_once() -> None:
 
 
 STATUSES = [
-    ("401 Unauthorized", "not_sent"),
-    ("403 Forbidden", "not_sent"),
-    ("404 Not Found", "not_sent"),
-    ("429 Too Many Requests", "not_sent"),
-    ("307 Temporary Redirect", "not_sent"),
-    ("500 Internal Server Error", "sent_unknown"),
-    ("503 Service Unavailable", "sent_unknown"),
+    "307 Temporary Redirect",
+    "400 Bad Request",
+    "401 Unauthorized",
+    "403 Forbidden",
+    "404 Not Found",
+    "429 Too Many Requests",
+    "500 Internal Server Error",
+    "503 Service Unavailable",
 ]
 
 
-@pytest.mark.parametrize(("status", "outcome"), STATUSES)
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize("status", STATUSES)
 @real
-async def test_an_http_error_is_told_with_its_status_and_words(status: str, outcome: str) -> None:
+async def test_an_http_error_is_told_with_its_status_and_words(status: str) -> None:
+    """What it says of the call is nothing: whatever the status means, it also comes when a call has run."""
     error = await fails(writes(lambda request: request.whole(b"the server's own words", status)))
-    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", outcome)
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+    assert error.data["http_status"] == int(status[:3])
     assert f"HTTP {status[:3]}" in error.message
     assert "the server's own words" in error.message
     assert ("credentials" in error.data.get("hint", "")) == (status[:3] in ("401", "403"))
@@ -400,7 +407,7 @@ async def test_a_redirect_is_told_with_the_url_to_configure() -> None:
         request.whole(b"", "307 Temporary Redirect", "Location: /mcp/")
 
     error = await fails(writes(moved))
-    assert error.data["outcome"] == "not_sent"
+    assert error.data["outcome"] == "sent_unknown"
     assert "/mcp/ " in error.data["hint"]
 
 
@@ -410,7 +417,7 @@ async def test_a_redirect_to_nowhere_is_told_as_it_was_written() -> None:
         request.whole(b"", "307 Temporary Redirect", "Location: http://[")
 
     error = await fails(writes(moved), timeout="5s")
-    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
     assert "'http://['" in error.data["hint"]
 
 
@@ -442,7 +449,7 @@ async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeyp
         request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " + b"x" * 2000)
 
     error = await fails(writes(endless))
-    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "executed")
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
     assert "1000 bytes" in error.message
 
 
@@ -556,6 +563,63 @@ async def test_the_session_id_is_sent_with_everything_and_ended_at_the_close() -
         }
     assert server.requests[-1].verb == "DELETE"
     assert server.requests[-1].headers["mcp-session-id"] == "session-1"
+    assert server.requests[-1].headers["mcp-protocol-version"] == "2025-11-25"
+
+
+@pytest.mark.promise("spec.legacy.session.learned")
+@pytest.mark.parametrize("session", [True, False])
+@real
+async def test_a_session_id_is_learned_from_a_successful_initialize_only(session: bool) -> None:
+    """The Python SDK up to 1.30 names a session of no use in each refusal; other servers name one anywhere."""
+
+    def with_another_id(request: Request) -> None:
+        request.whole(request.answer(), "200 OK", "Mcp-Session-Id: of-an-answer")
+
+    async with behind(writes(with_another_id), session=session) as (served, server):
+        client = served.client()
+        assert [await client.call("one__act") for _ in range(2)] == ["ok"] * 2
+        sent = {request.headers.get("mcp-session-id") for request in server.requests if request.method != "initialize"}
+        assert sent == ({None, "session-1"} if session else {None})
+        assert server.requests[1].method == "initialize" and "mcp-session-id" not in server.requests[1].headers
+
+
+@pytest.mark.promise("spec.legacy.initialized.first")
+@real
+async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
+    """Each message is a request on a connection of its own; a server may be slow to take one."""
+    taken = False
+    early: list[str] = []
+
+    class Slow(ScriptedServer):
+        async def _respond(self, request: Request) -> None:
+            nonlocal taken
+            if request.method == "notifications/initialized":
+                for _ in range(200):  # turns of the loop, in which others could come
+                    await asyncio.sleep(0)
+                taken = True
+            elif request.method not in ("server/discover", "initialize") and not taken:
+                early.append(request.method)
+            await super()._respond(request)
+
+    async with serving(Slow(writes(whole), session=True)) as server, in_front_of(server) as served:
+        client = served.client()
+        assert await asyncio.gather(*(client.call("one__act") for _ in range(4))) == ["ok"] * 4
+    assert taken and early == []
+
+
+@real
+async def test_a_server_that_never_takes_the_end_of_the_handshake_is_used_nonetheless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receipts, "PATIENCE", 0.05)
+
+    class Mute(ScriptedServer):
+        async def _respond(self, request: Request) -> None:
+            if request.method != "notifications/initialized":
+                await super()._respond(request)
+
+    async with serving(Mute(writes(whole), session=True)) as server, in_front_of(server) as served:
+        assert await served.client().call("one__act") == "ok"
 
 
 @pytest.mark.promise("b.faults.404", "b.rulings.04-unsent")
@@ -582,6 +646,84 @@ async def test_a_server_that_forgets_every_session_at_once_is_asked_twice_and_no
         error = await failure(served.client().call("one__act"))
         assert error.data["outcome"] == "not_sent"
         assert len(server.calls) == 2
+
+
+@pytest.mark.promise("b.errors.outcome-http", "b.faults.404")
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("404 Not Found", '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'),
+        ("404 Not Found", "session not found\n"),
+        ("400 Bad Request", "Bad Request: No valid session ID provided"),
+        ("401 Unauthorized", "Unauthorized: Session not found"),
+    ],
+)
+@real
+async def test_a_refusal_that_says_that_the_session_is_unknown_has_not_run_the_call(status: str, words: str) -> None:
+    async def on_call(request: Request) -> None:
+        if len(server.calls) == 1:
+            request.whole(words.encode(), status)
+        else:
+            request.whole(request.answer())
+
+    async with behind(on_call, session=True) as (served, server):
+        assert await served.client().call("one__act") == "ok"
+        assert [request.method for request in server.requests].count("initialize") == 2
+
+
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize("body", ["", "404 page not found", "Session not found: another-session"])
+@real
+async def test_any_other_404_in_a_session_says_nothing_of_the_call_and_starts_another_session(body: str) -> None:
+    async def on_call(request: Request) -> None:
+        if len(server.calls) == 1:
+            request.whole(body.encode(), "404 Not Found")
+        else:
+            request.whole(request.answer())
+
+    async with behind(on_call, session=True) as (served, server):
+        error = await failure(served.client().call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert len(server.calls) == 1
+        assert await served.client().call("one__act") == "ok"
+        assert [request.headers["mcp-session-id"] for request in server.calls] == ["session-1", "session-2"]
+
+
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize(
+    ("status", "annotations", "calls"),
+    [
+        ("404 Not Found", {"readOnlyHint": True}, 2),
+        ("404 Not Found", {"idempotentHint": True}, 2),
+        ("404 Not Found", {"destructiveHint": True}, 1),
+        ("404 Not Found", {}, 1),
+        ("503 Service Unavailable", {"readOnlyHint": True}, 2),
+        ("503 Service Unavailable", {}, 1),
+        ("403 Forbidden", {"readOnlyHint": True}, 1),
+    ],
+)
+@pytest.mark.parametrize("via", ["", "mcp_call"])
+@real
+async def test_what_was_refused_is_sent_again_only_where_that_does_no_harm_and_may_help(
+    status: str, annotations: dict[str, bool], calls: int, via: str
+) -> None:
+    """By `mcp_call`, too: a server that answers has not crashed."""
+
+    class Annotated(ScriptedServer):
+        def listed(self) -> list[dict[str, Any]]:
+            return [each | {"annotations": annotations} for each in super().listed()]
+
+    refuse = writes(lambda request: request.whole(b"no", status))
+    async with serving(Annotated(refuse, session=True)) as server, in_front_of(server) as served:
+        client = served.client()
+        await client.tools()
+        if via:
+            asked = {"name": "mcp_call", "arguments": {"server": "one", "tool": "act", "args": {}}}
+            with contextlib.suppress(Failed):
+                await client.ask("tools/call", asked)
+        else:
+            await failure(client.call("one__act"))
+        assert len(server.calls) == calls
 
 
 @real

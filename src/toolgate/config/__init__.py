@@ -88,7 +88,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     timeout: float = 60.0
     start_timeout: float = 60.0
-    start: Literal["lazy", "eager"] = "lazy"
+    start: Literal["", "lazy", "eager"] = ""  # empty: eager for a component, else lazy
     lifecycle: Literal["lazy", "keep-alive", "ephemeral"] = "lazy"
     idle: float | None = None  # seconds after which it is stopped; None: as `pool.idle` says
     criticality: Literal["vital", "optional"] = "vital"
@@ -109,6 +109,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     by_operator: bool = True  # written by who runs the gateway; else a tool call or a registry has named it
     problem: str = ""
     missing: tuple[str, ...] = ()
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it is started with the gateway. Components are asked for their tools then (seed 003, "Performance
+        Features")."""
+        return self.start == "eager" or (not self.start and self.type == "component")
 
     def __repr__(self) -> str:
         shown = " ".join(f"{name}={value}" if name else str(value) for name, value in self.__rich_repr__())
@@ -154,6 +160,7 @@ class ParkingLimits(msgspec.Struct, frozen=True):
 class CatalogLimits(msgspec.Struct, frozen=True):
     ttl: float = 300.0
     list_timeout: float = 10.0
+    first_wait: float = 1.2  # seconds that a first list waits for servers nobody knows, where its client hears of them
     page_size: int = 1000
     grace: float = 3600.0  # seconds for which a list that cannot be had anew is shown as it was
 
@@ -222,6 +229,7 @@ class Config(msgspec.Struct, frozen=True):
     validate_arguments: bool = True
     surface: Surface = "aggregate"  # what `/mcp` shows
     bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
+    drain: float = 10.0  # seconds for calls under way when the gateway is told to end
     state: str = ""  # the folder of the store; empty: the user's state folder
     component_url: str = COMPONENT_URL
     source: str = ""
@@ -344,6 +352,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading = Reading(file, dialect, references)
     reading.read(tree)
     reading.put_in_keys()
+    reading.put_in_notify()
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file.path))
     part, root = reading.sections.get, reading.root
@@ -406,6 +415,8 @@ def _private(reading: Reading, servers: tuple[Server, ...], clients: tuple[Known
         private.header(value)
     for value in places.credentials:
         private.certain(value)
+    if isinstance(notify := reading.sections.get("approvals", {}).get("notify"), str):
+        private.url(notify)
     private.variables(reading.put_in)
     private.environment(reading.file.environ)
     return _in_structs(places.settings.public, servers, clients) | private.values

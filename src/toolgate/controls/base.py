@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from toolgate.model import Call, Fault, Hints
 from toolgate.ports import Realm, View
-from toolgate.wire import jsonrpc, mcp, names
+from toolgate.wire import jsonrpc, mcp, names, surrogates
 
 Object: TypeAlias = Mapping[str, Any]
 Given: TypeAlias = Mapping[str, Any]
@@ -88,10 +88,10 @@ _TELLS, _CHANGES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
 
 # What a parameter may hold. Objects are not looked into.
 _TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
-    "string": ("a string", lambda raw: msgspec.json.decode(raw, type=str)),
-    "integer": ("a whole number", lambda raw: _whole(msgspec.json.decode(raw, type=float))),
-    "boolean": ("true or false", lambda raw: msgspec.json.decode(raw, type=bool)),
-    "array": ("a list", lambda raw: msgspec.json.decode(raw, type=list[Any])),
+    "string": ("a string", lambda raw: jsonrpc.read(raw, type=str)),
+    "integer": ("a whole number", lambda raw: _whole(jsonrpc.read(raw, type=float))),
+    "boolean": ("true or false", lambda raw: jsonrpc.read(raw, type=bool)),
+    "array": ("a list", lambda raw: jsonrpc.read(raw, type=list[Any])),
     "object": ("an object", lambda raw: _object(raw)),
 }
 
@@ -178,7 +178,7 @@ def _object(raw: Raw) -> Raw:
     """An object as it is written. Models sometimes write it as a string that holds one."""
     written = bytes(raw)
     if written[:1] == b'"':
-        written = msgspec.json.decode(raw, type=str).strip().encode()
+        written = surrogates.escaped(jsonrpc.read(raw, type=str).strip())
     jsonrpc.members(written)
     return Raw(written)
 
@@ -246,6 +246,31 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 # What several families say alike.
 
 
+class Unfinished(msgspec.Struct, frozen=True):
+    """What a control tool that works has to say so far; `pending` are the names of servers that are still starting."""
+
+    said: Any
+    pending: Sequence[str]
+
+
+def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, realm: Realm) -> Any:
+    """The same; an `Unfinished` one where some of these lists are still to come, and nothing is known of them."""
+    late = {server for server, kind in wanted if (server, kind) in view.pending and not view.shelf(server, kind)}
+    names = [card.name for id, card in realm.servers.items() if id in late]
+    return Unfinished(said, names) if names else said
+
+
+def say(control: Control, said: Any) -> Object:
+    """The result of a tool that works. Servers that are still starting stand in a second block, so that a model that
+    finds nothing knows that it may ask again."""
+    if not isinstance(said, Unfinished):
+        return control.family.say(said)
+    result = control.family.say(said.said)
+    told = f"Still starting: {', '.join(said.pending)}. Ask again in a few seconds."
+    content = [*result["content"], {"type": "text", "text": told}]
+    return {**result, "content": content, "_meta": {**result.get("_meta", {}), "pending": said.pending}}
+
+
 def what_helps(fault: Fault) -> dict[str, Any]:
     """What of a fault lets its reader mend it at once."""
     shown = {key: value for key, value in fault.extra.items() if key.startswith("available_") or key in _HELPFUL}
@@ -285,7 +310,7 @@ def take_apart(body: Raw | bytes) -> Body:
     found = Body([], [], bytes(rest.pop("isError", b"")) == b"true", rest.get("structuredContent"), rest)
     for raw in _blocks(rest.pop("content", None)):
         try:
-            block = msgspec.json.decode(raw, type=_Block)
+            block = jsonrpc.read(raw, type=_Block)
         except jsonrpc.UNREADABLE:
             block = _Block()
         if block.type == "text" and isinstance(block.text, str):
@@ -297,7 +322,7 @@ def take_apart(body: Raw | bytes) -> Body:
 
 def _blocks(raw: Raw | None) -> list[Raw]:
     try:
-        return [] if raw is None else msgspec.json.decode(raw, type=list[Raw])
+        return [] if raw is None else jsonrpc.read(raw, type=list[Raw])
     except jsonrpc.UNREADABLE:
         return []
 

@@ -12,11 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from toolgate.access import THE_OPERATOR
 from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.owners import Peer
+from toolgate.frontends.peers import Operator
+from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
@@ -28,6 +31,7 @@ from toolgate.wire import jsonrpc
 Scope = MutableMapping[str, Any]
 
 
+LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
@@ -82,7 +86,8 @@ class Request:
 class Guards:
     """The checks of one door. The size of a body is that of `http.body_limit`, in bytes."""
 
-    def __init__(self, gateway: Gateway, config: Config, identify: Identify) -> None:
+    def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers) -> None:
+        self._callers = callers
         self._gateway = gateway
         self._config = config
         self._identify = identify
@@ -120,7 +125,7 @@ class Guards:
         """A request that steers the gateway itself. Raises `Refused`."""
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, ADMIN)
-        if not principal.is_admin:
+        if not principal.may_administer:
             raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
@@ -148,12 +153,16 @@ class Guards:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
             raise Refused(400, "Authorization stands there twice")
         client = scope.get("client") or ("",)
+        if isinstance(client, Operator):
+            return THE_OPERATOR
         try:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
-        if principal.is_admin and not principal.via and isinstance(client, Peer) and not client.is_ours:
-            return msgspec.structs.replace(principal, is_admin=False)  # another user of this machine
+        if principal.via:
+            self._callers.learn(headers["authorization"], principal)
+        if principal.is_admin and not principal.via and isinstance(client, Peer):
+            return msgspec.structs.replace(principal, peer=client)  # it may be another user of this machine
         return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
@@ -184,6 +193,7 @@ class Guards:
         if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
             raise _too_large(limit, is_unread=True)
         chunks: list[bytes] = []
+        beginning = b""
         size, more = 0, True
         while more and size <= limit + OVERFLOW_READ:
             part = await request.receive()
@@ -191,12 +201,13 @@ class Guards:
                 raise Refused(400, "The client went away")
             chunk, more = part.get("body", b""), part.get("more_body", False)
             size += len(chunk)
+            beginning = beginning or chunk[:LONGEST_BEGINNING]
             if size <= limit:
                 chunks.append(chunk)
             else:
                 chunks.clear()
         if size > limit:
-            raise _too_large(limit, is_unread=more)
+            raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -223,8 +234,8 @@ def _hostname(url: str) -> str:
         return ""
 
 
-def _too_large(limit: int, is_unread: bool) -> Refused:
-    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
+def _too_large(limit: int, is_unread: bool, id: bytes = b"null") -> Refused:
+    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)", id=id)
     if is_unread:
         refused.headers = [(b"connection", b"close")]
     return refused

@@ -18,7 +18,7 @@ from msgspec import Raw
 from toolgate import asks
 from toolgate.eras import calls, legacy, questions, tasks
 from toolgate.frontends import face
-from toolgate.frontends.channels import Archive, Untold
+from toolgate.frontends.channels import Archive, Archives, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
@@ -40,7 +40,7 @@ from toolgate.model import (
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Message
+from toolgate.wire.jsonrpc import Malformed, Message, RpcError
 
 
 class Stream(Protocol):
@@ -75,6 +75,7 @@ class Session:
         clock: Clock,
         ask_time: float,
         revision: str,
+        archives: Archives,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
@@ -93,6 +94,7 @@ class Session:
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._untold: Untold | None = None
+        self._archives = archives
         self._archive: Archive | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
@@ -123,6 +125,10 @@ class Session:
         if shown != self.client.principal:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
 
+    def under_way(self) -> list[asyncio.Task[bytes]]:
+        """The work for what the client has asked."""
+        return list(self._in_flight.values())
+
     # What the client sends.
 
     def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
@@ -151,9 +157,18 @@ class Session:
             id = jsonrpc.id_key(message.id) if message.id else None
         except jsonrpc.UNREADABLE:
             return
+        self._settle(id, legacy.read_answer(message))
+
+    def answered_unreadably(self, error: Malformed) -> None:
+        """The client answers a question of ours with what cannot be read: its asker is told so."""
+        said = f"The client's answer cannot be read: {error.message}"
+        id = int(error.id) if error.id.isdigit() else None
+        self._settle(id, Answer(error=RpcError(jsonrpc.INTERNAL_ERROR, said)))
+
+    def _settle(self, id: object, answer: Answer) -> None:
         future = self._questions.pop(id, None) if isinstance(id, int) else None
         if future and not future.done():
-            future.set_result(legacy.read_answer(message))
+            future.set_result(answer)
 
     # What goes to the client without being asked for.
 
@@ -161,7 +176,7 @@ class Session:
     def archive(self) -> Archive:
         """What its streams said of late. There is none before the first of them."""
         if not self._archive:
-            self._archive = Archive(self._clock)
+            self._archive = self._archives.open()
         return self._archive
 
     def listen(self, stream: Stream) -> None:
@@ -198,6 +213,8 @@ class Session:
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
+        if self._archive:
+            self._archive.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -207,6 +224,10 @@ class Session:
         id = bytes(message.id)
         try:
             return jsonrpc.result(id, await self._result(message, stream, principal))
+        except asyncio.CancelledError:
+            if not (fault := self._gateway.given_up()):
+                raise
+            return face.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
             return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
@@ -258,7 +279,9 @@ class Session:
 
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
+        listing = await self._gateway.list(
+            mcp.LISTS[message.method].kind, self.route, self.client, hears=self.is_initialized
+        )
         page = self._pages.cut(listing, params, self.route, self.client)
         return legacy.write_listing(self.revision, page)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 
 from toolgate.access import Access
-from toolgate.approvals import Approvals
+from toolgate.approvals import Approvals, Request
 from toolgate.audit import Trail, is_on
 from toolgate.config import Config, Limits, Server
 from toolgate.config.access import Permissions
@@ -26,6 +27,7 @@ from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
 from toolgate.redaction import Redactor
 from toolgate.spills import AT_ONCE, Spills
+from toolgate.wire import jsonrpc
 
 
 class Common(msgspec.Struct, frozen=True):
@@ -38,6 +40,7 @@ class Common(msgspec.Struct, frozen=True):
     access: Access
     audit: Trail
     meters: Meters
+    call_waits: Callable[[Request], object]  # for an operator's decision
 
 
 def build(config: Config, common: Common, *, is_transparent: bool = False) -> tuple[Policy, ...]:
@@ -95,7 +98,7 @@ def _approval(config: Config, common: Common, validate: Validate | None) -> Appr
         return None
     return Approval(
         common.access.judge,
-        Approvals(common.store, common.clock),
+        Approvals(common.store, common.clock, common.call_waits),
         config.approvals,
         common.redactor,
         common.clock,
@@ -113,7 +116,7 @@ def _asks(said: Permissions) -> bool:
 def _print(server: Server) -> str:
     """What a server is by: not its environment and headers, where credentials change."""
     by = [server.type, server.command, server.args, server.url, server.cwd]
-    return hashlib.sha256(msgspec.json.encode(by)).hexdigest()
+    return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
 
 
 def _truncate(config: Config, spills: Spills) -> Truncate | None:

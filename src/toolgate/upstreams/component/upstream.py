@@ -31,7 +31,7 @@ UNLISTED = 60.0  # seconds for which what was fetched for another purpose is goo
 
 
 class ComponentUpstream:
-    """An `Upstream` of one component: the same for everybody. One with a command is started with its first use."""
+    """An `Upstream` of one component: the same for everybody. One with a command is started when it is first asked."""
 
     def __init__(self, server: Server, ground: Ground, on_event: EventSink) -> None:
         self.id = server.id
@@ -78,6 +78,9 @@ class ComponentUpstream:
             stopped_by="close" if self._state == "stopped" else "",
         )
 
+    def is_up(self, client: Client) -> bool:
+        return self._state == "ready"
+
     async def open(self) -> None:
         try:
             await self._ask()
@@ -103,7 +106,7 @@ class ComponentUpstream:
         self._calls += 1
         self._idle.clear()
         try:
-            return Done(await self._run(call.target, bytes(call.arguments) or b"{}"))
+            return Done(await self._run(call))
         finally:
             self._calls -= 1
             if not self._calls:
@@ -144,9 +147,10 @@ class ComponentUpstream:
 
     # One call.
 
-    async def _run(self, tool: str, arguments: bytes) -> bytes:
+    async def _run(self, call: Call) -> bytes:
+        tool, arguments = call.target, bytes(call.arguments) or b"{}"
         try:
-            await self._turns.take(self._server.timeout)
+            await self._turns.take(self._server.timeout, call.client.principal.counted_as)
             try:
                 answer = await self._posted_or_again(tool, arguments)
             finally:
@@ -232,6 +236,8 @@ class ComponentUpstream:
             done.exception()  # seen, also where nobody waits any more
 
     async def _asked(self) -> Tools:
+        if self._state != "ready":
+            self._state = "starting"
         try:
             line, answer = await self._metadata()
             if self._line is not line:  # its process has ended in the same moment

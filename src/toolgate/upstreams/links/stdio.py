@@ -9,6 +9,7 @@ import logging
 
 from toolgate.config import Server
 from toolgate.model import Fault
+from toolgate.upstreams import causes
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.supervisor import Child, Supervisor
 from toolgate.wire import jsonrpc
@@ -68,13 +69,13 @@ class StdioLink(PipeLink):
                 log.warning("%s wrote a line to stdout that is no message: %.200r", self._server.name, text[:200])
         if self._lines.pending > LONGEST_LINE and self._child:
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
-            self._child.end()
+            self._child.end(f"wrote a line of over {LONGEST_LINE} bytes, and was stopped")
 
     def _stderr(self) -> None:
         self._signs += 1
 
     def _exited(self, reason: str) -> None:
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
-        if self._child and (words := self._child.stderr.text().strip().splitlines()) and not reason.endswith("stopped"):
-            reason = f"{reason}: {words[-1][:200]}"
+        if self._child and (words := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
+            reason = f"{reason}: {words[:200]}"
         self._receiver.closed(Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint))

@@ -29,6 +29,7 @@ from toolgate.model import (
     NeedInput,
     Note,
     Outcome,
+    Reach,
     Required,
 )
 from toolgate.ports import Clock, Items
@@ -150,7 +151,7 @@ class Connection:
         return await exchange.next()
 
     async def _turn(self, call: Call) -> None:
-        await self._turns.take(self._server.timeout)
+        await self._turns.take(self._server.timeout, call.client.principal.counted_as)
         if self._questions.is_careful:
             try:
                 await self._questions.clear_for(call)
@@ -318,16 +319,28 @@ class Connection:
     def received(self, data: bytes, origin: int | None) -> None:
         try:
             message = jsonrpc.decode(data)
+        except jsonrpc.Malformed as error:
+            self._misread(error, data, origin)
+            return
+        try:
             if message.is_response:
                 self._answered(message, origin)
             elif message.is_notification:
                 self._notified(message)
             else:
                 self._questions.asked(message, origin)
-        except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
-            log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
-            if isinstance(error, jsonrpc.Malformed) and (id := jsonrpc.answered_id(data)) is not None:
-                self.failed(id, self._unreadable(error))
+        except (Fault, *jsonrpc.UNREADABLE) as error:
+            id = bytes(message.id) if message.is_request else b"null"
+            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id), data, origin)
+
+    def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
+        """Whoever waits for an answer, we or the server, is told that there will be none."""
+        log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
+        if not error.is_answer and error.id != b"null":
+            self.notify(jsonrpc.error(error.id, error.rpc, error.message))
+        elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
+            reach: Reach = "executed" if jsonrpc.has_result(data) else "sent_unknown"
+            self.failed(int(error.id), self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
         return origin in self._requests
@@ -389,9 +402,9 @@ class Connection:
         except jsonrpc.UNREADABLE as error:
             request.exchange.fail(self._unreadable(error))
 
-    def _unreadable(self, error: Exception) -> Fault:
+    def _unreadable(self, error: Exception, reach: Reach = "executed") -> Fault:
         message = f"The server's answer cannot be read: {error}"
-        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach="executed")
+        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach=reach)
 
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
@@ -465,7 +478,7 @@ class Connection:
             self._questions.withdrawn(calls.read_cancelled(message))
 
     def _progress(self, params: Raw) -> None:
-        token = msgspec.json.decode(params, type=_Progress).progressToken
+        token = jsonrpc.read(params, type=_Progress).progressToken
         made = self._made.get(token) if isinstance(token, int) else None
         request = made[0] if made else self._requests.get(token) if isinstance(token, int) else None
         if request and request.call and request.call.notes:
@@ -535,8 +548,9 @@ def _is_part(exchange: Exchange, whole: Exchange) -> bool:
 
 def _own_id(message: Message, origin: int | None) -> int | None:
     """The id of ours that a response is for. An error on a request's own stream is that request's, whatever id it has:
-    servers that could not read it, or did not try, write null or one of their own."""
+    servers that could not read it, or did not try, write null or one of their own. A result there is for that request
+    or for none: it must not be taken for the answer to another that is under way."""
     if message.error and origin is not None:
         return origin
     id = jsonrpc.id_key(message.id) if message.id else None
-    return id if isinstance(id, int) else None
+    return id if isinstance(id, int) and origin in (None, id) else None
