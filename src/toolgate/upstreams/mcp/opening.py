@@ -125,7 +125,7 @@ async def _falls_back(connection: Connection) -> bool:
 def _raise_if_modern_only(fault: Fault) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
-    if supported is not None and not set(supported) & set(mcp.HANDSHAKE_REVISIONS):
+    if supported is not None and not set(supported) & {mcp.MODERN, *mcp.HANDSHAKE_REVISIONS}:
         message = (
             f"{fault.message}: it speaks {', '.join(map(str, supported)) or 'nothing'}, toolgate speaks {mcp.MODERN}"
         )
