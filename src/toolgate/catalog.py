@@ -243,10 +243,16 @@ class Catalog:
     ) -> dict[str, About | None]:
         """What servers say of themselves; None for those that do not within `patience`. Where nothing is known of
         several, they are asked for their tools meanwhile: who is told of them wants those next."""
-        unknown = [(id, "tools") for id in servers if not self._is_introduced(id, client)]
         if len(servers) > 1:
-            view = await self.view({}, unknown, client, patience)
-            servers = [id for id in servers if (id, "tools") not in unknown or view.shelf(id, "tools")]
+            unknown = [(id, "tools") for id in servers if not self._is_introduced(id, client)]
+            there = [item for item in unknown if item[0] in self._upstreams]
+            stale = [item for item in there if not self._holds(self._place(item, client))]
+            failed = self._still_failed(stale, client)
+            places = [self._place(item, client) for item in stale if item not in failed]
+            for place in places:
+                self._fetch(place, client)
+            await self._finish(places, patience, None, False)
+            servers = [id for id in servers if (id, "tools") not in unknown or self.known(id, "tools", client)]
         async with asyncio.TaskGroup() as together:
             asked = {id: together.create_task(self._introduced(id, client, patience)) for id in servers}
         return {id: each.result() for id, each in asked.items()}
@@ -490,7 +496,8 @@ class Catalog:
         }
         if first is None:
             return await self._wait(awaited, patience)
-        await self._wait(awaited, max(awaited.values(), default=began) + first - began)
+        soon = max(awaited.values(), default=began) + first - began
+        await self._wait(awaited, soon if patience is None else min(soon, patience))
         while not has_some and not any(map(_is_there, awaited)):
             rest = [fetch for fetch in awaited if not fetch.done()]
             left = None if patience is None else began + patience - self._clock.now()

@@ -149,8 +149,10 @@ async def test_of_several_servers_the_handshake_tells_what_is_known_by_then_and_
         pending = greeted(house, revision)
         await house.clock.advance(0.6)
         assert (await soon(pending.reply())).result["instructions"] == "# there\nHere."
+        ear = await (await house.legacy()).listen()
         await house.clock.advance(5)
         assert len(late.requests("tools/list")) == len(there.requests("tools/list")) == 1
+        assert ear.changed == [], "nobody has been shown a list without it"
 
 
 # First lists.

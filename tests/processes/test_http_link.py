@@ -267,7 +267,7 @@ async def test_an_answer_that_is_no_message_fails_its_call_at_once(body: bytes) 
 
 
 def a_broken_answer(request: Request) -> bytes:
-    return request.answer("broken").replace(b"broken", rb"\ud800")
+    return request.answer("broken").replace(b"broken", rb"\q")
 
 
 def a_broken_event(request: Request) -> None:

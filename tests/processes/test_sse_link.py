@@ -279,7 +279,7 @@ async def test_an_answer_that_is_no_json_inside_fails_its_call_only() -> None:
     server = OldServer()
 
     async def broken(request: Request) -> None:
-        server.say(request.answer("broken").replace(b"broken", rb"\ud800"))
+        server.say(request.answer("broken").replace(b"broken", rb"\q"))
 
     server._on_call = broken
     async with behind(server) as served:

@@ -61,12 +61,12 @@ async def _listen(door: HttpDoor, path: Path, clock: Clock) -> None:
         check_ours(path.parent)
         lock = await _owned(path.with_suffix(".lock"), clock)
     except OSError as error:
-        log.warning("commands cannot reach this gateway: %s cannot be used (%s)", path, error)
+        log.info("commands cannot reach this gateway: %s cannot be used (%s)", path, error)
         return
     try:
         await _serve(door, path)
     except OSError as error:
-        log.warning("commands cannot reach this gateway: %s cannot be listened on (%s)", path, error)
+        log.info("commands cannot reach this gateway: %s cannot be listened on (%s)", path, error)
     finally:
         os.close(lock)
 

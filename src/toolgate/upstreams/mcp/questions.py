@@ -33,7 +33,7 @@ MOST_KEPT = 16  # questions that wait for the next call
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class Request(msgspec.Struct, frozen=True):
     """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
 
     exchange: Exchange
