@@ -99,6 +99,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     result_tokens: int | None = None  # the same in estimated tokens
     tools: Mapping[str, Overlay] = {}  # by the server's own names; "*" is for those not named
     scope: Literal["shared", "principal", "session"] = "shared"
+    era: Literal["auto", "legacy", "modern"] = "auto"  # in which it is spoken to, where it speaks both
     concurrency: int | None = None
     roots: tuple[Root, ...] = ()
     private_args: tuple[int, ...] = ()  # which of `args` hold what stood in a variable

@@ -110,7 +110,7 @@ def _guarded(found: Any, defaults: Mapping[str, Any], masked: bool) -> Table:
 
 _PLAIN = (
     "enabled", "timeout", "start_timeout", "start", "criticality", "description", "validate_arguments",
-    "result_limit", "result_tokens", "scope", "concurrency",
+    "result_limit", "result_tokens", "scope", "era", "concurrency",
 )  # fmt: skip
 
 
