@@ -336,10 +336,10 @@ class Connection:
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
-        if not error.is_answer and error.id != b"null":
+        if error.id != b"null" and jsonrpc.has_only(data, b'"method"'):
             self.notify(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
-            reach: Reach = "executed" if jsonrpc.has_result(data) else "sent_unknown"
+            reach: Reach = "executed" if jsonrpc.has_only(data, b'"result"') else "sent_unknown"
             self.failed(int(error.id), self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
