@@ -54,6 +54,7 @@ class Questions:
         given_up: Mapping[int, Request],
         turns: Turns,
         send: Callable[[bytes], None],
+        remark: Callable[[bytes], None],
     ) -> None:
         self._server = server
         self._sole_owner = sole_owner
@@ -61,6 +62,7 @@ class Questions:
         self._given_up = given_up
         self._turns = turns
         self._send = send
+        self._remark = remark  # sends what may be lost
         self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
         self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
         self._is_over = False
@@ -144,7 +146,7 @@ class Questions:
             self._sent_to(_read_page(ask.params), call)
         key = jsonrpc.id_key(id)
         task = tasks.related(ask.params)
-        future = self._open[key] = exchange.ask(ask.method, ask.params)
+        future = self._open[key] = exchange.ask(ask.method, ask.params, self._reporter(ask))
         for other in others:
             other.pause()
 
@@ -166,6 +168,15 @@ class Questions:
                 self._decline(id, ask)
 
         future.add_done_callback(answered)
+
+    def _reporter(self, ask: Ask) -> Callable[[Raw], None] | None:
+        """Tells the server of progress with its question, by its own token; None where it wants none."""
+        token = asks.progress_token(ask)
+
+        def report(params: Raw) -> None:
+            self._remark(jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: token})))
+
+        return report if token else None
 
     def _decline(self, id: Raw, ask: Ask) -> None:
         self._send(legacy.write_answer(id, _of_task(asks.declined(ask), tasks.related(ask.params))))
