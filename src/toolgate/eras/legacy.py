@@ -151,7 +151,7 @@ def read_initialized(body: Raw) -> Initialized:
 
 
 def shared_capabilities(has_roots: bool) -> dict[str, Any]:
-    """What a server that all clients share is told: questions are bridged, or declined for clients that cannot."""
+    """What a server of more than one client is told: questions are bridged, and refused for clients that cannot."""
     told: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}
     return told | {"roots": {}} if has_roots else told
 
