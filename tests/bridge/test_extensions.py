@@ -209,3 +209,21 @@ async def test_a_clients_progress_with_a_question_reaches_its_asker() -> None:
         client.answer(client.asked[0], named("Ann"))
         await pending.reply()
         assert len(house.servers["there"].requests("notifications/progress")) == 1
+
+
+# Answers that nobody can read.
+
+
+async def test_an_answer_out_of_shape_ends_its_question_by_an_error() -> None:
+    async def asks(scene: Scene) -> Any:
+        try:
+            return (await scene.ask(form()))["action"]
+        except RpcError as error:
+            return f"no answer: {error.code}"
+
+    async with gateway(there=LegacyServer({"asks": asks})) as house:
+        client = await house.client(LATEST, stdio=True)
+        pending = client.start("tools/call", name="there__asks")
+        await eventually(lambda: client.asked, "nothing was asked")
+        client.wire.say(b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}' % client.asked[0]["id"])
+        assert (await pending.reply()).text.startswith("no answer")
