@@ -38,9 +38,6 @@ ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
 ADMIN = "/admin"
 
 
-_JSON = ("application/json", "application/*", "*/*")
-
-
 class Refused(Exception):
     """An answer on the level of HTTP, with a JSON-RPC error in its body."""
 
@@ -84,7 +81,9 @@ class Request:
     def accepts_events_only(self) -> bool:
         """Whether a stream is all that it takes."""
         accepted = self.headers.get("accept", "").lower()
-        return "text/event-stream" in accepted and not any(kind in accepted for kind in _JSON)
+        if "application/json" in accepted or "text/event-stream" not in accepted:
+            return False
+        return "*/*" not in accepted and "application/*" not in accepted
 
     def asks_for(self, name: str) -> str:
         """A parameter of the query; empty where it is not there."""

@@ -105,6 +105,7 @@ class RpcError(msgspec.Struct, frozen=True):
 _message: Decoder[Message] = Decoder(Message)
 _error: Decoder[RpcError] = Decoder(RpcError)
 _members: Decoder[Members] = Decoder(Members)
+_strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
 # An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.
@@ -232,7 +233,12 @@ def read_error(raw: Raw) -> RpcError:
 
 def members(raw: Raw | bytes) -> Members:
     """The members of a JSON object, each as its own bytes. Raises `msgspec.DecodeError` for anything else."""
-    return _members.decode(raw) if raw else {}
+    if not raw:
+        return {}
+    try:
+        return _strict_members(raw)  # not by `Decoder`: this is read a dozen times in a call
+    except msgspec.DecodeError:
+        return _members.decode(raw)
 
 
 def value(raw: Raw | bytes) -> Any:

@@ -54,6 +54,8 @@ def shown(text: str) -> str:
 
 def replaced(data: bytes) -> bytes:
     r"""JSON for readers that refuse lone surrogates: `\ufffd` in place of each; else the same object."""
+    if b"\\u" not in data:
+        return data
     parts = _split(data)
     return _joined(parts, [rb"\ufffd"] * (len(parts) // 2)) if len(parts) > 1 else data
 
