@@ -4,13 +4,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop conformance behaviour tools grid bench retrieval constraints clean
+.PHONY: demo test attack check format install interop conformance behaviour tools grid bench retrieval constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
 test: check
-	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance"
+	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack"
 
 check: $(INSTALLED)
 	$(RUN) ruff check .
@@ -35,6 +35,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 interop: $(INSTALLED)
 	.venv/bin/python tests/interop/install.py
 	$(RUN) pytest -n 2 --dist loadscope -m interop tests/interop
+
+# Every attack that was found, in its long form too.
+attack: $(INSTALLED)
+	$(RUN) pytest -n 2 --dist worksteal tests/attack
 
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py

@@ -140,9 +140,12 @@ class Trail:
             return
         whose = {"who": who.id, "client": who.client, "address": who.address} if isinstance(who, Principal) else {}
         named = {"who": who} if isinstance(who, str) else whose
-        said = {**named, **{name: _bounded(value) for name, value in about.items()}}
+        said = {**named, **{name: self._bounded(value) for name, value in about.items()}}
         told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
-        self.put(msgspec.Raw(self._redactor.own(self._encoder.encode(told))))
+        self.put(msgspec.Raw(self._redactor.body(self._encoder.encode(told))))
+
+    def _bounded(self, value: Any) -> Any:
+        return self._redactor.text(value)[:LONGEST] if isinstance(value, str) else value
 
     def note_of_strangers(self, event: str, who: Principal | str = "", **about: Any) -> None:
         """Note what anybody can bring about as often as they like: no more than `MOST_OF_STRANGERS` in a minute; the
@@ -252,10 +255,6 @@ def operator() -> str:
         return f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
     except KeyError:
         return f"cli:{os.getuid()}"
-
-
-def _bounded(value: Any) -> Any:
-    return value[:LONGEST] if isinstance(value, str) else value
 
 
 def nowhere(clock: Clock, redactor: Redactor | None = None) -> Trail:

@@ -26,7 +26,7 @@ from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal
 from toolgate.policy import scrub
-from toolgate.policy.judging import Judging
+from toolgate.policy.judging import Judging, missed
 from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Upstream
 from toolgate.realm import Realms
@@ -82,11 +82,19 @@ class Gateway:
             return route.surface.refuse(entered, shown, known)
 
         try:
-            entered = await self._entering.enter(call, route)
+            entered = await self._enter(call, route)
             outcome = await self._handled(entered, route, call.target)
         except Fault as fault:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
+
+    async def _enter(self, call: Call, route: Route) -> Call:
+        """The call with its true target. What is not found is counted and noted as any other call: by what is said of
+        it somebody may guess names."""
+        try:
+            return await self._entering.enter(call, route)
+        except Fault as fault:
+            raise missed(call, fault, route.policies) from None
 
     async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
         try:
@@ -195,7 +203,7 @@ class Gateway:
             raise scrub.fault(fault, self.redactor) from None
 
     async def _watched(self, call: Call, route: Route) -> Call:
-        entered = await self._entering.enter(call, route)
+        entered = await self._enter(call, route)
         try:
             watched = await self._let_watch(entered, route)
         except Fault as fault:

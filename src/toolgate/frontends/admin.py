@@ -44,7 +44,7 @@ class Admin:
         except Fault as fault:
             said = {"error": fault.message, "code": fault.code} | ({"hint": fault.hint} if fault.hint else {})
             status = STATUSES.get(fault.code, 500)
-        await response.whole(status, self._gateway.redactor.own(jsonrpc.encode(said)))
+        await response.whole(status, self._gateway.redactor.body(jsonrpc.encode(said)))
 
     def _find(self, scope: Scope, by: Principal) -> Callable[[bytes], Awaitable[Answer]]:
         method, path = str(scope["method"]), str(scope["path"]).rstrip("/").removeprefix(PREFIX)

@@ -177,7 +177,7 @@ class Limits:
             found: list[tuple[_Limit, object]] = [(self._clients.get(who.client, self._principal), who.id)]
         else:
             found = [(self._principal, who.cap_key)]
-        if call.server != names.OWN:
+        if call.server and call.server != names.OWN:  # it is empty where the target is not found
             found.append((self._servers.get(call.server, self._server), call.server))
             if call.method == mcp.CALL:
                 found.append((self._tool, (call.server, call.target)))

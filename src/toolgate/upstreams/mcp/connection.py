@@ -32,6 +32,7 @@ from toolgate.model import (
     Required,
 )
 from toolgate.ports import Clock, Items
+from toolgate.redaction import excerpt
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
@@ -311,7 +312,7 @@ class Connection:
             else:
                 self._questions.asked(message, origin)
         except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
-            log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
+            log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
             if isinstance(error, jsonrpc.Malformed) and (id := jsonrpc.answered_id(data)) is not None:
                 self.failed(id, self._unreadable(error))
 
@@ -495,7 +496,7 @@ def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
         try:
             yield tasks.read_id(raw), raw
         except Fault as fault:
-            log.warning("%s: %.200r", fault.message, bytes(raw)[:200])
+            log.warning("%s: %r", fault.message, excerpt(bytes(raw)))
 
 
 def passed_on(server: Server, call: Call) -> Headers:
