@@ -153,9 +153,10 @@ class App:
     ) -> StdioDoor:
         return StdioDoor(self._inside, path, write, backlog, principal)
 
-    async def open(self) -> None:
-        """Start what is to be there before anybody asks."""
-        await self._start(self.gateway.snapshot, {})
+    def open(self) -> None:
+        """Begin to start what is to be there before anybody asks. Nobody waits for that here: one server that hangs must
+        not keep the others, and who asks for nothing of it, waiting."""
+        self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
@@ -226,14 +227,15 @@ class App:
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
                 self._errands.start(upstream.drain(DRAIN), f"drain {id}")
-        self._errands.start(self._start(snapshot, before.upstreams), "start servers")
+        self._start(snapshot, before.upstreams)
         return snapshot
 
-    async def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
-        """Open what is to be up before anybody asks, and was not there before."""
-        eager = [id for id, server in snapshot.servers.items() if server.start == "eager"]
-        opened = (snapshot.upstreams[id] for id in eager)
-        await asyncio.gather(*(upstream.open() for upstream in opened if before.get(upstream.id) is not upstream))
+    def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:
+        """Have opened what is to be up before anybody asks, and was not there before."""
+        for id, server in snapshot.servers.items():
+            upstream = snapshot.upstreams[id]
+            if server.is_eager and before.get(id) is not upstream:
+                self._errands.start(upstream.open(), f"start {id}")
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""
@@ -275,7 +277,7 @@ async def running(
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     with quiet_logs(app.redactor):
         try:
-            await app.open()
+            app.open()
             yield app
         finally:
             await app.close()

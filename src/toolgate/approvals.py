@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, TypeVar
 import msgspec
 
 from toolgate.ports import Clock, Store
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, surrogates
 
 Lasts: TypeAlias = Literal["once", "session", "hour", "always"]
 LASTS: tuple[Lasts, ...] = ("once", "session", "hour", "always")
@@ -220,7 +220,7 @@ def _new_id() -> str:
 
 
 def _bytes(record: Request | Grant | Passage) -> bytes:
-    return msgspec.msgpack.encode(record)
+    return surrogates.pack(record)
 
 
 Record = TypeVar("Record", Request, Grant, Passage)
@@ -229,6 +229,6 @@ Record = TypeVar("Record", Request, Grant, Passage)
 def _read(raw: bytes | None, type: type[Record]) -> Record | None:
     """What cannot be read has not been decided."""
     try:
-        return None if raw is None else msgspec.msgpack.decode(raw, type=type)
+        return None if raw is None else surrogates.unpack(raw, type)
     except (msgspec.DecodeError, ValueError):
         return None

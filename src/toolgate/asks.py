@@ -27,10 +27,10 @@ def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
         return False
     try:
         if ask.method == "elicitation/create":
-            mode = msgspec.json.decode(ask.params, type=_Elicitation).mode
+            mode = jsonrpc.read(ask.params, type=_Elicitation).mode
             return mode in declared or (mode == "form" and not declared)
         if ask.method == "sampling/createMessage":
-            return not msgspec.json.decode(ask.params, type=_Sampling).tools or "tools" in declared
+            return not jsonrpc.read(ask.params, type=_Sampling).tools or "tools" in declared
     except jsonrpc.UNREADABLE:
         return False
     return True
@@ -90,6 +90,6 @@ def is_accepted(answer: Answer) -> bool:
 def answer_value(answer: Answer) -> dict[str, Any]:
     """An answer's result, decoded; an error answers nothing."""
     try:
-        return msgspec.json.decode(answer.result or b"{}", type=dict[str, Any])
+        return jsonrpc.read(answer.result or b"{}", type=dict[str, Any])
     except jsonrpc.UNREADABLE:
         return {}

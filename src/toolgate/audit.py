@@ -33,6 +33,7 @@ from toolgate.config.edits import make_folder
 from toolgate.model import Principal
 from toolgate.ports import Clock, NotKept, Store, Timer
 from toolgate.redaction import Redactor
+from toolgate.wire import jsonrpc
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,6 @@ class Trail:
         self._lost_at = ""
         self._minute = -1.0
         self._of_strangers = self._not_noted = 0
-        self._encoder = msgspec.json.Encoder()
         self._second, self._shown = -1, ""  # the last one, written
         self._is_closed = False
 
@@ -142,7 +142,7 @@ class Trail:
         named = {"who": who} if isinstance(who, str) else whose
         said = {**named, **{name: self._bounded(value) for name, value in about.items()}}
         told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
-        self.put(msgspec.Raw(self._redactor.body(self._encoder.encode(told))))
+        self.put(msgspec.Raw(self._redactor.body(jsonrpc.encode(told))))
 
     def _bounded(self, value: Any) -> Any:
         return self._redactor.text(value)[:LONGEST] if isinstance(value, str) else value
@@ -173,9 +173,9 @@ class Trail:
         """Note a record, which is encoded now: an object with at least one member, and without secrets."""
         if not self.is_on or not self._chain:
             return
-        line = self._encoder.encode(record)
+        line = jsonrpc.encode(record)
         if len(line) > LONGEST_LINE:
-            line = self._encoder.encode(_by_hashes(line))
+            line = jsonrpc.encode(_by_hashes(line))
         if self._is_closed or self._put - self._written + len(line) > MOST_WAITING:
             self._lost, self._lost_at = self._lost + 1, self.time()
             self.problem = self.problem or f"the audit cannot be written as fast as it grows: {self.file}"

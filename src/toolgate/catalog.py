@@ -25,7 +25,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-import msgspec
 from msgspec import Raw
 
 from toolgate import overlays
@@ -480,7 +479,7 @@ def _keyed(items: Iterable[Raw], kind: str, server: str) -> dict[str, Raw]:
     found: dict[str, Raw] = {}
     for item in items:
         try:
-            name = msgspec.json.decode(jsonrpc.members(item)[key], type=str)
+            name = jsonrpc.read(jsonrpc.members(item)[key], type=str)
         except (KeyError, *jsonrpc.UNREADABLE):
             log.warning("%s lists something without %s in its %s: %r", server, key, kind, excerpt(bytes(item)))
             continue

@@ -279,11 +279,10 @@ class Gateway:
         return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
 
     async def leave(self, client: Client) -> None:
-        """A client's session is over."""
+        """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
+        ended, and the catalog forgets those."""
         self._realms.forget(client)
         for upstream in self.snapshot.upstreams.values():
-            if scope := upstream.scope(client):
-                self.snapshot.catalog.forget(upstream.id, scope)
             await upstream.leave(client)
 
     # Another configuration, and the end.

@@ -222,7 +222,7 @@ class Notes:
     def _goes_on(self, note: Note) -> bool:
         """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""
         try:
-            reached = msgspec.json.decode(note.params, type=_Progress).progress
+            reached = jsonrpc.read(note.params, type=_Progress).progress
         except jsonrpc.UNREADABLE:
             return False
         increased, self._reached = reached > self._reached, max(reached, self._reached)

@@ -174,7 +174,7 @@ class _Tool:
 
     def _required(self) -> list[str]:
         try:
-            return msgspec.json.decode(self._schema.get("required", b"[]"), type=list[str])
+            return jsonrpc.read(self._schema.get("required", b"[]"), type=list[str])
         except jsonrpc.UNREADABLE:
             return []
 

@@ -32,6 +32,7 @@ from toolgate import suspicions
 from toolgate.config import Config
 from toolgate.ports import Clock, Store
 from toolgate.suspicions import Pairs, Suspicion, visible
+from toolgate.wire import surrogates
 
 log = logging.getLogger(__name__)
 
@@ -83,8 +84,8 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
         return "; ".join([*what, *dict.fromkeys(each.what for each in self.found)])
 
 
-_pins = msgspec.msgpack.Decoder(dict[str, Pin])
-_pending = msgspec.msgpack.Decoder(dict[str, Pending])
+def _read_pins(raw: bytes) -> dict[str, Pin]:
+    return surrogates.unpack(raw, dict[str, Pin])
 
 
 class PinRecords:
@@ -100,19 +101,19 @@ class PinRecords:
     def pins(self, server: str) -> dict[str, Pin] | None:
         """By name; None where nothing of the server is pinned."""
         raw = self.store.get("pins", self.key(server))
-        return None if raw is None else _pins.decode(raw)
+        return None if raw is None else _read_pins(raw)
 
     def pending(self, server: str) -> dict[str, Pending]:
         raw = self.store.get("pending", self.key(server))
-        return {} if raw is None else _pending.decode(raw)
+        return {} if raw is None else surrogates.unpack(raw, dict[str, Pending])
 
     def first(self, server: str, pins: Mapping[str, Pin]) -> Awaitable[bool]:
-        return self.store.compare_and_set("pins", self.key(server), None, msgspec.msgpack.encode(pins))
+        return self.store.compare_and_set("pins", self.key(server), None, surrogates.pack(pins))
 
     def set_pending(self, server: str, pending: Mapping[str, Pending]) -> Awaitable[None]:
         if not pending:
             return self.store.delete("pending", self.key(server))
-        return self.store.put("pending", self.key(server), msgspec.msgpack.encode(pending))
+        return self.store.put("pending", self.key(server), surrogates.pack(pending))
 
     async def approve(self, server: str, tools: Collection[str], seen: str, now: float) -> list[str] | None:
         """Pin these tools (none: all) as they are pending now; their names. None where what is pending is not what was
@@ -125,9 +126,9 @@ class PinRecords:
         gone = {each.was for each in approved.values() if each.was} - new.keys()
         while True:
             before = self.store.get("pins", self.key(server))
-            kept = {} if before is None else _pins.decode(before)
+            kept = {} if before is None else _read_pins(before)
             after = {name: pin for name, pin in kept.items() if name not in gone} | new
-            if await self.store.compare_and_set("pins", self.key(server), before, msgspec.msgpack.encode(after)):
+            if await self.store.compare_and_set("pins", self.key(server), before, surrogates.pack(after)):
                 break
         await self.set_pending(server, {name: each for name, each in pending.items() if name not in approved})
         return list(approved)

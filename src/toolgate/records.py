@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from toolgate.model import RPC_CODES, Fault
 from toolgate.ports import About, Clock, Shelf, Store
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, surrogates
 
 KEPT = 30 * 24 * 3600.0  # seconds for which a record that nobody renews is kept
 RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written again
@@ -63,7 +63,7 @@ class Records:
             wall = self._clock.wall() - (self._clock.now() - shelf.fetched)
             items = {name: bytes(raw) for name, raw in shelf.own.items()}
             record = _List(wall, ttl, shelf.is_public, items)
-            self._store.put(space, kind, msgspec.msgpack.encode(record), ttl=KEPT)
+            self._store.put(space, kind, surrogates.pack(record), ttl=KEPT)
 
     def save_fault(self, place: Place, fault: Fault) -> None:
         """Why a list that was never known could not be had: who starts again need not wait for that anew."""
@@ -76,7 +76,7 @@ class Records:
     def save_about(self, server: str, about: About) -> None:
         space = self._space(server)
         if space and self._is_due(space, _ABOUT, about):
-            self._store.put(space, _ABOUT, msgspec.json.encode(about), ttl=KEPT)
+            self._store.put(space, _ABOUT, jsonrpc.encode(about), ttl=KEPT)
 
     def drop(self, place: Place) -> None:
         server, scope, kind = place
@@ -112,7 +112,7 @@ class Records:
 
     def _shelf(self, raw: bytes) -> Shelf | None:
         try:
-            found = msgspec.msgpack.decode(raw, type=_List)
+            found = surrogates.unpack(raw, _List)
             is_sound = all(jsonrpc.members(item) for item in found.items.values())
         except (ValueError, *jsonrpc.UNREADABLE):
             return None
@@ -125,7 +125,7 @@ class Records:
 
 def _fault(raw: bytes, server: str) -> Fault | None:
     try:
-        code, message, hint = msgspec.json.decode(raw, type=tuple[str, str, str])
+        code, message, hint = jsonrpc.read(raw, tuple[str, str, str])
     except (msgspec.DecodeError, ValueError):
         return None
     return Fault(code, message, server=server, reach="not_sent", hint=hint) if code in RPC_CODES else None
@@ -133,6 +133,6 @@ def _fault(raw: bytes, server: str) -> Fault | None:
 
 def _about(raw: bytes) -> About | None:
     try:
-        return msgspec.json.decode(raw, type=About)
+        return jsonrpc.read(raw, About)
     except (msgspec.DecodeError, ValueError):
         return None

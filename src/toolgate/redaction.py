@@ -232,14 +232,28 @@ _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:
     """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then."""
     try:
-        msgspec.json.decode(changed, type=msgspec.Raw)
+        _read(changed)
         return changed
     except _UNREADABLE:
         pass
     try:
-        return msgspec.json.encode(_walked(msgspec.json.decode(before), redact))
+        return _write(_walked(_read(before), redact))
     except _UNREADABLE:
         return changed  # it was none before
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return json.loads(body)  # which knows lone surrogates
+
+
+def _write(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _walked(value: Any, redact: Callable[[str], str]) -> Any:

@@ -18,6 +18,8 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from toolgate.wire import surrogates
+
 _VERSION = "v1."
 _NONCE = 12
 
@@ -38,12 +40,12 @@ class Seal:
         self._hash_key = hmac.digest(keys[0], b"nonce of " + self._purpose, hashlib.sha256)
 
     def seal(self, value: object) -> str:
-        return self._sealed(os.urandom(_NONCE), msgspec.msgpack.encode(value))
+        return self._sealed(os.urandom(_NONCE), surrogates.pack(value))
 
     def stable(self, value: object) -> str:
         """The same text each time for one value, as long as the first key stays. It tells who sees two of them whether
         they are equal, and no more."""
-        content = msgspec.msgpack.encode(value)
+        content = surrogates.pack(value)
         return self._sealed(hmac.digest(self._hash_key, content, hashlib.sha256)[:_NONCE], content)
 
     def _sealed(self, nonce: bytes, content: bytes) -> str:
@@ -63,7 +65,7 @@ class Seal:
             raise Broken from None
         for key in self._keys:
             try:
-                return msgspec.msgpack.decode(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type=type)
+                return surrogates.unpack(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type)
             except (InvalidTag, ValueError, msgspec.DecodeError):
                 continue
         raise Broken

@@ -19,6 +19,7 @@ from toolgate import access
 from toolgate.cutting import after_lines, count_lines
 from toolgate.model import Fault, Principal
 from toolgate.ports import Clock, Timer
+from toolgate.wire import surrogates
 
 PREFIX = access.KEPT
 RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
@@ -82,7 +83,7 @@ class Spills:
 
     def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
         """The URI to read it by; empty where it is larger than everything that one principal may have here."""
-        data = whole.encode() if isinstance(whole, str) else whole
+        data = surrogates.shown(whole).encode() if isinstance(whole, str) else whole
         if len(data) > min(self._bounds.bytes_of_one, self._bounds.bytes):
             return ""
         id = secrets.token_urlsafe(16)

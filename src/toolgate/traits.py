@@ -74,6 +74,6 @@ def read(raw: Raw) -> Traits:
 
 def _part(raw: Raw | None, type: Any, otherwise: Any) -> Any:
     try:
-        return otherwise if raw is None else msgspec.json.decode(raw, type=type)
+        return otherwise if raw is None else jsonrpc.read(raw, type=type)
     except jsonrpc.UNREADABLE:
         return otherwise

@@ -345,6 +345,56 @@ async def test_each_legacy_session_has_its_own_child_which_ends_with_it() -> Non
         assert (await other.call("old__secret", arguments={"who": "ann"})).text == "accept A"
 
 
+async def ended(house: House, client: Any) -> None:
+    """A client says that its session is over."""
+    headers = {"mcp-session-id": client.session, "x-test-principal": "ann"}
+    await HttpRequest(house.app.http, "DELETE", "/mcp", headers.items()).answered()
+    await settle()
+
+
+@pytest.mark.promise("b.lifecycle.scopes")
+async def test_the_end_of_one_session_leaves_what_others_of_its_principal_wait_for() -> None:
+    slow, held = LegacyServer({"plain": waits}, scope="principal"), asyncio.Event()
+
+    class Slow(slow.connection):  # type: ignore[name-defined,misc]
+        def requested(self, message: Any) -> None:
+            if not held.is_set() and message["method"] == "tools/list":
+                then = asyncio.ensure_future(held.wait())
+                then.add_done_callback(lambda _done: self.requested(message))
+            else:
+                super().requested(message)
+
+    slow.connection = Slow
+    other = LegacyServer({"plain": waits}, {"plain": waits}, {"mem://a": waits}, scope="principal")
+    async with gateway(slow=slow, other=other) as house:
+        leaver, stayer = await house.legacy(), await house.legacy()
+        await leaver.request("prompts/list")
+        waiting = [stayer.start("tools/list"), stayer.start("tools/call", name="slow__plain")]
+        await slow.got("tools/list")
+        await ended(house, leaver)
+        held.set()
+        listed, called = [await each.reply() for each in waiting]
+        assert [tool["name"] for tool in listed.result["tools"]] == ["slow__plain", "other__plain"]
+        assert "_meta" not in listed.result
+        assert called.text
+        assert len(other.requests("prompts/list")) == 1
+        await stayer.request("prompts/list")
+        assert len(other.requests("prompts/list")) == 1, "what the principal's connection lists was forgotten"
+
+
+@pytest.mark.promise("b.lifecycle.scopes")
+async def test_the_end_of_a_session_forgets_what_was_its_own() -> None:
+    own = LegacyServer({"plain": waits}, scope="session")
+    async with gateway(own=own) as house:
+        leaver, stayer = await house.legacy(), await house.legacy()
+        for client in (leaver, stayer):
+            await client.request("tools/list")
+        catalog = house.app.gateway.snapshot.catalog
+        assert len({scope for _, scope, _ in catalog._slots}) == 2
+        await ended(house, leaver)
+        assert len({scope for _, scope, _ in catalog._slots}) == len(catalog._readers) == 1
+
+
 async def test_a_child_of_ones_own_is_told_ones_own_capabilities() -> None:
     old = LegacyServer({"plain": waits}, scope="session")
     async with gateway(old=old) as house:

@@ -1,6 +1,7 @@
 """A model endpoint that plays a script: coding agents take it for a model, and call the tools that we choose.
 
     python fake_model.py --calls '[["clock__now", {}]]' --record FILE
+    python fake_model.py --goal '["clock__now", {}]' --query "what time is it" --record FILE
 
 It serves on loopback, at a port that the system chooses, prints its URL, and goes on until it is terminated. It speaks
 Anthropic's Messages, OpenAI's Responses and Chat Completions, and Gemini's generateContent, streamed or not.
@@ -10,6 +11,10 @@ have been made: it is answered with the next call, or, after the last, with a te
 found by the end of its name, because each program puts something of its own before it. Every other request (a title, a
 count of tokens, a list of models, telemetry) gets an answer that harms nobody. All are recorded, one JSON object a
 line. Only the standard library is used, and nothing of toolgate.
+
+With a goal it does as a model would that wants one thing: every request that offers any tool is a turn; it calls the
+goal's tool where that is offered; else, where `mcp_discover` is, it asks that, and calls by `mcp_call` what the reply
+names first, knowing no more than the reply says; where neither is offered, it says so and is done.
 """
 
 from __future__ import annotations
@@ -27,6 +32,10 @@ from typing import Any, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
 MODEL = "scripted"
+TOOL_SEARCH = "ToolSearch"
+"""Claude Code's own tool that fetches deferred ones."""
+FETCH = "fetch_"
+"""What the keys of its calls begin with."""
 
 
 def plain(name: str) -> str:
@@ -41,6 +50,8 @@ class Tool:
     name: str
     namespace: str | None = None
     """The group that it is in (only Codex groups them)."""
+    is_deferred: bool = False
+    """Only its name is shown; it is to be fetched before it is called (only Claude Code does that)."""
 
     @property
     def full_name(self) -> str:
@@ -62,7 +73,7 @@ class Turn:
 
     @property
     def key(self) -> str:
-        return f"call_{self.number}"
+        return f"{FETCH}{self.number}" if self.tool and self.tool.name == TOOL_SEARCH else f"call_{self.number}"
 
 
 @dataclass(frozen=True)
@@ -101,13 +112,22 @@ def sse(*events: Json, named: bool = False) -> str:
 
 
 def messages_tools(body: Json) -> Iterator[Tool]:
-    yield from (Tool(tool["name"]) for tool in body.get("tools", []))
+    tools = body.get("tools", [])
+    yield from (Tool(tool["name"]) for tool in tools)
+    if any(tool["name"] == TOOL_SEARCH for tool in tools):
+        told = "\n".join(text_of(message["content"]) for message in body["messages"])
+        yield from (Tool(name, is_deferred=True) for name in dict.fromkeys(DEFERRED.findall(told)))
+
+
+DEFERRED = re.compile(r"^mcp__\w+$", re.MULTILINE)
+"""How the name of a deferred tool stands in what Claude Code tells its model."""
 
 
 def messages_results(body: Json) -> Iterator[str]:
     for message in body["messages"]:
         blocks = message["content"] if isinstance(message["content"], list) else []
-        yield from (text_of(block.get("content")) for block in blocks if block["type"] == "tool_result")
+        results = (block for block in blocks if block["type"] == "tool_result")
+        yield from (text_of(block.get("content")) for block in results if FETCH not in block["tool_use_id"])
 
 
 def messages_block(turn: Turn) -> Json:
@@ -287,25 +307,82 @@ class Script:
         """The answer to one request, and what to record of the request."""
         tools = list(dialect.tools(body))
         seen = {"tools": [tool.full_name for tool in tools], "results": list(dialect.results(body))}
-        if self._find(tools, self._calls[0][0]) is None:
+        return self._next(tools, seen)
+
+    def _next(self, tools: list[Tool], seen: Json) -> tuple[Turn, Json]:
+        if find(tools, self._calls[0][0]) is None:
             return Turn("Nothing to do."), seen
         done = len(seen["results"])
         if done >= len(self._calls):
             return Turn("The tools said:\n" + "\n".join(seen["results"]), number=done), seen | {"turn": done}
         name, arguments = self._calls[done]
-        tool = self._find(tools, name)
+        tool = find(tools, name)
         if tool is None:
             return Turn(f"No tool ends with {name}.", number=done), seen | {"turn": done}
         return Turn(tool=tool, arguments=arguments, number=done), seen | {"turn": done}
-
-    @staticmethod
-    def _find(tools: list[Tool], suffix: str) -> Tool | None:
-        return next((tool for tool in tools if tool.is_meant_by(suffix)), None)
 
     def write(self, entry: Json) -> None:
         with self._lock:
             self._record.write(json.dumps(entry) + "\n")
             self._record.flush()
+
+
+class Goal(Script):
+    """One thing to do, with the tools that are there."""
+
+    def __init__(self, goal: tuple[str, Json], query: str, record: str) -> None:
+        super().__init__([goal], record)
+        (self._wanted, self._arguments), self._query = goal, query
+        self._fetched: set[str] = set()
+
+    def _next(self, tools: list[Tool], seen: Json) -> tuple[Turn, Json]:
+        if not tools:
+            return Turn("Nothing to do."), seen
+        results: list[str] = seen["results"]
+        done = len(results)
+        tool, arguments = self._wish(tools, results)
+        if tool is None:
+            words = "The tools said:\n" + "\n".join(results) if done else "There is no tool for that."
+            return Turn(words, number=done), seen | {"turn": done}
+        if tool.is_deferred and tool.name not in self._fetched:
+            self._fetched.add(tool.name)
+            arguments = {"query": f"select:{tool.name}", "max_results": 1}
+            return Turn(tool=Tool(TOOL_SEARCH), arguments=arguments, number=len(self._fetched)), seen | {"turn": done}
+        return Turn(tool=tool, arguments=arguments, number=done), seen | {"turn": done}
+
+    def _wish(self, tools: list[Tool], results: list[str]) -> tuple[Tool | None, Json]:
+        """What to call next, if anything, and with which arguments."""
+        if (tool := find(tools, self._wanted)) and not results:
+            return tool, self._arguments
+        if tool := find(tools, "mcp_discover"):
+            if not results or (STILL_STARTING in results[-1] and len(results) <= PATIENCE):
+                return tool, {"query": self._query}
+            if hit := found_first(results[-1]):
+                return find(tools, "mcp_call"), {
+                    "server": hit["server"],
+                    "tool": hit["tool"],
+                    "args": self._arguments,
+                }
+        return None, {}
+
+
+STILL_STARTING = "Still starting"
+PATIENCE = 3
+"""How often a search is made again whose reply says that servers are still starting."""
+
+
+def find(tools: list[Tool], suffix: str) -> Tool | None:
+    return next((tool for tool in tools if tool.is_meant_by(suffix)), None)
+
+
+def found_first(reply: str) -> Json | None:
+    """The first hit of what `mcp_discover` has said, whatever the program has put around it."""
+    start = re.search(r"\[\s*\{", reply)
+    try:
+        hits = json.JSONDecoder().raw_decode(reply, start.start())[0] if start else []
+    except ValueError:
+        return None
+    return next((hit for hit in hits if "server" in hit and "tool" in hit), None)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -359,10 +436,16 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--calls", required=True, help="JSON: a list of [end of a tool's name, arguments]")
+    play = parser.add_mutually_exclusive_group(required=True)
+    play.add_argument("--calls", type=json.loads, help="JSON: a list of [end of a tool's name, arguments]")
+    play.add_argument("--goal", type=json.loads, help="JSON: [end of a tool's name, arguments]")
+    parser.add_argument("--query", default="", help="what the goal's tool is searched by")
     parser.add_argument("--record", required=True)
     options = parser.parse_args()
-    handler = type("Scripted", (Handler,), {"script": Script(json.loads(options.calls), options.record)})
+    script = (
+        Script(options.calls, options.record) if options.calls else Goal(options.goal, options.query, options.record)
+    )
+    handler = type("Scripted", (Handler,), {"script": script})
     server = Server(("127.0.0.1", 0), handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print(f"http://127.0.0.1:{server.server_port}", flush=True)

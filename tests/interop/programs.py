@@ -32,6 +32,8 @@ class Setting:
     url: str | None
     """The gateway's, or None: then the program starts a gateway of its own."""
     command: list[str]
+    patient: bool = True
+    """It waits for the gateway as long as it can be told to; else it has no setting for that, as a newcomer's."""
 
     def write(self, path: Path, content: Any) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,10 +81,18 @@ def claude(setting: Setting) -> Start:
     entry: dict[str, Any] = {"type": "http", "url": setting.url}
     if setting.url is None:
         entry = {"type": "stdio", "command": setting.command[0], "args": setting.command[1:]}
-    entry["alwaysLoad"] = True  # else a server that is slow to start is left out of the first turn
+    if setting.patient:
+        entry["alwaysLoad"] = True  # else a server that is slow to start is left out of the first turn
     servers = setting.write(setting.home / "mcp.json", {"mcpServers": {SERVER: entry}})
     options = ["--mcp-config", str(servers), "--strict-mcp-config", "--allowedTools", f"mcp__{SERVER}"]
+    waiting = {
+        "ENABLE_TOOL_SEARCH": "false",
+        "MCP_CONNECTION_NONBLOCKING": "0",
+        "MCP_CONNECT_TIMEOUT_MS": str(MILLISECONDS),
+        "MCP_TIMEOUT": str(MILLISECONDS),
+    }
     return [*setting.executable, "-p", PROMPT, *options, "--output-format", "json"], {
+        **(waiting if setting.patient else {}),
         "ANTHROPIC_API_KEY": "nothing",
         "ANTHROPIC_BASE_URL": setting.model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -90,10 +100,6 @@ def claude(setting: Setting) -> Start:
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_TELEMETRY": "1",
-        "ENABLE_TOOL_SEARCH": "false",
-        "MCP_CONNECTION_NONBLOCKING": "0",
-        "MCP_CONNECT_TIMEOUT_MS": str(MILLISECONDS),
-        "MCP_TIMEOUT": str(MILLISECONDS),
     }
 
 
@@ -101,7 +107,11 @@ def codex(setting: Setting) -> Start:
     folder = setting.home / "codex"
     folder.mkdir()
     server = {"url": setting.url} if setting.url else {"command": setting.command[0], "args": setting.command[1:]}
-    times = {"startup_timeout_sec": int(SECONDS), "tool_timeout_sec": int(SECONDS)}
+    waiting = {
+        "startup_timeout_sec": int(SECONDS),
+        "tool_timeout_sec": int(SECONDS),
+        "required": True,  # else it is left out of the turn if it is not ready within one second
+    }
     provider = {"name": "fake", "base_url": f"{setting.model}/v1", "wire_api": "responses"}
     settings: dict[str, Any] = {
         "model": "scripted",
@@ -111,9 +121,9 @@ def codex(setting: Setting) -> Start:
         "analytics.enabled": False,
         "feedback.enabled": False,
         **{f"model_providers.fake.{key}": value for key, value in provider.items()},
-        **{f"mcp_servers.{SERVER}.{key}": value for key, value in (server | times).items()},
+        **{f"mcp_servers.{SERVER}.{key}": value for key, value in server.items()},
+        **{f"mcp_servers.{SERVER}.{key}": value for key, value in waiting.items() if setting.patient},
         f"mcp_servers.{SERVER}.default_tools_approval_mode": "approve",
-        f"mcp_servers.{SERVER}.required": True,  # else it is left out of the turn if it is not ready within one second
     }
     overrides = [part for key, value in settings.items() for part in ("-c", f"{key}={json.dumps(value)}")]
     options = ["--skip-git-repo-check", "--sandbox", "read-only", "--json"]
@@ -124,8 +134,9 @@ def gemini(setting: Setting) -> Start:
     entry: dict[str, Any] = {"httpUrl": setting.url}
     if setting.url is None:
         entry = {"command": setting.command[0], "args": setting.command[1:]}
+    waiting = {"timeout": MILLISECONDS} if setting.patient else {}
     settings = {
-        "mcpServers": {SERVER: {**entry, "timeout": MILLISECONDS, "trust": True}},
+        "mcpServers": {SERVER: {**entry, **waiting, "trust": True}},
         "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
         "privacy": {"usageStatisticsEnabled": False},
         "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
@@ -145,6 +156,7 @@ def opencode(setting: Setting) -> Start:
     entry: dict[str, Any] = {"type": "remote", "url": setting.url}
     if setting.url is None:
         entry = {"type": "local", "command": setting.command}
+    waiting = {"timeout": MILLISECONDS} if setting.patient else {}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "options": {"baseURL": f"{setting.model}/v1", "apiKey": "nothing"},
@@ -152,7 +164,7 @@ def opencode(setting: Setting) -> Start:
     }
     settings = {
         "autoupdate": False,
-        "mcp": {SERVER: {**entry, "enabled": True, "timeout": MILLISECONDS}},
+        "mcp": {SERVER: {**entry, **waiting, "enabled": True}},
         "model": "fake/scripted",
         "permission": "allow",
         "provider": {"fake": provider},

@@ -151,8 +151,11 @@ class ScriptedServer:
         if method == "server/discover" and self._modern:
             found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
             request.whole(request.result(**found, ttlMs=0, cacheScope="private"))
-        elif method == "server/discover":
-            request.whole(b"Bad Request: no such method here", "400 Bad Request")
+        elif method == "server/discover":  # with an id of no session, as the Python SDK up to 1.30 refuses it
+            named = [] if self.session is None else ["Mcp-Session-Id: of-a-refusal"]
+            request.whole(b"Bad Request: no such method here", "400 Bad Request", *named)
+        elif method == "initialize" and "mcp-session-id" in request.headers:
+            request.whole(b"Session not found", "404 Not Found")
         elif method == "initialize":
             self._initialize(request)
         elif self.session is not None and request.headers.get("mcp-session-id") != self.session:

@@ -6,12 +6,28 @@ import asyncio
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
-from processes.ground import WAIT, Client, Json, child, failure, gateway, guards, offspring, real, settings, until
+from processes.ground import (
+    WAIT,
+    Client,
+    Json,
+    child,
+    failure,
+    gateway,
+    guards,
+    offspring,
+    read_response,
+    real,
+    settings,
+    shut,
+    until,
+)
 
 from toolgate.model import Fault
 from toolgate.ports import SystemClock
+from toolgate.upstreams import supervisor as supervisors
 from toolgate.upstreams.links.stdio import StdioLink
 from toolgate.upstreams.supervisor import Supervisor
 
@@ -69,6 +85,53 @@ async def test_a_child_that_exits_by_itself_is_told_with_its_status() -> None:
         assert served.status("one").state == "failed"
         assert await client.call("one__pid")
         assert served.status("one").state == "ready"
+
+
+@pytest.mark.promise("b.lifecycle.crash-told")
+@real
+async def test_every_call_that_a_crash_ends_is_told_the_status_and_the_last_line() -> None:
+    """Also while other calls come, which meet a child that is on its way out."""
+    async with gateway(settings(one=child("leaving"))) as served:
+        client = served.client()
+        for _ in range(5):
+            await client.call("one__pid")
+            said = [await client.start("tools/call", {"name": f"one__{tool}"}) for tool in ["complain"] + ["pid"] * 9]
+            told = [json.loads((await read_response(reader))[2]) for reader, _ in said]
+            for _, writer in said:
+                await shut(writer)
+            assert "error" in told[0]
+            for error in [each["error"] for each in told if "error" in each]:
+                assert error["message"] == "one exited with status 3: out of memory"
+                assert error["data"]["outcome"] == "sent_unknown"
+
+
+@pytest.mark.promise("b.lifecycle.crash-told")
+def test_a_call_that_comes_while_a_child_dies_does_not_change_what_it_died_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On asyncio's own event loop, which sees at once that a pipe is closed."""
+    monkeypatch.setattr(supervisors, "PATIENCE", WAIT)
+    go_on = tmp_path / "go on"
+
+    async def die() -> None:
+        (server,) = settings(one=child("leaving")).servers
+        supervisor, receiver = Supervisor(SystemClock(), os.environ), Recorder()
+        link = StdioLink(server, receiver)
+        await link.connect(supervisor)
+        (found,) = supervisor._children
+        params = json.dumps({"name": "fade", "arguments": {"until": str(go_on)}}).encode()
+        await link.send(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%b}' % params)
+        await until(found._ending.is_set)  # it has closed its pipes, and has not exited
+        late = asyncio.create_task(link.send(b'{"jsonrpc":"2.0","id":2,"method":"ping"}'))
+        await asyncio.sleep(0)
+        go_on.touch()
+        with pytest.raises(Fault) as refused:
+            await late
+        assert refused.value.reach == "not_sent"
+        assert [fault.message for fault in receiver.over] == ["one exited with status 3: out of memory"]
+        await supervisor.close()
+
+    asyncio.run(asyncio.wait_for(die(), WAIT))
 
 
 @real

@@ -573,18 +573,22 @@ async def test_all_are_asked_at_the_start_side_by_side() -> None:
         for script in (one, two):
             script.held.clear()
 
-        async def answer_once_both_are_asked() -> None:
+        async with behind(server(one.url, "one"), server(two.url, "two")) as served:
             await until(lambda: one.gets and two.gets)
+            assert [served.status(id).state for id in ("one", "two")] == ["starting", "starting"]
             for script in (one, two):
                 script.held.set()
-
-        answering = asyncio.ensure_future(answer_once_both_are_asked())
-        eager = [server(script.url, id, start="eager") for id, script in (("one", one), ("two", two))]
-        async with behind(*eager) as served:
-            await answering
-            assert [served.status(id).state for id in ("one", "two")] == ["ready", "ready"]
+            await until(lambda: [served.status(id).state for id in ("one", "two")] == ["ready", "ready"])
             assert await served.client().tools() == ["one__one", "two__two"]
             assert [len(script.gets) for script in (one, two)] == [1, 1]
+
+
+@pytest.mark.promise("003.flow.discovery")
+@real
+async def test_one_that_says_so_is_asked_when_it_is_first_needed() -> None:
+    async with component() as script, behind(server(script.url, start="lazy")) as served:
+        assert served.status("echo").state == "configured" and not script.gets
+        assert await served.client().tools() == ["echo__echo"]
 
 
 @real

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import Raw
-from processes.ground import gateway, real
+from processes.ground import gateway, real, until
 from processes.scripted_component import component, tool
 
 from toolgate import config as configs
@@ -62,7 +62,7 @@ async def test_many_are_reached_by_name_as_it_says() -> None:
     async with component(lambda path: tool("in" + path.replace("/", "_"))) as script:
         here = MANY.replace("{name}.example/", f"127.0.0.1:{script.port}/{{name}}")
         async with gateway(configured(here)) as served:
-            assert sorted(request.path for request in script.gets) == ["/greeter", "/weather-report"]
+            await until(lambda: sorted(asked.path for asked in script.gets) == ["/greeter", "/weather-report"])
             assert await served.client().tools() == ["in_greeter", "in_weather-report"]
             assert await served.client().call("in_greeter", message="hi") == "hi"
     told = configured(MANY)

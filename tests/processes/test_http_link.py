@@ -5,24 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
 from processes.ground import STREAM, Failed, Served, failure, gateway, open_files, read_events, real, settings, until
-from processes.scripted_http import OnCall, Request, ScriptedServer, scripted
+from processes.scripted_http import OnCall, Request, ScriptedServer, scripted, serving
 
-from toolgate.upstreams.links import http, http1
+from toolgate.upstreams.links import http, http1, receipts
 
 
 @asynccontextmanager
 async def behind(
     on_call: OnCall, session: bool = False, modern: bool = False, **more: Any
 ) -> AsyncIterator[tuple[Served, ScriptedServer]]:
-    async with scripted(on_call, session, modern) as server:
-        url = f"http://127.0.0.1:{server.port}/mcp"
-        async with gateway(settings(one={"url": url, **more})) as served:
-            yield served, server
+    async with scripted(on_call, session, modern) as server, in_front_of(server, **more) as served:
+        yield served, server
+
+
+def in_front_of(server: ScriptedServer, **more: Any) -> AbstractAsyncContextManager[Served]:
+    return gateway(settings(one={"url": f"http://127.0.0.1:{server.port}/mcp", **more}))
 
 
 def writes(write: Callable[[Request], None]) -> OnCall:
@@ -556,6 +558,63 @@ async def test_the_session_id_is_sent_with_everything_and_ended_at_the_close() -
         }
     assert server.requests[-1].verb == "DELETE"
     assert server.requests[-1].headers["mcp-session-id"] == "session-1"
+    assert server.requests[-1].headers["mcp-protocol-version"] == "2025-11-25"
+
+
+@pytest.mark.promise("spec.legacy.session.learned")
+@pytest.mark.parametrize("session", [True, False])
+@real
+async def test_a_session_id_is_learned_from_a_successful_initialize_only(session: bool) -> None:
+    """The Python SDK up to 1.30 names a session of no use in each refusal; other servers name one anywhere."""
+
+    def with_another_id(request: Request) -> None:
+        request.whole(request.answer(), "200 OK", "Mcp-Session-Id: of-an-answer")
+
+    async with behind(writes(with_another_id), session=session) as (served, server):
+        client = served.client()
+        assert [await client.call("one__act") for _ in range(2)] == ["ok"] * 2
+        sent = {request.headers.get("mcp-session-id") for request in server.requests if request.method != "initialize"}
+        assert sent == ({None, "session-1"} if session else {None})
+        assert server.requests[1].method == "initialize" and "mcp-session-id" not in server.requests[1].headers
+
+
+@pytest.mark.promise("spec.legacy.initialized.first")
+@real
+async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
+    """Each message is a request on a connection of its own; a server may be slow to take one."""
+    taken = False
+    early: list[str] = []
+
+    class Slow(ScriptedServer):
+        async def _respond(self, request: Request) -> None:
+            nonlocal taken
+            if request.method == "notifications/initialized":
+                for _ in range(200):  # turns of the loop, in which others could come
+                    await asyncio.sleep(0)
+                taken = True
+            elif request.method not in ("server/discover", "initialize") and not taken:
+                early.append(request.method)
+            await super()._respond(request)
+
+    async with serving(Slow(writes(whole), session=True)) as server, in_front_of(server) as served:
+        client = served.client()
+        assert await asyncio.gather(*(client.call("one__act") for _ in range(4))) == ["ok"] * 4
+    assert taken and early == []
+
+
+@real
+async def test_a_server_that_never_takes_the_end_of_the_handshake_is_used_nonetheless(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receipts, "PATIENCE", 0.05)
+
+    class Mute(ScriptedServer):
+        async def _respond(self, request: Request) -> None:
+            if request.method != "notifications/initialized":
+                await super()._respond(request)
+
+    async with serving(Mute(writes(whole), session=True)) as server, in_front_of(server) as served:
+        assert await served.client().call("one__act") == "ok"
 
 
 @pytest.mark.promise("b.faults.404", "b.rulings.04-unsent")

@@ -48,8 +48,17 @@ def _command(pid: int) -> bytes:
 
 
 @real
-async def test_it_starts_with_its_first_use_and_ends_with_the_gateway() -> None:
+async def test_it_starts_with_the_gateway_and_ends_with_it() -> None:
     async with behind(local()) as served:
+        await until(lambda: served.status("own").state == "ready")
+        pid = await own_pid(served)
+        assert (served.status("own").pid, served.status("own").error) == (pid, "")
+    assert not alive(pid)
+
+
+@real
+async def test_one_that_says_so_starts_with_its_first_use() -> None:
+    async with behind(local(start="lazy")) as served:
         assert served.status("own").state == "configured" and served.status("own").pid is None
         client = served.client()
         assert await client.call("own__echo", message="hi") == "hi"

@@ -115,6 +115,28 @@ async def test_messages_go_where_the_stream_says(endpoint: str) -> None:
     assert await_closed == []
 
 
+@pytest.mark.promise("spec.legacy.initialized.first")
+@real
+async def test_nothing_overtakes_the_end_of_the_handshake() -> None:
+    taken = False
+    early: list[str] = []
+
+    class Slow(OldServer):
+        async def _take(self, request: Request) -> None:
+            nonlocal taken
+            if request.method == "notifications/initialized":
+                for _ in range(200):  # turns of the loop, in which others could come
+                    await asyncio.sleep(0)
+                taken = True
+            elif request.method != "initialize" and not taken:
+                early.append(request.method)
+            await super()._take(request)
+
+    async with behind(answering(Slow())) as served:
+        assert await served.client().call("one__act") == "ok"
+    assert taken and early == []
+
+
 @pytest.mark.promise("spec.legacy.http.sse-upstream")
 @pytest.mark.parametrize(
     "endpoint",

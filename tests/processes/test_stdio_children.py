@@ -42,9 +42,11 @@ async def test_32_calls_to_one_child_are_in_flight_together(era: str) -> None:
     async with gateway(settings(one=child("counting"))) as served:
         client = served.client(era)
         await client.tools()
-        said = await asyncio.gather(*(client.call("one__slow", say=str(number)) for number in range(32)))
-        assert said == [str(number) for number in range(32)]
-        assert (await counts(client))["most"] == 32
+        held = [asyncio.ensure_future(client.call("one__hold", say=str(number))) for number in range(32)]
+        while (await counts(client))["now"] < 32:
+            pass
+        await client.call("one__release")
+        assert await asyncio.gather(*held) == [str(number) for number in range(32)]
 
 
 @real

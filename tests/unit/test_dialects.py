@@ -529,10 +529,10 @@ def test_tool_components_as_seed_003_writes_them(tmp_path: Path, text: str) -> N
     text = text[text.index("tool_") :] if "[component" not in text else text
     for written, validates in (("true", True), ("false", False)):
         config = load(file(tmp_path, "toolgate.toml", text.replace("{validates}", written)), {})
-        assert [(one.name, one.id, one.type, one.url, one.start) for one in config.servers] == [
-            ("echo", "echo", "component", "http://echo.spin.internal/", "eager"),
-            ("calculator", "calculator", "component", "http://calculator.spin.internal/", "eager"),
-            ("weather_now", "weather-now", "component", "http://weather-now.spin.internal/", "eager"),
+        assert [(one.name, one.id, one.type, one.url, one.is_eager) for one in config.servers] == [
+            ("echo", "echo", "component", "http://echo.spin.internal/", True),
+            ("calculator", "calculator", "component", "http://calculator.spin.internal/", True),
+            ("weather_now", "weather-now", "component", "http://weather-now.spin.internal/", True),
         ]
         assert (config.surface, config.validate_arguments) == ("components", validates)
         assert {one.validate_arguments for one in config.servers} == {validates}

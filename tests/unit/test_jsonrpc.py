@@ -40,9 +40,7 @@ def test_an_id_is_echoed_as_it_was_written_and_matched_by_its_value() -> None:
     assert jsonrpc.id_key(b"7") == 7
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"nonsense", b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', b"\xef\xbb\xbf{}"]
-)
+@pytest.mark.parametrize("data", [b"", b"{", b"nonsense", b'{"jsonrpc":"2.0","method":"\xff"}', b"\xef\xbb\xbf{}"])
 def test_bytes_that_are_no_json_are_a_parse_error(data: bytes) -> None:
     assert refused(data) == (jsonrpc.PARSE_ERROR, b"null")
 
@@ -144,29 +142,36 @@ def test_a_batch_is_read_no_further_than_it_may_be_long() -> None:
 @pytest.mark.parametrize(
     ("data", "id"),
     [
-        (rb'{"jsonrpc":"2.0","id":4,"result":{"text":"\ud800"}}', 4),
-        (rb'{ "result" : {"text":"\ud800", "id": 9}, "jsonrpc" : "2.0", "id" : 4 }', 4),
-        (rb'{"jsonrpc":"2.0","id":4,"error":{"code":1,"message":"\q"}}', 4),
-        (b'{"jsonrpc":"2.0","id":4,"result":{"x":NaN}}', 4),
-        (b'{"jsonrpc":"2.0","id":4,"result":{"text":"\xff"}}', 4),
-        (b'{"jsonrpc":"2.0","id":4,"result":{"text":"cut off', 4),
-        (rb'{"result":{"text":"\",\"id\":9,\q"},"id":4}', 4),  # what a string holds is no member
-        (b'{"id":4,"result":' + b"[" * 50_000 + b"]" * 40_000, 4),
-        (b'{"result":{"a":[1},"id":4}', None),  # nobody knows what is inside what
-        (rb'{"jsonrpc":"2.0","id":4,"method":"elicitation/create","params":{"message":"\ud800"}}', None),
-        (rb'{"jsonrpc":"2.0","method":"x","params":{"id":4,"result":"\ud800"}}', None),
-        (rb'{"jsonrpc":"2.0","id":"4","result":{"text":"\ud800"}}', None),
-        (b'{"jsonrpc":"2.0","id":NaN,"result":{}}', None),
-        (b'{"id":' + b"9" * 5000 + b',"result":{', None),
-        (b'[{"id":4,"result":NaN}]', None),
-        (b'"', None),
-        (b"", None),
+        (rb'{"jsonrpc":"2.0","id":4,"result":{"text":"\q"}}', b"4"),
+        (rb'{ "result" : {"text":"\q", "id": 9}, "jsonrpc" : "2.0", "id" : 4 }', b"4"),
+        (rb'{"jsonrpc":"2.0","id":4,"error":{"code":1,"message":"\q"}}', b"4"),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"x":NaN}}', b"4"),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"text":"\xff"}}', b"4"),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"text":"cut off', b"4"),
+        (rb'{"result":{"text":"\",\"id\":9,\q"},"id":4}', b"4"),  # what a string holds is no member
+        (b'{"id":4,"result":' + b"[" * 50_000 + b"]" * 40_000, b"4"),
+        (rb'{"jsonrpc":"2.0","id":"\ud800","result":{"text":"\q"}}', rb'"\ud800"'),
+        (b'{"result":{"a":[1},"id":4}', b"null"),  # nobody knows what is inside what
+        (rb'{"jsonrpc":"2.0","method":"x","params":{"id":4,"result":"\q"}}', b"null"),
+        (b'{"jsonrpc":"2.0","id":NaN,"result":{}}', b"null"),
+        (b'{"jsonrpc":"2.0","id":{},"result":NaN}', b"null"),
+        (b'{"jsonrpc":"2.0","id":"\xff","result":NaN}', b"null"),
+        (b'{"id":' + b"9" * 5000 + b',"result":{', b"null"),
+        (b'[{"id":4,"result":NaN}]', b"null"),
+        (b'"', b"null"),
+        (b"", b"null"),
     ],
 )
-def test_the_request_that_a_broken_answer_is_for_is_found_by_its_envelope(data: bytes, id: int | None) -> None:
-    assert jsonrpc.answered_id(data) == id
+def test_the_id_of_what_cannot_be_read_is_found_by_its_envelope(data: bytes, id: bytes) -> None:
+    assert jsonrpc.salvaged(data)[0] == id
+
+
+def test_what_answers_is_told_from_what_asks_though_neither_can_be_read() -> None:
+    assert jsonrpc.salvaged(rb'{"id":4,"result":"\q"}') == (b"4", True)
+    assert jsonrpc.salvaged(rb'{"id":4,"method":"x","params":"\q","result":1}') == (b"4", False)
+    assert jsonrpc.salvaged(rb'{"id":4,"params":"\q"}') == (b"4", False)
 
 
 @pytest.mark.parametrize("part", [b'\\"', b'"', b"{", b'{"', b"a", b'":', b"\\"])
-def test_however_long_a_broken_answer_is_looking_for_its_request_ends_soon(part: bytes) -> None:
-    assert jsonrpc.answered_id(b'"' + part * 3_000_000) is None
+def test_however_long_a_broken_message_is_looking_for_its_id_ends_soon(part: bytes) -> None:
+    assert jsonrpc.salvaged(b'"' + part * 3_000_000)[0] == b"null"

@@ -320,7 +320,7 @@ def test_a_pattern_that_explodes_is_bounded_and_held_against_nobody() -> None:
 
 def test_arguments_that_cannot_be_read_here_are_left_to_the_server() -> None:
     schema = compiled(dumped(ECHO))
-    assert schema.judge(b'{"message":"\\ud800","x":1}') is FINE
+    assert schema.judge(b'{"message":"\xff","x":1}') is FINE
     assert schema.judge(b'{"a":' * 2000 + b"1" + b"}" * 2000) is FINE
 
 

@@ -88,7 +88,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     timeout: float = 60.0
     start_timeout: float = 60.0
-    start: Literal["lazy", "eager"] = "lazy"
+    start: Literal["", "lazy", "eager"] = ""  # empty: eager for a component, else lazy
     lifecycle: Literal["lazy", "keep-alive", "ephemeral"] = "lazy"
     idle: float | None = None  # seconds after which it is stopped; None: as `pool.idle` says
     criticality: Literal["vital", "optional"] = "vital"
@@ -108,6 +108,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     by_operator: bool = True  # written by who runs the gateway; else a tool call or a registry has named it
     problem: str = ""
     missing: tuple[str, ...] = ()
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it is started with the gateway. Components are asked for their tools then (seed 003, "Performance
+        Features")."""
+        return self.start == "eager" or (not self.start and self.type == "component")
 
     def __repr__(self) -> str:
         shown = " ".join(f"{name}={value}" if name else str(value) for name, value in self.__rich_repr__())

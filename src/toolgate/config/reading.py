@@ -120,7 +120,7 @@ class Reading:
         for entry in entries:
             if owner := taken.get(slug(entry.name)):
                 self.wrong(entry.path, f"names a component with the id of the server {json.dumps(owner)}", "rename one")
-        found = [_ServerReading(self, entry, {"start": "eager"}).server() for entry in entries]
+        found = [_ServerReading(self, entry).server() for entry in entries]
         if names and not self.servers:
             self.root.setdefault("surface", "components")
         self.servers += [server for server in found if server]

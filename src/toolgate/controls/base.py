@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from toolgate.model import Call, Fault, Hints
 from toolgate.ports import Realm, View
-from toolgate.wire import jsonrpc, mcp, names
+from toolgate.wire import jsonrpc, mcp, names, surrogates
 
 Object: TypeAlias = Mapping[str, Any]
 Given: TypeAlias = Mapping[str, Any]
@@ -88,10 +88,10 @@ _TELLS, _CHANGES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
 
 # What a parameter may hold. Objects are not looked into.
 _TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
-    "string": ("a string", lambda raw: msgspec.json.decode(raw, type=str)),
-    "integer": ("a whole number", lambda raw: _whole(msgspec.json.decode(raw, type=float))),
-    "boolean": ("true or false", lambda raw: msgspec.json.decode(raw, type=bool)),
-    "array": ("a list", lambda raw: msgspec.json.decode(raw, type=list[Any])),
+    "string": ("a string", lambda raw: jsonrpc.read(raw, type=str)),
+    "integer": ("a whole number", lambda raw: _whole(jsonrpc.read(raw, type=float))),
+    "boolean": ("true or false", lambda raw: jsonrpc.read(raw, type=bool)),
+    "array": ("a list", lambda raw: jsonrpc.read(raw, type=list[Any])),
     "object": ("an object", lambda raw: _object(raw)),
 }
 
@@ -178,7 +178,7 @@ def _object(raw: Raw) -> Raw:
     """An object as it is written. Models sometimes write it as a string that holds one."""
     written = bytes(raw)
     if written[:1] == b'"':
-        written = msgspec.json.decode(raw, type=str).strip().encode()
+        written = surrogates.escaped(jsonrpc.read(raw, type=str).strip())
     jsonrpc.members(written)
     return Raw(written)
 
@@ -285,7 +285,7 @@ def take_apart(body: Raw | bytes) -> Body:
     found = Body([], [], bytes(rest.pop("isError", b"")) == b"true", rest.get("structuredContent"), rest)
     for raw in _blocks(rest.pop("content", None)):
         try:
-            block = msgspec.json.decode(raw, type=_Block)
+            block = jsonrpc.read(raw, type=_Block)
         except jsonrpc.UNREADABLE:
             block = _Block()
         if block.type == "text" and isinstance(block.text, str):
@@ -297,7 +297,7 @@ def take_apart(body: Raw | bytes) -> Body:
 
 def _blocks(raw: Raw | None) -> list[Raw]:
     try:
-        return [] if raw is None else msgspec.json.decode(raw, type=list[Raw])
+        return [] if raw is None else jsonrpc.read(raw, type=list[Raw])
     except jsonrpc.UNREADABLE:
         return []
 

@@ -15,7 +15,7 @@ from toolgate.controls.states import IN_004
 from toolgate.model import Call, Fault
 from toolgate.ports import Card, Realm, Shelf, Status
 from toolgate.search.briefs import brief
-from toolgate.wire import items, jsonrpc, mcp
+from toolgate.wire import items, jsonrpc, mcp, surrogates
 
 # Fault code → `error_type` (behaviour.md, "004 daemon tools").
 ERROR_TYPES: Mapping[str, str] = {
@@ -47,7 +47,7 @@ def _result(body: base.Body) -> Any:
     if body.structured is not None:
         return body.structured
     try:
-        return Raw(jsonrpc.encode(msgspec.json.decode(body.text, type=Raw)))
+        return Raw(jsonrpc.encode(jsonrpc.read(surrogates.escaped(body.text), Raw)))
     except jsonrpc.UNREADABLE:
         return body.text
 

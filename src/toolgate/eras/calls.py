@@ -9,17 +9,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.model import Call, Client, Fault, Notes
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, surrogates
 from toolgate.wire.jsonrpc import Members, Message
 
 LONGEST_NAME = 16 * 1024  # characters
 
-_text = msgspec.json.Decoder(str)
-_id: msgspec.json.Decoder[str | int | float] = msgspec.json.Decoder(str | int | float)
+_text = jsonrpc.Decoder(str)
+_id: jsonrpc.Decoder[str | int | float] = jsonrpc.Decoder(str | int | float)
 
 
 def read_members(raw: Raw, what: str) -> Members:
@@ -140,7 +139,7 @@ def digest(call: Call) -> bytes:
         arguments = jsonrpc.canonical(jsonrpc.value(call.arguments or b"{}"))
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {error}") from None
-    return hashlib.sha256(b"\0".join((call.method.encode(), call.target.encode(), arguments))).digest()
+    return hashlib.sha256(b"\0".join((call.method.encode(), surrogates.utf8(call.target), arguments))).digest()
 
 
 def read_cancelled(message: Message) -> str | int | float | None:

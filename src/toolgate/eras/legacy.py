@@ -38,7 +38,7 @@ def read_initialize(params: Raw) -> Initialize:
         message = f"What initialize says is kept with its session: {LONGEST_INITIALIZE} bytes at most"
         raise Fault("INVALID_ARGS", message, hint="leave the icons out, or name them by URL")
     try:
-        asked = msgspec.json.decode(params or b"{}", type=Initialize)
+        asked = jsonrpc.read(params or b"{}", type=Initialize)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params of initialize: {error}") from None
     if not _date.fullmatch(asked.protocolVersion):
@@ -120,7 +120,7 @@ def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
 def read_initialized(body: Raw) -> Initialized:
     """Raises `Fault` where the answer is none, or its version is not one of ours."""
     try:
-        answer = msgspec.json.decode(body, type=Initialized)
+        answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:
         raise Fault("SERVER_FAILED", f"The answer to initialize is out of shape: {error}") from None
     if answer.protocolVersion not in mcp.HANDSHAKE_REVISIONS:
@@ -151,7 +151,7 @@ def read_pages(fault: Fault) -> tuple[Ask, ...]:
     if not fault.upstream or fault.upstream.code != mcp.URL_ELICITATION_REQUIRED:
         return ()
     try:
-        pages = msgspec.json.decode(fault.upstream.data or b"{}", type=_Pages).elicitations
+        pages = jsonrpc.read(fault.upstream.data or b"{}", type=_Pages).elicitations
     except jsonrpc.UNREADABLE:
         return ()
     return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(pages, 1))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.wire import jsonrpc
@@ -20,7 +19,7 @@ Raises `jsonrpc.UNREADABLE` where nobody could make it fit."""
 
 def of_type(kind: Any) -> Mend:
     """What a decoder takes for this type, as it is; all else is unreadable."""
-    decode = msgspec.json.Decoder(kind).decode
+    decode = jsonrpc.Decoder(kind).decode
 
     def mend(raw: Raw) -> Raw:
         decode(raw)
@@ -57,7 +56,7 @@ def each_of(mend: Mend) -> Mend:
     """A list, each item mended; those that are left out are left out."""
 
     def mend_each(raw: Raw) -> Raw:
-        old = msgspec.json.decode(raw, type=list[Raw])
+        old = jsonrpc.read(raw, type=list[Raw])
         new = [mend(item) for item in old]
         return rewritten(raw, [item for item in new if item], is_same(old, new))
 

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from toolgate.eras import headers
 from toolgate.model import Fault, Mirror
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, surrogates
 
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"
@@ -48,7 +48,7 @@ def of_tool(raw: Raw) -> tuple[Mirror, ...]:
     if ANNOTATION.encode() not in memoryview(raw).tobytes():
         return ()
     try:
-        schema = msgspec.json.decode(raw, type=_Tool).inputSchema
+        schema = jsonrpc.read(raw, type=_Tool).inputSchema
     except jsonrpc.UNREADABLE:
         return ()
     found: dict[str, Mirror] = {}
@@ -117,7 +117,7 @@ def check(mirrors: Sequence[Mirror], arguments: Raw, found: Mapping[str, str]) -
         if text is None:
             raise _mismatch(f"the header {mirror.name} stands for no argument")
         decoded = headers.decode_value(header)
-        if decoded != text and not _are_equal_numbers(value, decoded):
+        if decoded not in (text, surrogates.shown(text)) and not _are_equal_numbers(value, decoded):
             raise _mismatch(f"the header {mirror.name} differs from its argument")
 
 

@@ -53,7 +53,7 @@ class _PeekParams(msgspec.Struct):
     meta: _Peek | None = msgspec.field(name="_meta", default=None)
 
 
-_peek_params = msgspec.json.Decoder(_PeekParams)
+_peek_params = jsonrpc.Decoder(_PeekParams)
 
 
 def speaks_modern(version_header: str | None, params: Raw) -> bool:
@@ -85,18 +85,18 @@ def check_version(version: str) -> None:
         raise Fault("UNSUPPORTED_VERSION", f"Unsupported protocol version: {version}", extra=extra)
 
 
-_text = msgspec.json.Decoder(str)
-_object = msgspec.json.Decoder(dict[str, Any])
+_text = jsonrpc.Decoder(str)
+_object = jsonrpc.Decoder(dict[str, Any])
 
 
-def _required(meta: Members, key: str, decoder: msgspec.json.Decoder[Value]) -> Value:
+def _required(meta: Members, key: str, decoder: jsonrpc.Decoder[Value]) -> Value:
     found = _optional(meta, key, decoder)
     if found is None:
         raise Fault("INVALID_ARGS", f'Invalid params: _meta lacks "{key}"')
     return found
 
 
-def _optional(meta: Members, key: str, decoder: msgspec.json.Decoder[Value]) -> Value | None:
+def _optional(meta: Members, key: str, decoder: jsonrpc.Decoder[Value]) -> Value | None:
     if key not in meta:
         return None
     try:
@@ -191,7 +191,7 @@ class Filter(msgspec.Struct):
 def read_filter(params: Members) -> Filter:
     """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
     try:
-        return msgspec.json.decode(params.get("notifications") or b"null", type=Filter)
+        return jsonrpc.read(params.get("notifications") or b"null", type=Filter)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
 
@@ -244,8 +244,8 @@ class Discovered(msgspec.Struct):
     instructions: str = ""
 
 
-_result_peek = msgspec.json.Decoder(_ResultPeek)
-_discovered = msgspec.json.Decoder(Discovered)
+_result_peek = jsonrpc.Decoder(_ResultPeek)
+_discovered = jsonrpc.Decoder(Discovered)
 
 
 def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Members:

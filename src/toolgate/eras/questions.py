@@ -105,7 +105,7 @@ _DEFAULTS: Mapping[str, Mend] = {
 
 def _field(raw: Raw) -> Raw:
     """A field of a form. Defaults are known since 2025-11-25 for all types, and must be of them."""
-    return _DEFAULTS.get(msgspec.json.decode(raw, type=_Field).type, unseen)(raw)
+    return _DEFAULTS.get(jsonrpc.read(raw, type=_Field).type, unseen)(raw)
 
 
 def _older_field(raw: Raw) -> Raw:
@@ -127,7 +127,7 @@ def _choice(field: Members, options: Members, titled: str) -> dict[str, Any]:
     shown["type"] = "string"
     if titled not in options:
         return {**shown, "enum": options["enum"]}
-    found = msgspec.json.decode(options[titled], type=list[_Option])
+    found = jsonrpc.read(options[titled], type=list[_Option])
     return {**shown, "enum": [option.const for option in found], "enumNames": [option.title for option in found]}
 
 
@@ -135,7 +135,7 @@ def _messages(revision: str) -> Mend:
     content = each_of(write_content(revision))
 
     def mend(raw: Raw) -> Raw:
-        old = msgspec.json.decode(raw, type=list[Raw])
+        old = jsonrpc.read(raw, type=list[Raw])
         new = [each for message in old for each in _split(message, content, revision)]
         return rewritten(raw, new, len(old) == len(new) and is_same(old, new))
 
@@ -150,7 +150,7 @@ def _split(raw: Raw, content: Mend, revision: str) -> list[Raw]:
     blocks = content(told if is_many else Raw(b"[%b]" % told))
     if is_many and revision >= _PARTS_SINCE:
         return [rewritten(raw, {**message, "content": blocks}, blocks is told)]
-    each = msgspec.json.decode(blocks, type=list[Raw])
+    each = jsonrpc.read(blocks, type=list[Raw])
     if not is_many and bytes(each[0]) == bytes(told):
         return [raw]
     return [Raw(jsonrpc.encode({**message, "content": block})) for block in each]
@@ -186,7 +186,7 @@ def read_choices(ask: Ask, answer: Answer, revision: str) -> Answer:
 
 
 def _with_lists(asked: Raw, result: Raw) -> Raw:
-    fields = msgspec.json.decode(asked, type=_Asked).requestedSchema.properties
+    fields = jsonrpc.read(asked, type=_Asked).requestedSchema.properties
     lists = {name: _one_as_list for name, field in fields.items() if field.type == "array"}
     return object_of({"content": object_of(lists)})(result)
 

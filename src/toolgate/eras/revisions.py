@@ -27,7 +27,7 @@ from toolgate.eras.mending import (
     optional,
     options,
 )
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, surrogates
 
 # Items of lists.
 
@@ -62,7 +62,7 @@ def _arguments_schema(of_revision: Mend) -> Mend:
 
 def _object_schema(raw: Raw) -> Raw:
     """A tool with any other schema is listed without: clients would refuse results that have no object."""
-    msgspec.json.decode(raw, type=_Typed)
+    jsonrpc.read(raw, type=_Typed)
     return _schema_before(raw)
 
 
@@ -148,8 +148,8 @@ class _Block(msgspec.Struct):
     annotations: Raw = jsonrpc.NOTHING
 
 
-_block = msgspec.json.Decoder(_Block)
-_blocks = msgspec.json.Decoder(list[_Block])
+_block = jsonrpc.Decoder(_Block)
+_blocks = jsonrpc.Decoder(list[_Block])
 
 _SAID: Mapping[str, Callable[[_Block], str]] = {
     "audio": lambda block: f"[audio] {block.mimeType}".strip(),
@@ -221,7 +221,7 @@ def _with_object_only(raw: Raw) -> Raw:
     if not structured or memoryview(structured)[0] == 0x7B:
         return raw
     del result["structuredContent"]
-    content = msgspec.json.decode(result.get("content", b"[]"), type=list[Raw])
+    content = jsonrpc.read(result.get("content", b"[]"), type=list[Raw])
     if not any(_says(block, structured) for block in content):
         content.append(_text_block(_decoded(structured)))
     result["content"] = Raw(jsonrpc.encode(content))
@@ -235,7 +235,7 @@ def _says(raw: Raw, structured: Raw) -> bool:
     if block.type != "text" or block.text == value:
         return block.type == "text"
     try:
-        return jsonrpc.canonical(jsonrpc.value(block.text.encode())) == jsonrpc.canonical(value)
+        return jsonrpc.canonical(jsonrpc.value(surrogates.escaped(block.text))) == jsonrpc.canonical(value)
     except (ValueError, RecursionError):
         return False
 
@@ -249,7 +249,7 @@ class _Completion(msgspec.Struct):
 
 def write_completion(raw: Raw) -> Raw:
     """The `completion` of a result for a modern client."""
-    values = msgspec.json.decode(raw, type=_Completion).values
+    values = jsonrpc.read(raw, type=_Completion).values
     if len(values) <= MOST_COMPLETIONS:
         return raw
     shown = jsonrpc.encode(values[:MOST_COMPLETIONS])
@@ -286,9 +286,9 @@ class _LogNote(msgspec.Struct):
     logger: str = ""
 
 
-_NOTES: Mapping[str, tuple[msgspec.json.Decoder[Any], Mend]] = {
-    "progress": (msgspec.json.Decoder(_ProgressNote), options(message=TEXT, total=NUMBER)),
-    "log": (msgspec.json.Decoder(_LogNote), options(logger=TEXT)),
+_NOTES: Mapping[str, tuple[jsonrpc.Decoder[Any], Mend]] = {
+    "progress": (jsonrpc.Decoder(_ProgressNote), options(message=TEXT, total=NUMBER)),
+    "log": (jsonrpc.Decoder(_LogNote), options(logger=TEXT)),
 }
 
 

@@ -144,7 +144,7 @@ def is_made(call: Call, body: Raw) -> bool:
 def read_made(body: Raw | bytes) -> Task:
     """The new task in a `CreateTaskResult` of 2025-11-25. Raises `Fault`."""
     try:
-        return msgspec.json.decode(body, type=_Made).task
+        return jsonrpc.read(body, type=_Made).task
     except jsonrpc.UNREADABLE as error:
         raise _misshapen(error) from None
 
@@ -152,7 +152,7 @@ def read_made(body: Raw | bytes) -> Task:
 def read_task(body: Raw | bytes) -> Task:
     """Raises `Fault`."""
     try:
-        return msgspec.json.decode(body, type=Task)
+        return jsonrpc.read(body, type=Task)
     except jsonrpc.UNREADABLE as error:
         raise _misshapen(error) from None
 
@@ -161,7 +161,7 @@ def read_id(body: Raw | bytes) -> str:
     """The id in anything that tells of one task. Raises `Fault`."""
     try:
         found = jsonrpc.members(body)
-        return msgspec.json.decode(found.get("task", Raw(body)), type=_Related).taskId
+        return jsonrpc.read(found.get("task", Raw(body)), type=_Related).taskId
     except jsonrpc.UNREADABLE as error:
         raise _misshapen(error) from None
 
@@ -195,7 +195,7 @@ def related(raw: Raw) -> str:
     if _KEY not in memoryview(raw).tobytes():
         return ""
     try:
-        return msgspec.json.decode(_meta(raw)[mcp.RELATED_TASK_KEY], type=_Related).taskId
+        return jsonrpc.read(_meta(raw)[mcp.RELATED_TASK_KEY], type=_Related).taskId
     except (KeyError, *jsonrpc.UNREADABLE):
         return ""
 

@@ -74,16 +74,24 @@ class Conversation:
     def received(self, data: bytes) -> None:
         """One message, or a batch of them."""
         if len(data) > self._limit:
-            self.refuse_as_too_large()
+            self.refuse_as_too_large(data)
             return
         try:
             self._take(jsonrpc.decode(data), self._reply)
         except Malformed as error:
             self._received_other(data, error)
 
-    def refuse_as_too_large(self) -> None:
+    def refuse_as_too_large(self, beginning: bytes) -> None:
+        """`beginning` is what is there of the message."""
+        id, is_answer = jsonrpc.salvaged(beginning)
         message = f"Message too large: the limit is {self._limit} bytes (http.body_limit)"
-        self.send(jsonrpc.error(b"null", jsonrpc.INVALID_REQUEST, message))
+        self._refuse(Malformed(jsonrpc.INVALID_REQUEST, message, id, is_answer))
+
+    def _refuse(self, error: Malformed) -> None:
+        if error.is_answer:
+            self.session.answered_unreadably(error)
+        else:
+            self.send(face.write_malformed(error))
 
     async def finished(self) -> None:
         """Until what the client asked before is answered, or has had its time."""
@@ -106,11 +114,13 @@ class Conversation:
         try:
             batch = batches.read(data, self.session, error)
         except Malformed as refused:
-            self.send(face.write_malformed(refused))
+            self._refuse(refused)
             return
         gathered = batches.Gathered(self._reply)
         for each in batch:
-            if isinstance(each, Malformed):
+            if isinstance(each, Malformed) and each.is_answer:
+                self._refuse(each)
+            elif isinstance(each, Malformed):
                 gathered.add(face.write_malformed(each))
             else:
                 self._take(each, gathered.expect() if each.is_request else self._reply)

@@ -73,7 +73,7 @@ class _Log(msgspec.Struct):
 def is_loud_enough(note: Note, wanted: str) -> bool:
     """Whether a log note is of the wanted level or above; one without a level that we know is shown."""
     try:
-        level = msgspec.json.decode(note.params, type=_Log).level
+        level = jsonrpc.read(note.params, type=_Log).level
         return mcp.LOG_LEVELS.index(level) >= mcp.LOG_LEVELS.index(wanted)
     except (ValueError, *jsonrpc.UNREADABLE):
         return True

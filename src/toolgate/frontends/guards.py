@@ -28,6 +28,7 @@ from toolgate.wire import jsonrpc
 Scope = MutableMapping[str, Any]
 
 
+LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
@@ -184,6 +185,7 @@ class Guards:
         if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
             raise _too_large(limit, is_unread=True)
         chunks: list[bytes] = []
+        beginning = b""
         size, more = 0, True
         while more and size <= limit + OVERFLOW_READ:
             part = await request.receive()
@@ -191,12 +193,13 @@ class Guards:
                 raise Refused(400, "The client went away")
             chunk, more = part.get("body", b""), part.get("more_body", False)
             size += len(chunk)
+            beginning = beginning or chunk[:LONGEST_BEGINNING]
             if size <= limit:
                 chunks.append(chunk)
             else:
                 chunks.clear()
         if size > limit:
-            raise _too_large(limit, is_unread=more)
+            raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
@@ -223,8 +226,8 @@ def _hostname(url: str) -> str:
         return ""
 
 
-def _too_large(limit: int, is_unread: bool) -> Refused:
-    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)")
+def _too_large(limit: int, is_unread: bool, id: bytes = b"null") -> Refused:
+    refused = Refused(413, f"Request body too large: the limit is {limit} bytes (http.body_limit)", id=id)
     if is_unread:
         refused.headers = [(b"connection", b"close")]
     return refused

@@ -218,6 +218,8 @@ class HttpDoor:
     async def _other_post(self, request: Request, response: Response, data: bytes, error: Malformed) -> None:
         """What is no message: a batch of them, or nothing that can be read."""
         try:
+            if error.is_answer and (answering := request.headers.get(era_headers.SESSION)) is not None:
+                self._known_session(request, answering).answered_unreadably(error)
             session = self._session_of_batch(request, error)
             batch = batches.read(data, session, error)
         except Malformed as refused:
@@ -377,7 +379,9 @@ def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
 
 def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:
     """Handle one message of a batch."""
-    if isinstance(each, Malformed):
+    if isinstance(each, Malformed) and each.is_answer:
+        session.answered_unreadably(each)
+    elif isinstance(each, Malformed):
         gathered.add(face.write_malformed(each))
     elif each.is_request:
         gathered.follow(session.answer(each, channel), lambda done: _response_of(done, each))

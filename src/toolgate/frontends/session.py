@@ -40,7 +40,7 @@ from toolgate.model import (
 from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Message
+from toolgate.wire.jsonrpc import Malformed, Message, RpcError
 
 
 class Stream(Protocol):
@@ -151,9 +151,18 @@ class Session:
             id = jsonrpc.id_key(message.id) if message.id else None
         except jsonrpc.UNREADABLE:
             return
+        self._settle(id, legacy.read_answer(message))
+
+    def answered_unreadably(self, error: Malformed) -> None:
+        """The client answers a question of ours with what cannot be read: its asker is told so."""
+        said = f"The client's answer cannot be read: {error.message}"
+        id = int(error.id) if error.id.isdigit() else None
+        self._settle(id, Answer(error=RpcError(jsonrpc.INTERNAL_ERROR, said)))
+
+    def _settle(self, id: object, answer: Answer) -> None:
         future = self._questions.pop(id, None) if isinstance(id, int) else None
         if future and not future.done():
-            future.set_result(legacy.read_answer(message))
+            future.set_result(answer)
 
     # What goes to the client without being asked for.
 

@@ -37,8 +37,7 @@ class StdioDoor(asyncio.Protocol):
             if line.strip():
                 self._conversation.received(line)
         if self._lines.pending > self._limit:
-            self._lines.drop()
-            self._conversation.refuse_as_too_large()
+            self._conversation.refuse_as_too_large(self._lines.drop())
 
     def eof_received(self) -> None:
         if self._lines.pending:

@@ -134,7 +134,7 @@ class Audit:
         """In one line. What is too long has its hash alone."""
         if memoryview(arguments).nbytes > LARGEST:
             return None
-        return Raw(self._trail.redactor.body(msgspec.json.format(bytes(arguments), indent=-1)))
+        return Raw(self._trail.redactor.body(_in_one_line(bytes(arguments))))
 
     def _wait(self, went: Call, begun: float) -> None:
         self._asked[id(went)] = begun
@@ -162,11 +162,18 @@ def _told(
     return "allow", "error", "INTERNAL", type(ending).__name__
 
 
+def _in_one_line(arguments: bytes) -> bytes:
+    try:
+        return msgspec.json.format(arguments, indent=-1)
+    except msgspec.DecodeError:  # a line break is nothing but white space in JSON
+        return jsonrpc.one_line(arguments)
+
+
 def _is_error(body: Raw | bytes) -> bool:
     """A tool's own failure."""
     if b"isError" not in bytes(body):
         return False
     try:
-        return msgspec.json.decode(body, type=_Result).isError
+        return jsonrpc.read(body, type=_Result).isError
     except jsonrpc.UNREADABLE:
         return False

@@ -196,7 +196,7 @@ class _Properties(msgspec.Struct):
 
 def _properties(schema: bytes) -> Mapping[str, Raw]:
     try:
-        return msgspec.json.decode(schema, type=_Properties).properties
+        return jsonrpc.read(schema, type=_Properties).properties
     except jsonrpc.UNREADABLE:
         return {}
 

@@ -26,6 +26,7 @@ from toolgate.policy.validate import Validate
 from toolgate.ports import Clock, Store
 from toolgate.redaction import Redactor
 from toolgate.spills import AT_ONCE, Spills
+from toolgate.wire import jsonrpc
 
 
 class Common(msgspec.Struct, frozen=True):
@@ -113,7 +114,7 @@ def _asks(said: Permissions) -> bool:
 def _print(server: Server) -> str:
     """What a server is by: not its environment and headers, where credentials change."""
     by = [server.type, server.command, server.args, server.url, server.cwd]
-    return hashlib.sha256(msgspec.json.encode(by)).hexdigest()
+    return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
 
 
 def _truncate(config: Config, spills: Spills) -> Truncate | None:

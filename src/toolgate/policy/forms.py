@@ -7,11 +7,10 @@ import binascii
 import re
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.cutting import Cut
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, surrogates
 
 Form: TypeAlias = Literal["json", "base64", ""]
 
@@ -32,7 +31,7 @@ def _is_json(text: str) -> bool:
     if text.lstrip()[:1] not in _BEGINS_JSON:
         return False
     try:
-        msgspec.json.decode(text.strip(), type=Raw)
+        jsonrpc.read(surrogates.escaped(text.strip()), Raw)
         return True
     except jsonrpc.UNREADABLE:
         return False
@@ -61,7 +60,7 @@ def is_parted(text: str, cut: Cut) -> bool:
 def shape(text: str) -> str:
     """What a JSON text is, from above."""
     try:
-        keys = list(jsonrpc.members(text.encode()))
+        keys = list(jsonrpc.members(surrogates.escaped(text)))
     except jsonrpc.UNREADABLE:
         return _of_other(text)
     named = ", ".join(key[:_LONGEST_KEY] for key in keys[:_MOST_KEYS])
@@ -71,7 +70,7 @@ def shape(text: str) -> str:
 
 def _of_other(text: str) -> str:
     try:
-        return f"JSON array of {len(msgspec.json.decode(text, type=list[Raw])):,} items"
+        return f"JSON array of {len(jsonrpc.read(surrogates.escaped(text), list[Raw])):,} items"
     except jsonrpc.UNREADABLE:
         return "JSON value"
 
@@ -83,7 +82,7 @@ def are_same(one: str, other: str) -> bool:
     if max(len(one), len(other)) > _MOST_COMPARED:
         return False
     try:
-        return jsonrpc.value(one.encode()) == jsonrpc.value(other.encode())
+        return jsonrpc.value(surrogates.escaped(one)) == jsonrpc.value(surrogates.escaped(other))
     except jsonrpc.UNREADABLE:
         return False
 

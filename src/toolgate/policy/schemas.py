@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
 from toolgate.redaction import excerpt
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, surrogates
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -60,6 +60,7 @@ class Schema(msgspec.Struct):
 
     def judge(self, arguments: bytes) -> Verdict:
         """What cannot be read here, or would take too long, is left to the server to judge."""
+        arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
@@ -84,6 +85,7 @@ def compiled(text: bytes) -> Schema:
     """Once for each text."""
     if len(text) > LARGEST:
         return Schema(problem=f"it has more than {LARGEST:,} bytes")
+    text = surrogates.replaced(text)
     try:
         schema = jsonrpc.value(text)
         Weight(schema).visits(DEEPEST)

@@ -20,7 +20,7 @@ from toolgate.model import Call, Done, Outcome
 from toolgate.policy import forms
 from toolgate.search.tokens import estimate
 from toolgate.spills import LINES, Spills
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import jsonrpc, mcp, surrogates
 
 _TEXT, _JSON = "text/plain", "application/json"
 META_KEY = "toolgate/truncated"
@@ -85,7 +85,7 @@ class _Shortening:
         result = jsonrpc.members(body)
         is_promised = bool(self._call.traits and self._call.traits.has_output)
         structured = self._structured(result) if is_promised else []  # what must be there has the first claim
-        blocks = msgspec.json.decode(result["content"], type=list[Raw])
+        blocks = jsonrpc.read(result["content"], type=list[Raw])
         content = [shown for raw in blocks for shown in self._block(raw)]
         if structured:
             result["isError"] = Raw(b"true")  # clients take a result without what was promised for broken
@@ -105,7 +105,7 @@ class _Shortening:
     def _block(self, raw: Raw) -> Sequence[Raw]:
         block = jsonrpc.members(raw)
         kind = jsonrpc.value(block["type"])
-        text = msgspec.json.decode(block["text"], type=str) if kind == "text" else None
+        text = surrogates.shown(jsonrpc.read(block["text"], str)) if kind == "text" else None
         size = memoryview(raw).nbytes if text is None else len(text.encode())
         if self._takes(size, bytes(raw).decode() if text is None and kind == "resource" else text):
             return [raw]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.wire import jsonrpc
@@ -112,8 +111,8 @@ def _renamed(found: Members, rename: Rename, key: str = "uri") -> Members:
 
 
 def _uri(raw: Raw, rename: Rename) -> Raw:
-    return Raw(jsonrpc.encode(rename(msgspec.json.decode(raw, type=str))))
+    return Raw(jsonrpc.encode(rename(jsonrpc.read(raw, type=str))))
 
 
 def _each(raw: Raw, change: Callable[[Raw], Members | Raw]) -> Raw:
-    return Raw(jsonrpc.encode([change(item) for item in msgspec.json.decode(raw, type=list[Raw])]))
+    return Raw(jsonrpc.encode([change(item) for item in jsonrpc.read(raw, type=list[Raw])]))

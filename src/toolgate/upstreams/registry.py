@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
@@ -54,7 +53,7 @@ class RegistryUpstream:
             raise tasks.not_found()
         work = self._work(call)
         try:
-            arguments = msgspec.json.decode(call.arguments or b"{}", type=dict[str, Any])
+            arguments = jsonrpc.read(call.arguments or b"{}", type=dict[str, Any])
         except jsonrpc.UNREADABLE as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
 

@@ -187,7 +187,8 @@ class Child(asyncio.SubprocessProtocol):
         self._exited = asyncio.Event()
         self._drained = asyncio.Event()  # its last words are read
         self._ending = asyncio.Event()
-        self._is_asked_to_end = False
+        self._asked = ""  # what it is ended for, where somebody has asked for that before it ended by itself
+        self._is_terminated = False  # by its owner, since it could not be talked with any more
         self.owner: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -204,15 +205,16 @@ class Child(asyncio.SubprocessProtocol):
         """Raises `Fault` not_sent where the child is gone or has long stopped reading."""
         pipe = self._transport.get_pipe_transport(0) if self._transport else None
         if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
-            if not self._exited.is_set():
-                self.end()  # it has closed its stdin, and may live
+            self._ending.set()  # it has closed its stdin, and may live
             raise Fault("SESSION_ERROR", f"Server not started: {self.name} has ended", reach="not_sent")
         if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:  # type: ignore[attr-defined]
             raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
         pipe.write(data)  # type: ignore[attr-defined]
 
-    def end(self) -> None:
-        self._is_asked_to_end = True
+    def end(self, why: str = "was stopped") -> None:
+        """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name."""
+        if not self._exited.is_set():
+            self._asked = self._asked or why
         self._ending.set()
 
     async def ended(self) -> None:
@@ -254,7 +256,16 @@ class Child(asyncio.SubprocessProtocol):
             await self._in_time(self._drained)
             code = self._transport.get_returncode()
             self._transport.close()
-            self._on_exit(_reason(self.name, code, asked=self._is_asked_to_end))
+            self._on_exit(f"{self.name} {self._asked or self._end_of(code)}")
+
+    def _end_of(self, code: int | None) -> str:
+        """How it ended without being asked to."""
+        if self._is_terminated:
+            return "closed its stdin or stdout, and was stopped"
+        if code is not None and code < 0:
+            known = {number.value: number.name for number in signal.Signals}
+            return f"was ended by signal {known.get(-code, -code)}"
+        return f"exited with status {code}"
 
     async def _wait_for_an_end(self) -> None:
         waits = [asyncio.ensure_future(event.wait()) for event in (self._exited, self._ending)]
@@ -272,6 +283,7 @@ class Child(asyncio.SubprocessProtocol):
             stdin.close()
         if self._talks and await self._in_time(self._exited):
             return
+        self._is_terminated = True
         self._signal_group(signal.SIGTERM)
         await self._in_time(self._exited)
 
@@ -288,15 +300,6 @@ class Child(asyncio.SubprocessProtocol):
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
-
-
-def _reason(name: str, code: int | None, asked: bool) -> str:
-    if asked:
-        return f"{name} was stopped"
-    if code is not None and code < 0:
-        known = {number.value: number.name for number in signal.Signals}
-        return f"{name} was ended by signal {known.get(-code, -code)}"
-    return f"{name} exited with status {code}"
 
 
 def _cure(command: str, name: str) -> str:

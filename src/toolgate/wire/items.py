@@ -22,7 +22,7 @@ class Item(msgspec.Struct, frozen=True):
     outputSchema: Raw = jsonrpc.NOTHING
 
 
-_item = msgspec.json.Decoder(Item)
+_item = jsonrpc.Decoder(Item)
 
 
 def read(raw: Raw) -> Item:
@@ -44,6 +44,6 @@ def _of_what_can_be_read(raw: Raw) -> Item:
 
 def _text(raw: Raw | None) -> str:
     try:
-        return "" if raw is None else msgspec.json.decode(raw, type=str)
+        return "" if raw is None else jsonrpc.read(raw, type=str)
     except jsonrpc.UNREADABLE:
         return ""

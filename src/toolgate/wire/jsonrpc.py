@@ -7,12 +7,17 @@ Only the envelope is decoded (one pass, about 1 µs), and an id is echoed exactl
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import msgspec
 from msgspec import Raw
+
+from toolgate.wire import surrogates
+
+T = TypeVar("T")
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -26,14 +31,44 @@ EMPTY_OBJECT = Raw(b"{}")
 Members: TypeAlias = dict[str, Raw]
 
 
-class Malformed(Exception):
-    """Bytes that are no JSON-RPC message: `rpc` is the error code that says so, `id` what could be read of it."""
+class Decoder(Generic[T]):
+    """A reader of JSON from outside, as msgspec's, which refuses lone surrogates; this one does not."""
 
-    def __init__(self, rpc: int, message: str, id: bytes = b"null") -> None:
+    def __init__(self, type: type[T] | Any = Any) -> None:
+        self._strict: Callable[[Raw | bytes], T] = msgspec.json.Decoder(type).decode
+
+    def decode(self, data: Raw | bytes) -> T:
+        """Raises `UNREADABLE`."""
+        try:
+            return self._strict(data)
+        except msgspec.DecodeError as refusal:
+            return surrogates.decode(bytes(data), self._strict, refusal)
+
+
+@overload
+def read(data: Raw | bytes, type: type[T]) -> T: ...
+@overload
+def read(data: Raw | bytes, type: Any) -> Any: ...
+
+
+def read(data: Raw | bytes, type: Any) -> Any:
+    """The same for a type that is read seldom."""
+    try:
+        return msgspec.json.decode(data, type=type)
+    except msgspec.DecodeError as refusal:
+        return surrogates.decode(bytes(data), lambda data: msgspec.json.decode(data, type=type), refusal)
+
+
+class Malformed(Exception):
+    """Bytes that are no JSON-RPC message: `rpc` is the error code that says so, `id` what could be read of it;
+    `is_answer`: they were to answer a request of that id."""
+
+    def __init__(self, rpc: int, message: str, id: bytes = b"null", is_answer: bool = False) -> None:
         super().__init__(message)
         self.rpc = rpc
         self.message = message
         self.id = id
+        self.is_answer = is_answer
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -67,23 +102,24 @@ class RpcError(msgspec.Struct, frozen=True):
     data: Raw = NOTHING
 
 
-class _JustId(msgspec.Struct):
-    id: Raw = NOTHING
-
-
-_message = msgspec.json.Decoder(Message)
-_just_id = msgspec.json.Decoder(_JustId)
-_error = msgspec.json.Decoder(RpcError)
-_members = msgspec.json.Decoder(Members)
-_value = msgspec.json.Decoder()
+_message: Decoder[Message] = Decoder(Message)
+_error: Decoder[RpcError] = Decoder(RpcError)
+_members: Decoder[Members] = Decoder(Members)
+_value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
 # An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.
 _places = [(f"at_{place}", Raw, NOTHING) for place in range(LONGEST_BATCH + 1)]
-_batch = msgspec.json.Decoder(msgspec.defstruct("_Batch", _places, array_like=True))
-_encoder = msgspec.json.Encoder()
-encode = _encoder.encode
+_batch: Decoder[Any] = Decoder(msgspec.defstruct("_Batch", _places, array_like=True))
+_encode = msgspec.json.Encoder().encode
 _EMPTY = re.compile(rb"\s*}")
 UNREADABLE = (msgspec.DecodeError, RecursionError)  # what a decoder may raise for bytes from outside
+
+
+def encode(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return surrogates.encode(value, _encode)
 
 
 def decode(data: bytes) -> Message:
@@ -93,13 +129,18 @@ def decode(data: bytes) -> Message:
             data.decode()  # msgspec skips over raw members without looking at their encoding
         message = _message.decode(data)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise Malformed(INVALID_REQUEST, f"Invalid request: {error}", _salvaged_id(data)) from None
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Malformed(PARSE_ERROR, f"Parse error: {error}") from None
+        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data) from None
     fault = _fault_of(message)
     if fault:
-        raise Malformed(INVALID_REQUEST, f"Invalid request: {fault}", _salvaged_id(data))
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data)
     return message
+
+
+def _malformed(rpc: int, message: str, data: bytes) -> Malformed:
+    id, is_answer = salvaged(data)
+    return Malformed(rpc, message, id, is_answer)
 
 
 def read_batch(data: bytes) -> list[bytes] | None:
@@ -134,18 +175,9 @@ def _is_id(raw: Raw) -> bool:
         return False
 
 
-def _salvaged_id(data: bytes) -> bytes:
-    """The id of a message that is faulty in another way, so that its sender can match the error."""
-    try:
-        raw = _just_id.decode(data).id
-    except (*UNREADABLE, UnicodeDecodeError):
-        return b"null"
-    return bytes(raw) if raw and _is_id(raw) else b"null"
-
-
-def answered_id(data: bytes) -> int | None:
-    """Which request of ours is answered by bytes that are no JSON-RPC message: brackets, strings and colons are enough
-    to find the members of the envelope. None where they do not say, or are no answer."""
+def salvaged(data: bytes) -> tuple[bytes, bool]:
+    """The id of bytes that are no JSON-RPC message, `null` where they have none, and whether they answer a request:
+    brackets, strings and colons are enough to find the members of the envelope."""
     found: dict[bytes, bytes] = {}
     depth, key, last = 0, b"", b""
     for match in itertools.islice(_token.finditer(data), MOST_TOKENS):
@@ -156,11 +188,19 @@ def answered_id(data: bytes) -> int | None:
             key = last
         depth += (token in _OPENING) - (token in _CLOSING)
         last = token
-    id = found.get(b'"id"', b"")
     is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
-    return int(id) if is_answer and id.isdigit() and len(id) < 20 else None
+    id = found.get(b'"id"', b"null")
+    return (id if len(id) <= LONGEST_SALVAGED and _is_readable_id(id) else b"null"), is_answer
 
 
+def _is_readable_id(id: bytes) -> bool:
+    try:
+        return isinstance(_value.decode(id), str | int | float) and _is_id(Raw(id))
+    except (UnicodeDecodeError, *UNREADABLE):
+        return False
+
+
+LONGEST_SALVAGED = 1000  # bytes of an id
 MOST_TOKENS = 100_000  # that are looked at: about 30 ms
 _token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++', re.DOTALL)
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
@@ -189,9 +229,15 @@ def value(raw: Raw | bytes) -> Any:
     return _value.decode(raw)
 
 
+_in_order = msgspec.json.Encoder(order="sorted").encode
+
+
 def canonical(value: Any) -> bytes:
     """JSON with its members in one order, so that equal values are equal bytes."""
-    return msgspec.json.encode(value, order="sorted")
+    try:
+        return _in_order(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def with_members(raw: Raw | bytes, new: Mapping[str, Raw | bytes]) -> bytes:

@@ -29,7 +29,9 @@ class Lines:
             self.pending += len(rest)
         return whole
 
-    def drop(self) -> None:
-        """Forget the unfinished line, and what is still to come of it."""
+    def drop(self) -> bytes:
+        """Forget the unfinished line, and what is still to come of it. Returns what there was."""
+        dropped = b"".join(self._rest)
         self._rest, self.pending = [], 0
         self._dropping = True
+        return dropped

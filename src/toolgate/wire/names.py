@@ -14,6 +14,8 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 
+from toolgate.wire import surrogates
+
 SEPARATOR = "__"
 OWN = "toolgate"  # the id of the gateway itself, as a server
 OWN_SCHEME = "mcp://"
@@ -67,7 +69,7 @@ def _shortened(whole: str, attempt: int) -> str:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(surrogates.utf8(text)).hexdigest()[:8]
 
 
 def matches(pattern: str, server: str, name: str) -> bool:

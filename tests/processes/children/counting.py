@@ -14,11 +14,13 @@ changed = threading.Condition()
 now = most = released = cancelled = 0
 
 
-def enter() -> None:
+def enter() -> int:
+    """Count a call; how often was released before."""
     global now, most
     with changed:
         now += 1
         most = max(most, now)
+        return released
 
 
 def leave() -> None:
@@ -35,10 +37,9 @@ def slow(arguments: legacy.Json) -> str:
 
 
 def hold(arguments: legacy.Json) -> str:
-    enter()
+    before = enter()
     with changed:
-        mine = released
-        changed.wait_for(lambda: released > mine)
+        changed.wait_for(lambda: released > before)
     leave()
     return arguments.get("say", "")
 

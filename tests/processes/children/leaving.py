@@ -1,5 +1,6 @@
 """Leaves in the middle of its work: `last_words` answers and is gone at once, `crash` is gone without an answer,
-`deaf` closes its stdin while it lives on, `stall` reads no more of it."""
+`deaf` closes its stdin while it lives on, `stall` reads no more of it, `fade` closes both its pipes and crashes when
+the file `until` is there."""
 
 from __future__ import annotations
 
@@ -32,7 +33,29 @@ def stall(_: legacy.Json) -> str:
     return ""
 
 
-tools = {"last_words": last_words, "crash": crash, "deaf": deaf, "stall": stall, "pid": lambda _: str(os.getpid())}
+def fade(arguments: legacy.Json) -> str:
+    os.close(0)
+    os.close(1)
+    while not os.path.exists(arguments["until"]):
+        time.sleep(0.01)
+    os.write(2, b"cleaning up\nout of memory\n")
+    os._exit(3)
+
+
+def complain(_: legacy.Json) -> str:
+    os.write(2, b"out of memory\n")
+    os._exit(3)
+
+
+tools = {
+    "last_words": last_words,
+    "crash": crash,
+    "fade": fade,
+    "complain": complain,
+    "deaf": deaf,
+    "stall": stall,
+    "pid": lambda _: str(os.getpid()),
+}
 with contextlib.suppress(OSError):  # of the pipe that it closed itself
     legacy.serve(tools, threads=False)
     os._exit(0)

@@ -23,7 +23,7 @@ class _Result(msgspec.Struct):
     content: list[Raw]
 
 
-_result = msgspec.json.Decoder(_Result)
+_result = jsonrpc.Decoder(_Result)
 
 
 def result(answer: Answer, server: Server) -> bytes:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.redaction import excerpt
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, surrogates
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -35,8 +35,8 @@ class _Tool(msgspec.Struct):
     inputSchema: dict[str, Raw]
 
 
-_tool = msgspec.json.Decoder(_Tool)
-_array = msgspec.json.Decoder(list[Raw])
+_tool = jsonrpc.Decoder(_Tool)
+_array = jsonrpc.Decoder(list[Raw])
 
 
 def read(body: bytes) -> Tools:
@@ -70,7 +70,7 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
 
 
 def _path(name: str, is_array: bool) -> str:
-    return "/" + quote(name, safe="") if is_array else ""
+    return "/" + quote(surrogates.shown(name), safe="") if is_array else ""
 
 
 def shown(body: bytes, most: int = 200) -> str:

@@ -31,7 +31,7 @@ UNLISTED = 60.0  # seconds for which what was fetched for another purpose is goo
 
 
 class ComponentUpstream:
-    """An `Upstream` of one component: the same for everybody. One with a command is started with its first use."""
+    """An `Upstream` of one component: the same for everybody. One with a command is started when it is first asked."""
 
     def __init__(self, server: Server, ground: Ground, on_event: EventSink) -> None:
         self.id = server.id
@@ -232,6 +232,8 @@ class ComponentUpstream:
             done.exception()  # seen, also where nobody waits any more
 
     async def _asked(self) -> Tools:
+        if self._state != "ready":
+            self._state = "starting"
         try:
             line, answer = await self._metadata()
             if self._line is not line:  # its process has ended in the same moment

@@ -53,9 +53,14 @@ class Link(Protocol):
         """Send one message; `origin` is its id where it is a request. Raises `Fault` with the reach `not_sent`."""
         ...
 
-    def listen(self, headers: Headers) -> None:
-        """The handshake is done: hear what the server says on its own account, where that has to be asked for, with
-        these headers. What breaks from here on may be taken up again."""
+    def accepted(self) -> None:
+        """The server has just answered `initialize` with a result: the session that it named, if any, is ours."""
+        ...
+
+    async def listen(self, headers: Headers) -> None:
+        """The handshake is done. Return when the server has taken its last message, so that no request overtakes that;
+        then hear what the server says on its own account, where that has to be asked for, with these headers. What
+        breaks from here on may be taken up again."""
         ...
 
     async def fall_back(self) -> Link | None:
@@ -89,8 +94,11 @@ class Link(Protocol):
 class PipeLink:
     """What links have in common that carry everything both ways on one connection."""
 
-    def listen(self, headers: Headers) -> None:
-        """All that the server says comes as it is."""
+    def accepted(self) -> None:
+        """The connection is the session."""
+
+    async def listen(self, headers: Headers) -> None:
+        """Messages arrive in the order in which they were sent, and all that the server says comes unasked."""
 
     async def fall_back(self) -> Link | None:
         return None

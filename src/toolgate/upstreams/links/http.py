@@ -18,7 +18,9 @@ from toolgate.model import Fault, Reach
 from toolgate.outside import Dial
 from toolgate.ports import Badge, Clock, Refusal
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
-from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
+from toolgate.upstreams.links.http1 import Pool, Target, Wire
+from toolgate.upstreams.links.http1 import Reply as Reader
+from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import (
     credentials_hint,
     fault,
@@ -71,7 +73,9 @@ class HttpLink:
         self._badge = badge
         self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
         self._pool = Pool(Target(server.url), clock, dial)
+        self._receipts = Receipts(clock)
         self._session: bytes | None = None
+        self._named: bytes | None = None  # the session that the newest answer to a request named
         self._is_forgotten = False  # by the server: our session
         target, told = self._pool.target, server.headers
         self._prefix = target.prefix(
@@ -98,16 +102,25 @@ class HttpLink:
         headers = (*attempt.headers, *_authorization(attempt.shown))
         await self._send(attempt.data, headers, origin, _Judged(self, origin, attempt))
 
-    async def _send(self, data: bytes, headers: Headers, origin: int | None, reply: Reply) -> None:
+    async def _send(self, data: bytes, headers: Headers, origin: int | None, reply: _Reply) -> None:
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         if origin is not None:
             self._streams[origin] = wire
+        else:
+            self._receipts.expect(reply)
         wire.send(self._head(b"POST" + self._prefix, headers, len(data)), data, reply)
 
-    def listen(self, headers: Headers) -> None:
+    def accepted(self) -> None:
+        self._session = self._named
+
+    async def listen(self, headers: Headers) -> None:
+        await self._receipts.all()
+        while self._trying:
+            await asyncio.wait(self._trying)
+            await self._receipts.all()
         self._listener = headers
 
         def over(status: int) -> None:
@@ -165,7 +178,8 @@ class HttpLink:
         try:
             shown = _authorization(await self._badge.shown()) if self._badge else ()
             wire = await self._pool.take()
-            wire.send(self._head(b"DELETE" + self._prefix, shown, 0), b"", _Reply(self, None))
+            headers = (*(self._listener or ()), *shown)
+            wire.send(self._head(b"DELETE" + self._prefix, headers, 0), b"", _Reply(self, None))
         except (OSError, TimeoutError, Fault):
             log.debug("%s could not be told that its session is over", self._server.name)
 
@@ -183,7 +197,7 @@ class HttpLink:
             lines.append(b"Content-Length: %d" % length)
         return _LINE.join(lines) + _LINE + _LINE
 
-    async def _get(self, headers: Headers, reply: Reply) -> Wire:
+    async def _get(self, headers: Headers, reply: Reader) -> Wire:
         """Ask for a stream, on a connection of its own."""
         shown = _authorization(await self._badge.shown()) if self._badge else ()
         wire = await self._pool.connect()
@@ -210,13 +224,15 @@ class HttpLink:
 
     # What replies call.
 
-    def learn_session(self, session: bytes | None) -> None:
-        if session and self._session is None:
-            self._session = session
+    def answered_in(self, session: bytes | None) -> None:
+        """The session that a successful answer to a request named."""
+        self._named = session
 
-    def done(self, origin: int | None) -> None:
-        if origin is not None:
-            self._streams.pop(origin, None)
+    def done(self, reply: _Reply) -> None:
+        if reply.origin is not None:
+            self._streams.pop(reply.origin, None)
+        else:
+            self._receipts.note(reply)
 
     def received(self, data: bytes, origin: int | None) -> None:
         self._was_understood = True
@@ -230,7 +246,7 @@ class HttpLink:
             return
 
         def over(status: int) -> None:
-            self.done(origin)
+            self._streams.pop(origin, None)
             if status == 404 and self._session:
                 self._forgotten()
             self.broke(origin, f"{what}, and does not go on with it: HTTP {status}")
@@ -274,8 +290,8 @@ class _Reply:
     """One response: a JSON body, a stream of events, or an error."""
 
     def __init__(self, link: HttpLink, origin: int | None) -> None:
+        self.origin = origin
         self._link = link
-        self._origin = origin
         self._status = 0
         self._chunks: list[bytes] = []
         self._size = 0
@@ -286,7 +302,8 @@ class _Reply:
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         self._location = headers.get(b"location", b"").decode("latin-1")
-        self._link.learn_session(headers.get(b"mcp-session-id"))
+        if status < 300 and self.origin is not None:
+            self._link.answered_in(headers.get(b"mcp-session-id"))
         if is_stream(status, headers):
             self._events = sse.Reader(LONGEST_BODY)
             self._cursor = Cursor()
@@ -304,34 +321,34 @@ class _Reply:
             for event in events.feed(chunk):
                 cursor.note(event)
                 if event.data and event.event == "message":
-                    self._link.received(event.data, self._origin)
+                    self._link.received(event.data, self.origin)
         except sse.TooLong as error:
-            self._link.broke(self._origin, f"sent {error}", "executed")
-            if self._origin is not None:
-                self._link.abandon(self._origin)
+            self._link.broke(self.origin, f"sent {error}", "executed")
+            if self.origin is not None:
+                self._link.abandon(self.origin)
 
     def complete(self) -> None:
-        self._link.done(self._origin)
+        self._link.done(self)
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._status >= 300:
-            self._link.refused(self._origin, self._status, body, self._location)
+            self._link.refused(self.origin, self._status, body, self._location)
         elif self._cursor:
-            self._link.broke_off(self._origin, self._cursor, "ended its stream without an answer")
+            self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
         elif self._size > LONGEST_BODY:
-            self._link.broke(self._origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
+            self._link.broke(self.origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
         else:
             if body:
-                self._link.received(body, self._origin)
-            if self._origin is not None:
-                self._link.broke(self._origin, f"sent HTTP {self._status} with no answer in it: {shown(body)}")
+                self._link.received(body, self.origin)
+            if self.origin is not None:
+                self._link.broke(self.origin, f"sent HTTP {self._status} with no answer in it: {shown(body)}")
 
     def lost(self, reason: str) -> None:
-        self._link.done(self._origin)
+        self._link.done(self)
         what = f"broke the connection: {reason}"
         if self._cursor:
-            self._link.broke_off(self._origin, self._cursor, what)
+            self._link.broke_off(self.origin, self._cursor, what)
         else:
-            self._link.broke(self._origin, what)
+            self._link.broke(self.origin, what)
 
 
 class _Judged(_Reply):
@@ -352,8 +369,8 @@ class _Judged(_Reply):
 
     def complete(self) -> None:
         if self._refusal:
-            self._link.done(self._origin)
-            self._link.try_again(self._origin, self._attempt, self._refusal)
+            self._link.done(self)
+            self._link.try_again(self.origin, self._attempt, self._refusal)
         else:
             super().complete()
 

@@ -17,6 +17,7 @@ from toolgate.ports import Badge, Clock, Refusal
 from toolgate.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
+from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, reach_of, shown
 from toolgate.upstreams.links.streams import is_stream
 from toolgate.wire import sse
@@ -57,6 +58,7 @@ class SseLink(PipeLink):
         self._pool = Pool(Target(server.url), clock, dial)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._prefix = b""
+        self._receipts = Receipts(clock)
         self._sending: dict[int, Wire] = {}
         self._is_over = False
 
@@ -109,7 +111,13 @@ class SseLink(PipeLink):
         if origin is not None:
             self._sending[origin] = wire
         lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
-        wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, _Receipt(self, origin))
+        receipt = _Receipt(self, origin)
+        if origin is None:
+            self._receipts.expect(receipt)
+        wire.send(b"\r\n".join(lines) + b"\r\n\r\n", data, receipt)
+
+    async def listen(self, headers: Headers) -> None:
+        await self._receipts.all()
 
     def abandon(self, origin: int) -> bool:
         wire = self._sending.pop(origin, None)
@@ -126,6 +134,7 @@ class SseLink(PipeLink):
     def _end(self) -> None:
         self._is_over = True
         self._pool.close()
+        self._receipts.close()
 
     # What the stream and the answers to POSTs call.
 
@@ -168,9 +177,11 @@ class SseLink(PipeLink):
             self._end()
             self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))
 
-    def taken(self, origin: int | None) -> None:
-        if origin is not None:
-            self._sending.pop(origin, None)
+    def over_with(self, receipt: _Receipt) -> None:
+        if receipt.origin is not None:
+            self._sending.pop(receipt.origin, None)
+        else:
+            self._receipts.note(receipt)
 
     def not_taken(self, origin: int | None, status: int, body: bytes) -> None:
         """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer."""
@@ -239,7 +250,7 @@ class _Receipt:
 
     def __init__(self, link: SseLink, origin: int | None) -> None:
         self._link = link
-        self._origin = origin
+        self.origin = origin
         self._status = 0
         self._body = b""
 
@@ -251,10 +262,10 @@ class _Receipt:
             self._body += chunk
 
     def complete(self) -> None:
-        self._link.taken(self._origin)
+        self._link.over_with(self)
         if self._status >= 300:
-            self._link.not_taken(self._origin, self._status, self._body)
+            self._link.not_taken(self.origin, self._status, self._body)
 
     def lost(self, reason: str) -> None:
-        self._link.taken(self._origin)
-        self._link.lost(self._origin, reason)
+        self._link.over_with(self)
+        self._link.lost(self.origin, reason)

@@ -69,7 +69,7 @@ class StdioLink(PipeLink):
                 log.warning("%s wrote a line to stdout that is no message: %r", self._server.name, excerpt(text))
         if self._lines.pending > LONGEST_LINE and self._child:
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
-            self._child.end()
+            self._child.end(f"wrote a line of over {LONGEST_LINE} bytes, and was stopped")
 
     def _stderr(self) -> None:
         self._signs += 1

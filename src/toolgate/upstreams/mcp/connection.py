@@ -305,16 +305,26 @@ class Connection:
     def received(self, data: bytes, origin: int | None) -> None:
         try:
             message = jsonrpc.decode(data)
+        except jsonrpc.Malformed as error:
+            self._misread(error, data)
+            return
+        try:
             if message.is_response:
                 self._answered(message, origin)
             elif message.is_notification:
                 self._notified(message)
             else:
                 self._questions.asked(message, origin)
-        except (jsonrpc.Malformed, Fault, *jsonrpc.UNREADABLE) as error:
-            log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
-            if isinstance(error, jsonrpc.Malformed) and (id := jsonrpc.answered_id(data)) is not None:
-                self.failed(id, self._unreadable(error))
+        except (Fault, *jsonrpc.UNREADABLE) as error:
+            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), bytes(message.id) or b"null"), data)
+
+    def _misread(self, error: jsonrpc.Malformed, data: bytes) -> None:
+        """Whoever waits for an answer, we or the server, is told that there will be none."""
+        log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
+        if not error.is_answer and error.id != b"null":
+            self.notify(jsonrpc.error(error.id, error.rpc, error.message))
+        elif error.is_answer and error.id.isdigit():
+            self.failed(int(error.id), self._unreadable(error))
 
     def awaits(self, origin: int) -> bool:
         return origin in self._requests
@@ -449,7 +459,7 @@ class Connection:
             self._questions.withdrawn(calls.read_cancelled(message))
 
     def _progress(self, params: Raw) -> None:
-        token = msgspec.json.decode(params, type=_Progress).progressToken
+        token = jsonrpc.read(params, type=_Progress).progressToken
         made = self._made.get(token) if isinstance(token, int) else None
         request = made[0] if made else self._requests.get(token) if isinstance(token, int) else None
         if request and request.call and request.call.notes:

@@ -259,7 +259,7 @@ class ModernHearing:
 
     def acknowledged(self, params: Raw) -> None:
         try:
-            found = msgspec.json.decode(params, type=_Acknowledged)
+            found = jsonrpc.read(params, type=_Acknowledged)
         except jsonrpc.UNREADABLE:
             return
         waiting = self._waiting.get(found.meta.id)

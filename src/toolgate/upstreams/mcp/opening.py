@@ -138,9 +138,10 @@ async def _initialize(connection: Connection, server: Server, client: Client) ->
     params = legacy.initialize_params(capabilities_for(server, client), INFO)
     answer = await connection.ask_server(mcp.INITIALIZE, params, (), server.start_timeout)
     connection.dialect = Legacy(legacy.read_initialized(answer))
-    await connection.tell(jsonrpc.notification("notifications/initialized"))
     if connection.link:
-        connection.link.listen(connection.dialect.other())
+        connection.link.accepted()
+        await connection.tell(jsonrpc.notification("notifications/initialized"))
+        await connection.link.listen(connection.dialect.other())
 
 
 def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:

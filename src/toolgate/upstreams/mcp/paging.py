@@ -63,10 +63,10 @@ async def read_list(lister: Lister, method: str, kind: str, client: Client) -> I
 def _read_page(page: Raw, kind: str) -> Page:
     try:
         found = jsonrpc.members(page)
-        ttl = msgspec.json.decode(found.get("ttlMs") or b"null", type=float | None)
+        ttl = jsonrpc.read(found.get("ttlMs") or b"null", type=float | None)
         return Page(
-            items=msgspec.json.decode(found.get(kind) or b"[]", type=list[Raw]),
-            cursor=msgspec.json.decode(found.get("nextCursor") or b"null", type=str | None),
+            items=jsonrpc.read(found.get(kind) or b"[]", type=list[Raw]),
+            cursor=jsonrpc.read(found.get("nextCursor") or b"null", type=str | None),
             ttl=None if ttl is None else min(max(ttl / 1000, 0.0), LONGEST_TTL),
             is_public=found.get("cacheScope", jsonrpc.NOTHING) == Raw(b'"public"'),
         )

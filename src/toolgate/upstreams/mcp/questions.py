@@ -92,7 +92,7 @@ class Questions:
     def required(self, call: Call, data: Raw) -> None:
         """A call was refused until its client has visited some pages (-32042)."""
         try:
-            found = msgspec.json.decode(data or b"{}", type=_Required).elicitations
+            found = jsonrpc.read(data or b"{}", type=_Required).elicitations
         except jsonrpc.UNREADABLE:
             return
         for page in found:
@@ -174,7 +174,7 @@ class Questions:
 def _read_page(params: Raw) -> str:
     """The id of the page that a client is sent to; empty where there is none that anybody could report."""
     try:
-        return msgspec.json.decode(params, type=_Page).elicitationId
+        return jsonrpc.read(params, type=_Page).elicitationId
     except jsonrpc.UNREADABLE:
         return ""
 
