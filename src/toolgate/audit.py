@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from toolgate.config import Config, state_folder
+from toolgate.config import Config, ownership, state_folder
 from toolgate.config.edits import make_folder
 from toolgate.model import Principal
 from toolgate.ports import Clock, NotKept, Store, Timer
@@ -376,6 +376,7 @@ class Chain:
             _lock(descriptor)
             try:
                 if _is_same(descriptor, self._file):
+                    self._refuse_strange(descriptor)
                     yield descriptor
                     return
             finally:
@@ -385,11 +386,24 @@ class Chain:
     def _descriptor(self) -> int:
         if self._open < 0:
             self._size = -1
-            make_folder(self._file.parent)
-            self._open = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-            if stat.S_ISREG(found := os.fstat(self._open).st_mode) and found & 0o077:
-                os.fchmod(self._open, 0o600)
+            if not self._file.parent.is_dir():
+                make_folder(self._file.parent)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            self._open = os.open(self._file, flags, 0o600)
         return self._open
+
+    def _refuse_strange(self, descriptor: int) -> None:
+        """Others could have made the file, or a link to one that is not meant. A rotation gives it a second name for a
+        moment, but keeps the lock meanwhile."""
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return
+        if found.st_nlink > 1:
+            raise ownership.NotOurs(self._file, "has another name, too: remove one of them")
+        if why := ownership.problem(found):
+            raise ownership.NotOurs(self._file, why)
+        if found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
 
 
 def _lock(descriptor: int) -> None:
@@ -405,7 +419,7 @@ def _lock(descriptor: int) -> None:
 
 def _is_same(descriptor: int, file: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(file))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(file))
     except FileNotFoundError:
         return False
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 
-from toolgate import __version__, audit, suspicions
+from toolgate import __version__, audit, pins, suspicions
 from toolgate import store as stores
 from toolgate.app import App
 from toolgate.auth.soundness import problems
@@ -59,6 +59,7 @@ async def _doctor(config: Config, only: Server | None) -> int:
     for problem in unsound:
         console.print(f"[red]✗[/] {escape(str(problem))}", soft_wrap=True)
     is_audited = _look_at_audit(console, config)
+    is_pinned = await _look_at_pins(console, config)
     async with gateways.opened(config) as gateway:
         examined = [found for found in config.servers if only in (None, found)]
         findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
@@ -68,7 +69,7 @@ async def _doctor(config: Config, only: Server | None) -> int:
             unmet = written.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
             for line in (*_to_be_looked_at(server, tools, pending.get(server.id, ())), *unmet):
                 console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
-    return 1 if unsound or not is_audited or any(fault for _, fault in findings) else 0
+    return 1 if unsound or not is_audited or not is_pinned or any(fault for _, fault in findings) else 0
 
 
 def _look_at_audit(console: Console, config: Config) -> bool:
@@ -82,6 +83,19 @@ def _look_at_audit(console: Console, config: Config) -> bool:
         return False
     console.print(f"[green]✓[/] audit: {escape(str(file))}", soft_wrap=True)
     return True
+
+
+async def _look_at_pins(console: Console, config: Config) -> bool:
+    """Whether it is known which tools were trusted, where others are in quarantine."""
+    where = state_folder(config, os.environ)
+    if not where.exists():
+        return True
+    async with stores.opened(where) as store:
+        why = await pins.trouble(config, store)
+    if why:
+        console.print(f"[red]✗[/] quarantine: tools that are not pinned are held back: {escape(why)}", soft_wrap=True)
+        console.print("    mend: mend the store, or approve of them: toolgate pins diff", soft_wrap=True)
+    return not why
 
 
 async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault | None]:
