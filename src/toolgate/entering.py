@@ -27,7 +27,7 @@ from toolgate.wire import mcp, names
 
 Shelves = Callable[[str, str], Shelf | None]
 
-_NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+NOT_FOUND = frozenset({"SERVERNOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
 
 
 class Entering:
@@ -58,7 +58,7 @@ class Entering:
                 entered = _entered(route, call, view)
             return self._by_own_name(entered, view)
         except Fault as fault:
-            if rules is not None and fault.code in _NOT_FOUND and (denied := self._denied(call, route, rules)):
+            if rules is not None and fault.code in NOT_FOUND and (denied := self._denied(call, route, rules)):
                 return denied
             raise
 
@@ -110,7 +110,7 @@ class Entering:
 
         found = _found(call, route, seen)
         if isinstance(found, Fault):
-            found = _found(call, route, known if found.code in _NOT_FOUND else seen_or_anything)
+            found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything)
         return found if isinstance(found, Call) and self._access.judge(found) == "off" else None
 
 
@@ -119,7 +119,7 @@ def _entered(route: Route, call: Call, view: CatalogView) -> Call:
     try:
         return route.surface.enter(call, view)
     except Fault as fault:
-        if fault.code == "TOOL_NOT_FOUND":
+        if fault.code == "TOOLNOT_FOUND":
             with contextlib.suppress(Fault):
                 return route.surface.enter(call, view.with_held())
         raise fault.at("", call.target) from None
@@ -149,7 +149,7 @@ def _found(call: Call, route: Route, shelves: Shelves) -> Call | Fault:
     try:
         entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
     except Fault as fault:
-        return fault
+        return fault.with_traceback(None)  # which holds the frame that will hold the fault
     return _as_permitted(entered, shelves(entered.server, "tools"))
 
 

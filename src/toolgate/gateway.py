@@ -20,7 +20,7 @@ from toolgate.access import Access
 from toolgate.controls import own
 from toolgate.controls.base import find_server
 from toolgate.earshot import Earshot
-from toolgate.entering import Entering
+from toolgate.entering import NOT_FOUND, Entering
 from toolgate.eras import tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
@@ -94,7 +94,7 @@ class Gateway:
         try:
             return await self._entering.enter(call, route)
         except Fault as fault:
-            raise missed(call, fault, route.policies) from None
+            raise (missed(call, fault, route.policies) if fault.code in NOT_FOUND else fault) from None
 
     async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
         try:

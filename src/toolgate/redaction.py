@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
@@ -45,7 +46,7 @@ class Redactor:
         self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
         self._letters: tuple[frozenset[str], ...] = ()  # of each of these
         self._alphabet: frozenset[str] = frozenset()
-        self._plainly: tuple[tuple[str, re.Pattern[str]], ...] = ()  # without escapes, and with any
+        self._plainly: tuple[tuple[str, str], ...] = ()  # secrets without escapes, and as they are
         self._turn = threading.Lock()
         self.learn(secrets)
         with _all_turn:
@@ -74,7 +75,7 @@ class Redactor:
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
-        self._plainly = tuple((plain, forms.anyhow) for forms in secrets for plain in forms.plainly)
+        self._plainly = tuple((plain, forms.texts[0]) for forms in secrets for plain in forms.plainly)
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""
@@ -106,8 +107,8 @@ class Redactor:
     def _unescaped(self, shown: str) -> str:
         """A text without secrets of which some characters are escapes; the same object where there are none."""
         plain = _plain(shown)
-        searched = {written for secret, written in self._plainly if secret in plain}
-        places = [found.span() for written in searched for found in written.finditer(shown)]
+        searched = {secret for each, secret in self._plainly if each in plain}
+        places = [found.span() for secret in searched for found in _pattern(secret).finditer(shown)]
         return _cut_out(shown, places) if places else shown
 
     def value(self, shown: Any) -> Any:
@@ -116,13 +117,12 @@ class Redactor:
 
 
 class _Forms(NamedTuple):
-    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; as `_plain`
-    gives it, and as a pattern for any of its characters escaped."""
+    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; and as
+    `_plain` gives it."""
 
     texts: tuple[str, ...]
     bodies: tuple[str, ...]
     plainly: tuple[str, ...]
-    anyhow: re.Pattern[str]
 
 
 def _forms(secret: str) -> _Forms:
@@ -134,7 +134,7 @@ def _forms(secret: str) -> _Forms:
     plain = [_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)]
     plainly = [*plain, *("".join(_in_units(each)) for each in plain)]
     texts = tuple(dict.fromkeys([*ways, *written]))
-    return _Forms(texts, tuple(bodies), tuple(dict.fromkeys(plainly)), re.compile("".join(map(_anyhow, secret))))
+    return _Forms(texts, tuple(bodies), tuple(dict.fromkeys(plainly)))
 
 
 _percent = re.compile("%[0-9A-F]{2}")
@@ -161,6 +161,12 @@ def _in_units(text: str) -> Generator[str]:
     for letter in text:
         pair = letter.encode("utf-16-be", "surrogatepass")
         yield letter if len(pair) == 2 else chr(int.from_bytes(pair[:2])) + chr(int.from_bytes(pair[2:]))
+
+
+@lru_cache(maxsize=64)
+def _pattern(secret: str) -> re.Pattern[str]:
+    """For a secret with any of its characters escaped."""
+    return re.compile("".join(map(_anyhow, secret)))
 
 
 def _anyhow(letter: str) -> str:

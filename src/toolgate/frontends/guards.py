@@ -5,6 +5,7 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import MutableMapping
 from functools import lru_cache
 from typing import Any
@@ -30,6 +31,8 @@ Scope = MutableMapping[str, Any]
 
 LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
+LARGE = 1024 * 1024  # bytes of a body
+COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
 ADMIN = "/admin"
@@ -88,6 +91,7 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
+        self._read = 0  # bytes of large bodies since garbage was last looked for
 
     async def admit(self, scope: Scope, receive: Receive) -> Request:
         """Who a client is comes first: to who is nobody, all paths are alike. Raises `Refused`."""
@@ -200,7 +204,16 @@ class Guards:
                 chunks.clear()
         if size > limit:
             raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
+        if size > LARGE:
+            self._collect_after(size)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _collect_after(self, size: int) -> None:
+        """Should large bodies be left in cycles after all, they are collected by their bytes: Python counts objects."""
+        self._read += size
+        if self._read > COLLECTED:
+            self._read = 0
+            gc.collect()
 
 
 def refused(unauthorized: Unauthorized) -> Refused:

@@ -77,6 +77,7 @@ class HttpDoor:
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
+            face.let_go(refused)
             await response.whole(refused.status, refused.body, refused.headers)
 
     async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
@@ -173,17 +174,22 @@ class HttpDoor:
         self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
     ) -> None:
         id = bytes(message.id)
+        error: Exception | None = None
+        reply: Any = None
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
             error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
         else:
-            error = work.exception()
+            try:
+                reply = work.result()  # not `exception()`: the task would keep the traceback, and with it the request
+            except Exception as raised:  # noqa: BLE001  the rescue: see face.rescued
+                error = raised
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
             status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
+            face.let_go(error)
             await _finish(response, status, face.write_error(id, fault, code), headers)
             return
-        reply = work.result()
         try:
             await _finish(response, 200, jsonrpc.result(id, reply.body))
         except BaseException:

@@ -218,7 +218,9 @@ class Session:
             return jsonrpc.result(id, await self._result(message, stream, principal))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
-            return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
+            answer = face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
+            face.let_go(error)
+            return answer
 
     async def _result(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
         if message.method in mcp.CALLS or (self._has_tasks and message.method in mcp.TASK_CALLS_BEFORE):
