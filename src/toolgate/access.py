@@ -317,8 +317,9 @@ def forms(uri: str) -> tuple[str, ...]:
     decoded = _decoded(uri)
     plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
     bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
-    found = (uri, decoded, *(_resolved(each, start) for each in (*plain, *bare) for start in (2, 3)))
-    return tuple(dict.fromkeys((*found, *plain)))
+    lenient = [_lenient(each) for each in (*plain, *bare)]
+    found = (uri, decoded, *(_resolved(each, start) for each in (*plain, *bare, *lenient) for start in (2, 3)))
+    return tuple(dict.fromkeys((*found, *plain, *lenient)))
 
 
 def _is_obscure(uri: str) -> bool:
@@ -356,6 +357,23 @@ def _plain(uri: str) -> str:
     if scheme not in _PORTS and slashes != "//":
         return f"{scheme}:{slashes}{found[3]}{rest}"
     host = host.removesuffix(":" + _PORTS.get(scheme, "")).removesuffix(":").rstrip(".")
+    return f"{scheme}://{host}{rest}"
+
+
+def _lenient(uri: str) -> str:
+    """As a server takes it that looks at nothing it needs not: of `file:` the path alone, whatever host stands there;
+    elsewhere the host without user and port. Whether there are two slashes or more is all the same to it. Ports of
+    schemes that go by them mean something."""
+    found = _parts.fullmatch(uri)
+    if not found or not found[2]:
+        return uri
+    scheme, host, rest = found[1].lower(), found[3], found[4]
+    if scheme == "file":
+        return "file:///" + (rest if found[2] == "//" else host + rest).lstrip("/")
+    host = host.rpartition("@")[2].lower()
+    if scheme not in _PORTS:
+        bracketed, bracket, port = host.rpartition("]")
+        host = (bracketed + bracket + port.partition(":")[0]).rstrip(".")
     return f"{scheme}://{host}{rest}"
 
 
