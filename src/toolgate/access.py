@@ -317,7 +317,7 @@ def forms(uri: str) -> tuple[str, ...]:
     decoded = _decoded(uri)
     plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
     bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
-    lenient = [_lenient(each) for each in (*plain, *bare)]
+    lenient = [_lenient(each) for each in (*plain, *bare, _unquoted(uri))]  # to some a backslash is of the host
     found = (uri, decoded, *(_resolved(each, start) for each in (*plain, *bare, *lenient) for start in (2, 3)))
     return tuple(dict.fromkeys((*found, *plain, *lenient)))
 

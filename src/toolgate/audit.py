@@ -417,6 +417,18 @@ def _lock(descriptor: int) -> None:
             time.sleep(0.005)
 
 
+class _Event(msgspec.Struct):
+    event: str = ""
+
+
+def _event(line: bytes) -> str:
+    """What a line is about, by its own member: a caller's arguments may hold another one."""
+    try:
+        return msgspec.json.decode(line, type=_Event).event
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
 def _is_same(descriptor: int, file: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(file))
@@ -554,7 +566,7 @@ class _Checking:
     def _first(self, where: str, found: Line, line: bytes) -> None:
         if found.seq == 1 and found.prev == NOTHING.hash:
             return
-        if b'"event":"%b"' % ROTATED.encode() in line:
+        if _event(line) == ROTATED:
             self._remark = f"lines 1 to {found.seq - 1} are in files that were moved away: name those first"
         else:
             self._say(f"{where}: it begins with line {found.seq}")

@@ -24,6 +24,7 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import msgspec
@@ -343,14 +344,25 @@ def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
     return {name: each for name, each in pending.items() if each.is_held}
 
 
+def _told(raw: Raw | bytes) -> str:
+    """What of a tool is pinned, in one order and one spelling."""
+    try:
+        return json.dumps({key: _plain(each) for key, each in _unique(suspicions.read(Raw(raw))) if key in PINNED})
+    except (ValueError, RecursionError):
+        return bytes(raw).decode(errors="backslashreplace")
+
+
+@lru_cache(maxsize=1024)
+def print_of(server: str, listed: bytes) -> str:
+    """A hash of a server's own (`server`) and of a tool as it is listed: what a person who allows it has allowed."""
+    return hashlib.sha256(json.dumps([server, _told(listed)]).encode()).hexdigest()
+
+
 class _Listed:
-    """A tool as it is listed now. `text` is what of it is pinned, in one order and one spelling."""
+    """A tool as it is listed now. `text` is what of it is pinned."""
 
     def __init__(self, raw: Raw) -> None:
-        try:
-            whole = json.dumps({key: _plain(each) for key, each in _unique(suspicions.read(raw)) if key in PINNED})
-        except (ValueError, RecursionError):
-            whole = bytes(raw).decode(errors="backslashreplace")
+        whole = _told(raw)
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
         self.text = whole[:LONGEST_TEXT]
         self.suspicions = suspicions.of(raw)

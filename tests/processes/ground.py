@@ -291,7 +291,7 @@ class Client:
         body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
         head = (
             "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-            f"Accept: {STREAM}\r\nMcp-Session-Id: {(self.session or b'').decode()}\r\n"
+            f"Content-Type: application/json\r\nAccept: {STREAM}\r\nMcp-Session-Id: {(self.session or b'').decode()}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)
@@ -323,7 +323,14 @@ class Client:
 
     def request(self, method: str, params: Json | None = None, accept: str = "application/json") -> bytes:
         params = dict(params or {})
-        lines = ["POST /mcp HTTP/1.1", "Host: localhost", f"Accept: {accept}", "Connection: close", *self.headers]
+        lines = [
+            "POST /mcp HTTP/1.1",
+            "Host: localhost",
+            "Content-Type: application/json",
+            f"Accept: {accept}",
+            "Connection: close",
+            *self.headers,
+        ]
         if self.era == MODERN:
             params["_meta"] = params.get("_meta", {}) | {
                 PREFIX + "protocolVersion": MODERN,

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import resource
 import socket
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,6 +24,9 @@ from toolgate.frontends.owners import Peer
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
 HEAD_PATIENCE = 30.0  # seconds for them to come
+BODY_PATIENCE = 120.0  # seconds for a request's body
+UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
+SHARE = 2  # of the files that this process may open, one address has so many connections: half of them
 LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
@@ -28,15 +34,26 @@ class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, and the time that it may take to come."""
 
     _head = 0
+    _is_whole = True
+    _address = ""
+    _connections: ClassVar[Counter[str]] = Counter()  # by address
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.client = self.client and Peer(self.client)
+        self._address = self.client[0] if self.client else ""
+        self._connections[self._address] += 1
+        if self._connections[self._address] > _most_connections():
+            transport.abort()
+            return
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._connections[self._address] -= 1
+        if not self._connections[self._address]:
+            del self._connections[self._address]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -54,12 +71,35 @@ class _Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
+        self._is_whole = False
+        self._timer = self.loop.call_later(BODY_PATIENCE, self.transport.close)
+        if self.url[:1] != b"/" and (found := _absolute.match(self.url)):  # its host is the one that counts
+            self.headers[:] = [(b"host", found[1]), *(each for each in self.headers if each[0] != b"host")]
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_whole = True
+        self._stop_timer()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Who was answered before all was read has a moment to end it."""
+        super().on_response_complete()
+        if not self._is_whole and not self.transport.is_closing():
+            self._stop_timer()
+            self._timer = self.loop.call_later(UNREAD_PATIENCE, self.transport.close)
 
     def _stop_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
             self._timer = None
+
+
+_absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+
+
+def _most_connections() -> int:
+    return max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // SHARE)
 
 
 def _websocket(**given: Any) -> asyncio.Protocol:
