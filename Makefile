@@ -4,7 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test attack check format install interop conformance behaviour tools grid bench retrieval constraints clean
+.PHONY: demo test attack check format install interop faults conformance behaviour tools grid fuzz soak bench retrieval \
+	constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -40,6 +41,10 @@ interop: $(INSTALLED)
 attack: $(INSTALLED)
 	$(RUN) pytest -n 2 --dist worksteal tests/attack
 
+# Calls through servers that fail in every way: what they are told, against what was run. FAULT_CALLS says how many.
+faults: $(INSTALLED)
+	PYTHONPATH=tests $(RUN) processes.faults
+
 conformance: $(INSTALLED)
 	.venv/bin/python tests/conformance/install.py
 	$(RUN) pytest -m conformance tests/conformance
@@ -54,6 +59,10 @@ tools: $(INSTALLED)
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid
 
+# Everything at once, for SOAK_SECONDS (720), and what is left of it five minutes after all have left.
+soak: $(INSTALLED)
+	PYTHONPATH=tests .venv/bin/python tests/soak/soak.py
+
 # FUZZ_SECONDS says how long, FUZZ_SEED from which seed; with FUZZ_STEPS that one conversation is held again, aloud.
 fuzz: $(INSTALLED)
 	.venv/bin/python -W error tests/properties/test_any_conversation.py
@@ -61,6 +70,7 @@ fuzz: $(INSTALLED)
 bench: $(INSTALLED)
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
+	.venv/bin/python bench/fairness.py
 
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)

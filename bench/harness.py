@@ -112,10 +112,19 @@ class Load:
     """A steered load: its connections stay open from one run to the next."""
 
     def __init__(
-        self, program: Path, url: str, era: str, tool: str, connections: int, seconds: int, key: str = ""
+        self,
+        program: Path,
+        url: str,
+        era: str,
+        tool: str,
+        connections: int,
+        seconds: int,
+        key: str = "",
+        may_be_refused: bool = False,
     ) -> None:
         options = ["--url", url, "--era", era, "--tool", tool, "--seconds", str(seconds)]
         options += ["--key", key] if key else []
+        options += ["--refused"] if may_be_refused else []
         self._process = subprocess.Popen(
             [program, *options, "--connections", str(connections), "--steered"],
             stdin=subprocess.PIPE,
@@ -133,9 +142,15 @@ class Load:
         return line
 
     def run(self, calls: int) -> dict[str, float]:
+        self.begin(calls)
+        return self.finish()
+
+    def begin(self, calls: int) -> None:
         assert self._process.stdin
         self._process.stdin.write(f"{calls}\n")
         self._process.stdin.flush()
+
+    def finish(self) -> dict[str, float]:
         return json.loads(self._line())
 
     def __enter__(self) -> Load:

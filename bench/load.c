@@ -2,11 +2,12 @@
  * another, each answer checked for its own id and its own text.
  *
  *   load --url http://127.0.0.1:PORT/mcp [--era modern|legacy] [--tool NAME] [--connections N]
- *        [--calls N] [--seconds N] [--key KEY] [--steered]
+ *        [--calls N] [--seconds N] [--key KEY] [--steered] [--refused]
  *
  * A legacy connection is a client of its own: it initializes and keeps its session. Every
  * connection counts its ids from 1, so the same id is in flight from many clients at once.
  * A run ends after so many calls or seconds, whichever comes first, and prints one line of JSON.
+ * With --refused a call may be refused for its rate; how many were is in the line of JSON.
  * With --steered it connects, prints "ready", and makes a run for each line of standard input
  * that holds a number of calls.
  */
@@ -29,10 +30,10 @@ typedef struct {
 
 static char host[64];
 static const char *path = "/mcp", *tool = "echo", *key;
-static bool legacy;
+static bool legacy, may_be_refused;
 static client_t *clients;
 static int connections = 16, poller;
-static long started;
+static long started, refused;
 
 static uint64_t now(void) {
     struct timespec t;
@@ -132,6 +133,12 @@ static void check(const client_t *c, const response_t *r) {
     span m = message(r), answer = member(m, "result"), content = member(answer, "content");
     char id[24];
     snprintf(id, sizeof id, "%ld", c->id);
+    span error = member(m, "error");
+    if (may_be_refused && error.len && same(member(m, "id"), id) &&
+        same(inside(member(member(error, "data"), "code")), "RATE_LIMITED")) {
+        refused++;
+        return;
+    }
     if (content.len) { /* the first block, without the bracket */
         content.at++;
         content.len--;
@@ -205,7 +212,7 @@ static void run(long calls, unsigned seconds) {
     uint32_t *took = malloc(sizeof *took * (size_t)calls);
     alarm(seconds + STALL_SECONDS + 10);
     uint64_t begun = now(), until = begun + seconds * 1000000000ull, at = begun;
-    started = 0;
+    started = refused = 0;
     for (int i = 0; i < connections && started < calls; i++) send_call(&clients[i]);
     while (done < started) {
         struct epoll_event events[256];
@@ -228,8 +235,8 @@ static void run(long calls, unsigned seconds) {
     alarm(0);
     double took_all = (double)(at - begun) / 1e9;
     qsort(took, (size_t)done, sizeof *took, by_size);
-    printf("{\"calls\":%ld,\"seconds\":%.4f,\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f}\n", done,
-           took_all, (double)done / took_all, microseconds(took, done, .5), microseconds(took, done, .99));
+    printf("{\"calls\":%ld,\"seconds\":%.4f,\"rate\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"refused\":%ld}\n", done,
+           took_all, (double)done / took_all, microseconds(took, done, .5), microseconds(took, done, .99), refused);
     fflush(stdout);
     free(took);
 }
@@ -243,6 +250,10 @@ int main(int argc, char **argv) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--steered")) {
             steered = true;
+            continue;
+        }
+        if (!strcmp(argv[i], "--refused")) {
+            may_be_refused = true;
             continue;
         }
         if (!strcmp(argv[i], "--url")) url = value;

@@ -14,6 +14,8 @@ from typing import Any
 
 import jsonschema_rs
 
+from toolgate.wire import surrogates
+
 FOLDER = Path(__file__).parent / "spec"
 MODERN = "2026-07-28"
 TASKS = "tasks-extension"  # of 2026-07-28
@@ -91,7 +93,9 @@ def _validator(revision: str, name: str) -> Any:
 
 
 def _hold(value: Any, revision: str, name: str) -> None:
-    found = [f"{list(error.instance_path)}: {error.message}" for error in _validator(revision, name).iter_errors(value)]
+    readable = json.loads(surrogates.replaced(json.dumps(value).encode()))  # which the validator is not for
+    errors = _validator(revision, name).iter_errors(readable)
+    found = [f"{list(error.instance_path)}: {error.message}" for error in errors]
     assert not found, f"no {name} of {revision}: {'; '.join(found)}\n{json.dumps(value)[:2000]}"
 
 

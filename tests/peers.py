@@ -39,6 +39,7 @@ from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.connection import Connection as LiveConnection
 from toolgate.upstreams.mcp.upstream import McpUpstream
+from toolgate.wire import surrogates
 
 LATEST = LEGACY[-1]
 META = "io.modelcontextprotocol/"
@@ -883,10 +884,13 @@ class _Lines(_Wire):
         self._pending[id] = pending
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
         pending.leave = lambda: self.tell(cancelled, {})
-        self.tell(pending.message, {})
+        self.say(pending.spelled)
 
     def tell(self, message: Json, headers: Mapping[str, str]) -> None:
-        self.door.data_received(_dump(message) + b"\n")
+        self.say(_dump(message))
+
+    def say(self, message: bytes) -> None:
+        self.door.data_received(message + b"\n")
 
     async def close(self) -> None:
         await self.door.close()
@@ -1260,7 +1264,7 @@ def _capability(method: str) -> str:
 def _header(value: str) -> str:
     if value.isascii() and value.isprintable():
         return value
-    return "=?base64?" + base64.b64encode(value.encode()).decode() + "?="
+    return "=?base64?" + base64.b64encode(surrogates.shown(value).encode()).decode() + "?="
 
 
 def _check_common(message: Json, pending: Pending, meta: Json) -> None:

@@ -20,6 +20,7 @@ from toolgate.wire import names
 
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
+THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
 HARMLESS: Final = Hints(readOnlyHint=True)
 
 KEPT: Final = names.OWN_SCHEME + "results/"
@@ -81,7 +82,7 @@ class Access:
     def may_administer(self, principal: Principal) -> bool:
         """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
         rules = self.rules(principal)
-        return principal.is_admin and (rules is None or rules.is_admin)
+        return principal.may_administer and (rules is None or rules.is_admin)
 
 
 class Rules:

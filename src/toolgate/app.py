@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -23,6 +24,7 @@ from toolgate.catalog import Catalog
 from toolgate.config import Config, secrets_of
 from toolgate.errands import Errands
 from toolgate.events import Events, every_list
+from toolgate.frontends.channels import Archives
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.modern import ModernFace
@@ -32,6 +34,7 @@ from toolgate.frontends.stdio import StdioDoor
 from toolgate.gateway import Gateway
 from toolgate.model import Event, Principal
 from toolgate.news import News
+from toolgate.notices import Notices
 from toolgate.outside import Outside
 from toolgate.parking import Parking
 from toolgate.pins import Pins, trouble
@@ -94,7 +97,10 @@ class App:
         self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins)
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
-        self._common = chain.Common(clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock))
+        self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)
+        self._common = chain.Common(
+            clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
+        )
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
@@ -137,12 +143,16 @@ class App:
             credentials=self.sign_ins,
         )
         self.port: int | None = None  # where it listens, if it does
-        self._inside = Inside(self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins)
+        self._inside = Inside(
+            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
+        )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
         self._doorkeeper = Doorkeeper(config, store, clock)
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
+        self._doors: list[StdioDoor] = []
+        self._common.meters.on_refused = self.http.scheduler.refused
         self._news.listen("keys", self._look_at_keys)
 
     def stdio(
@@ -152,16 +162,49 @@ class App:
         backlog: Callable[[], int] = lambda: 0,
         principal: Principal | None = None,
     ) -> StdioDoor:
-        return StdioDoor(self._inside, path, write, backlog, principal)
+        door = StdioDoor(self._inside, path, write, backlog, principal)
+        self._doors.append(door)
+        return door
 
     def open(self) -> None:
-        """Begin to start what is to be there before anybody asks. Nobody waits for that here: one server that hangs must
-        not keep the others, and who asks for nothing of it, waiting."""
+        """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
+        must not make the gateway mute."""
         self._start(self.gateway.snapshot, {})
         if self._settings.has_files:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
             self._errands.start(self._news.follow(), "follow news")
+
+    async def drain(self, hurry: asyncio.Event | None = None) -> None:
+        """Take no new calls, give those under way their time (`drain`) or until `hurry` is set, and then fail what is
+        left. All of it is logged."""
+        seconds, began = self.gateway.snapshot.config.drain, self.clock.now()
+        self.gateway.phase = "draining"
+        log.info("shutting down; calls under way: %d (they get up to %g s)", len(self._under_way()), seconds)
+        waits = [asyncio.ensure_future(self._all_ended()), asyncio.ensure_future((hurry or asyncio.Event()).wait())]
+        try:
+            async with self.clock.timeout(seconds):
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            pass
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self.gateway.phase = "ending"
+        left = self._under_way()
+        for work in left:
+            work.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        log.info("drained after %.1f s; calls given up: %d", self.clock.now() - began, len(left))
+
+    async def _all_ended(self) -> None:
+        while under_way := self._under_way():
+            await asyncio.wait(under_way)
+
+    def _under_way(self) -> list[asyncio.Task[Any]]:
+        """What works for clients now, whatever carries it."""
+        pipes = [work for door in self._doors if not door.closed.is_set() for work in door.under_way()]
+        return [*self.http.under_way(), *self.sessions.under_way(), *pipes]
 
     async def close(self) -> None:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
@@ -172,6 +215,7 @@ class App:
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
             last_first.push_async_callback(self._errands.close)
+            last_first.push_async_callback(self._notices.close)
             last_first.callback(self._spills.close)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
@@ -216,6 +260,7 @@ class App:
         self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
         self._pins.use(config)
+        self._notices.use(config)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
         self._admission.use(config)
@@ -284,3 +329,4 @@ async def running(
             yield app
         finally:
             await app.close()
+            log.info("ended")

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -93,9 +94,11 @@ class Unfit(Exception):
 
 
 class Approvals:
-    """All of it, for a gateway and for the command line. Raises `NotKept` where the store takes nothing."""
+    """All of it, for a gateway and for the command line. `on_new` hears of each request that is made
+    here. Raises `NotKept` where the store takes nothing."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, on_new: Callable[[Request], object] = lambda _request: None) -> None:
+        self._on_new = on_new
         self._store = store
         self._clock = clock
         self._passages: OrderedDict[str, Passage] = OrderedDict()  # the store's, some of them not written yet
@@ -116,6 +119,7 @@ class Approvals:
         request = msgspec.convert({**about, **shown}, Request)
         where = key(place, digest)
         if await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl):
+            self._on_new(request)
             return request
         return self.find(place, digest) or request
 

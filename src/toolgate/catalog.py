@@ -44,6 +44,7 @@ from toolgate.wire import jsonrpc, mcp
 log = logging.getLogger(__name__)
 
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
+MOMENT = 0.001  # seconds that nobody waits for
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
 UP = frozenset({"ready", "busy"})
 ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
@@ -143,12 +144,18 @@ class Catalog:
     def needs_a_look(self, server: str, client: Client) -> bool:
         """Whether a server that may be held back could list other tools by now than are known: it is not up, or was
         not asked since it came up."""
-        upstream = self._upstreams.get(server)
-        if not upstream or self._pins is None or not self._pins.holds(server):
+        if server not in self._upstreams or self._pins is None or not self._pins.holds(server):
             return False
-        slot = self._slot_of(server, "tools", client)
-        is_known = slot is not None and slot.shelf is not None and slot.is_checked and not slot.is_outdated
-        return not is_known or upstream.status().state not in UP
+        return not self.is_live(server, "tools", client)
+
+    def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
+        """Whether a list is its server's own word of now: the server is up, and was listed since it came up.
+        `or_stopped`: or it was listed when it was last up, by this gateway."""
+        upstream = self._upstreams.get(server)
+        slot = self._slot_of(server, kind, client)
+        if not upstream or not slot or not slot.shelf or not slot.is_checked or slot.is_outdated:
+            return False
+        return or_stopped or upstream.is_up(client)
 
     # What is known.
 
@@ -166,15 +173,18 @@ class Catalog:
         activated: Collection[str] = (),
         rules: Rules | None = None,
         anew: bool = False,
+        first: float | None = None,
     ) -> CatalogView:
         """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
-        has failed or is pending may be there as it was. `anew`: nothing is good as it is known."""
+        has failed or is pending may be there as it was. `anew`: nothing is good as it is known. `first`: where
+        anything is there by then, nobody waits for longer than so many seconds of fetching."""
         faults: dict[Wanted, Fault] = {item: _gone(item[0]) for item in wanted if item[0] not in self._upstreams}
         there = [item for item in wanted if item not in faults]
         stale = [item for item in there if anew or not self._holds(self._place(item, client))]
         failed = self._still_failed(stale, client) if len({server for server, _ in wanted}) > 1 else {}
         fetches = {item: self._fetch(self._place(item, client), client) for item in stale if item not in failed}
-        await self._finish([self._awaited(self._place(item, client), patience) for item in fetches], patience)
+        has_some = any(self.known(*item, client) for item in there)
+        await self._finish([self._place(item, client) for item in fetches], patience, first, has_some)
         found = {item: _result(item[0], fetch) for item, fetch in fetches.items()} | failed
         faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}
         pending = [item for item, each in found.items() if each is None]
@@ -221,13 +231,50 @@ class Catalog:
             return await upstream.about(client)
         self._load(server)
         known = self._abouts.get(server)
-        if known and upstream.status().state in ASLEEP:
+        if known and upstream.status().state not in UP:
             return known
         about = await upstream.about(client)
         if self._upstreams.get(server) is upstream:
             self._abouts[server] = about
             self._records.save_about(server, about)
         return about
+
+    async def introduced(
+        self, servers: Collection[str], client: Client, patience: float | None
+    ) -> dict[str, About | None]:
+        """What servers say of themselves; None for those that do not within `patience`. Where nothing is known of
+        several, they are asked for their tools meanwhile: who is told of them wants those next."""
+        if len(servers) > 1:
+            unknown = [(id, "tools") for id in servers if not self._is_introduced(id, client)]
+            there = [item for item in unknown if item[0] in self._upstreams]
+            stale = [item for item in there if not self._holds(self._place(item, client))]
+            failed = self._still_failed(stale, client)
+            places = [self._place(item, client) for item in stale if item not in failed]
+            for place in places:
+                self._fetch(place, client)
+            await self._finish(places, patience, None, False)
+            servers = [id for id in servers if (id, "tools") not in unknown or self.known(id, "tools", client)]
+        async with asyncio.TaskGroup() as together:
+            asked = {id: together.create_task(self._introduced(id, client, patience)) for id in servers}
+        return {id: each.result() for id, each in asked.items()}
+
+    def _is_introduced(self, server: str, client: Client) -> bool:
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            return False
+        if upstream.scope(client):
+            return self.known(server, "tools", client) is not None
+        self._load(server)
+        return server in self._abouts
+
+    async def _introduced(self, server: str, client: Client, patience: float | None) -> About | None:
+        try:
+            async with self._clock.timeout(patience):
+                return await self.about(server, client)
+        except TimeoutError:
+            return None
+        except Fault:
+            return About()
 
     def _slot_of(self, server: str, kind: str, client: Client) -> Slot | None:
         upstream = self._upstreams.get(server)
@@ -252,6 +299,9 @@ class Catalog:
             self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
         if about:
             self._abouts.setdefault(server, about)
+            for kind, method in mcp.LIST_OF_KIND.items():  # what it does not have at all it need not be started for
+                if mcp.LISTS[method].capability not in about.capabilities:
+                    self._slots.setdefault((server, "", kind), Slot(Shelf({}, self._clock.now())))
 
     def _holds(self, place: Place) -> bool:
         """Whether a list is good as it is: see the table above."""
@@ -433,21 +483,44 @@ class Catalog:
         server, scope, kind = place
         self._tell(Event(server, "list_changed", scope, (kind,)))
 
-    def _awaited(self, place: Place, patience: float | None) -> asyncio.Task[Shelf] | None:
-        """A fetch that somebody has waited for in vain is not waited for again where its list is there as it was."""
-        slot = self._slots[place]
-        has_waited = patience is not None and self._clock.now() - slot.began >= patience
-        return None if slot.shelf and has_waited else slot.fetch
+    async def _finish(
+        self, places: Sequence[Place], patience: float | None, first: float | None, has_some: bool
+    ) -> None:
+        """Wait for what is fetched: see `view`. `has_some`: something is known already. A fetch that somebody has
+        waited for in vain is not waited for again where its list is there as it was."""
+        began = self._clock.now()
+        slots = [self._slots[place] for place in places]
+        awaited = {
+            slot.fetch: slot.began
+            for slot in slots
+            if slot.fetch and not (slot.shelf and patience is not None and began - slot.began >= patience)
+        }
+        if first is None:
+            return await self._wait(awaited, patience)
+        soon = max(awaited.values(), default=began) + first - began
+        await self._wait(awaited, soon if patience is None else min(soon, patience))
+        while not has_some and not any(map(_is_there, awaited)):
+            rest = [fetch for fetch in awaited if not fetch.done()]
+            left = None if patience is None else began + patience - self._clock.now()
+            if not rest or (left is not None and left < MOMENT):
+                break
+            await self._wait(rest, left, asyncio.FIRST_COMPLETED)
 
-    async def _finish(self, fetches: Iterable[asyncio.Task[Shelf] | None], patience: float | None) -> None:
-        awaited = [fetch for fetch in fetches if fetch]
-        if not awaited:
+    async def _wait(
+        self, fetches: Iterable[asyncio.Task[Shelf]], seconds: float | None, until: str = asyncio.ALL_COMPLETED
+    ) -> None:
+        awaited = [fetch for fetch in fetches if not fetch.done()]
+        if not awaited or (seconds is not None and seconds <= 0):
             return
         try:
-            async with self._clock.timeout(patience):
-                await asyncio.wait(awaited)
+            async with self._clock.timeout(seconds):
+                await asyncio.wait(awaited, return_when=until)
         except TimeoutError:
             pass
+
+
+def _is_there(fetch: asyncio.Task[Shelf]) -> bool:
+    return fetch.done() and not fetch.cancelled() and not fetch.exception()
 
 
 def _result(server: str, fetch: asyncio.Task[Shelf]) -> Shelf | Fault | None:

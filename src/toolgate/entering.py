@@ -10,24 +10,27 @@ there is: no server is asked for it, and of one that the client may not see any 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from toolgate import overlays, traits
-from toolgate.access import Access, Rules
+from toolgate.access import HARMLESS, Access, Rules
 from toolgate.catalog import unlisted
 from toolgate.eras import mirrors
-from toolgate.model import Call, Client, Fault
+from toolgate.model import Call, Client, Fault, Traits
+from toolgate.policy.validate import Validate
 from toolgate.ports import Shelf
 from toolgate.snapshot import Route, Snapshot
 from toolgate.surfaces.handles import Handles
-from toolgate.views import CatalogView, anything
+from toolgate.views import CatalogView, Wanted, anything
 from toolgate.wire import mcp, names
 
 Shelves = Callable[[str, str], Shelf | None]
 
-NOT_FOUND = frozenset({"SERVERNOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+_BY_LISTS = NOT_FOUND | {"INVALID_ARGS", "HEADER_MISMATCH"}  # how lists refuse
+_HARMLESS = Traits(hints=HARMLESS)
 
 
 class Entering:
@@ -51,24 +54,60 @@ class Entering:
             snapshot = self._current()
             patience = snapshot.list_timeout if len(needs) > 1 else None
             view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
-        try:
-            entered = _entered(route, call, view)
-            if entered.method == mcp.CALL and self._current().catalog.needs_a_look(entered.server, call.client):
-                view = await self._looked_at(entered.server, route, call.client, rules)
-                entered = _entered(route, call, view)
-            return self._by_own_name(entered, view)
-        except Fault as fault:
-            if rules is not None and fault.code in NOT_FOUND and (denied := self._denied(call, route, rules)):
-                return denied
-            raise
+        entered = self._tried(call, route, view, rules)
+        if doubtful := self._doubtful(entered, needs, call, route):
+            entered = self._tried(call, route, await self._looked_at(doubtful, route, call.client, rules), rules)
+        if isinstance(entered, Fault):
+            raise entered
+        return entered
 
-    async def _looked_at(self, server: str, route: Route, client: Client, rules: Rules | None) -> CatalogView:
-        """A server may be another program each time that it is started, and one whose changes are held back is looked
-        at before it is called. Raises `Fault` where its list is not to be had."""
-        wanted = (server, "tools")
-        view = await self._current().catalog.view(route.servers, [wanted], client, rules=rules, anew=True)
-        if fault := view.fault(*wanted):
-            raise fault.at(server, "")
+    def _tried(self, call: Call, route: Route, view: CatalogView, rules: Rules | None) -> Call | Fault:
+        """The call as it is by what is known; why it is none."""
+        try:
+            return self._by_own_name(_entered(route, call, view), view)
+        except Fault as fault:
+            is_hidden = rules is not None and fault.code in NOT_FOUND
+            return (rules and is_hidden and self._denied(call, route, rules)) or fault.with_traceback(None)
+
+    def _doubtful(self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route) -> Sequence[Wanted]:
+        """The lists to be looked at before a call goes by them. A server may be another program each time that it is
+        started: what was listed before refuses nothing that it would take now; and one whose changes are held back is
+        looked at in any case. A bare name may be any server's: those that were listed since the gateway started, and
+        are stopped now, are not started for one that nobody has."""
+        catalog, client = self._current().catalog, call.client
+        if isinstance(entered, Fault):
+            if entered.code not in _BY_LISTS or entered.upstream:
+                return ()
+            return [need for need in needs if not catalog.is_live(*need, client, or_stopped=len(needs) > 1)]
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            return ()
+        wanted = (entered.server, "tools")
+        is_wanted = catalog.needs_a_look(entered.server, client) or (
+            not catalog.is_live(*wanted, client) and self._would_be_refused(entered, route)
+        )
+        return [wanted] if is_wanted else ()
+
+    def _would_be_refused(self, call: Call, route: Route) -> bool:
+        """Whether another listing of its tool might let a call go on, or have it made in another way."""
+        best = self._access.judge(msgspec.structs.replace(call, traits=_HARMLESS))
+        if call.resumption or best == "off":
+            return False  # its server has it already, or must not get it whatever it lists
+        support = call.traits.task_support if call.traits else ""
+        if (call.task and not support) or (not call.task and support == "required"):
+            return True
+        if self._access.judge(call) != best:
+            return True
+        return any(policy.refuses(call) for policy in route.policies if isinstance(policy, Validate))
+
+    async def _looked_at(
+        self, wanted: Sequence[Wanted], route: Route, client: Client, rules: Rules | None
+    ) -> CatalogView:
+        """Lists as they are now. Raises `Fault` where the one that it is about is not to be had."""
+        snapshot = self._current()
+        patience = snapshot.list_timeout if len(wanted) > 1 else None
+        view = await snapshot.catalog.view(route.servers, wanted, client, patience, rules=rules, anew=True)
+        if len(wanted) == 1 and (fault := view.fault(*wanted[0])):
+            raise fault.at(wanted[0][0], "")
         return view
 
     def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:

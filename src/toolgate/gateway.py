@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -24,8 +24,8 @@ from toolgate.entering import NOT_FOUND, Entering
 from toolgate.eras import tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
-from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal
-from toolgate.policy import scrub
+from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal, Reach
+from toolgate.policy import scrub, validate
 from toolgate.policy.judging import Judging, missed
 from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Upstream
@@ -37,6 +37,9 @@ from toolgate.spills import Spills
 from toolgate.surfaces.handles import Handles
 from toolgate.watches import Watches
 from toolgate.wire import jsonrpc, mcp, names
+
+Phase = Literal["serving", "draining", "ending"]
+"""Calls are taken; those under way may end, and no new one is taken; what is left is given up."""
 
 
 class Gateway:
@@ -58,6 +61,8 @@ class Gateway:
         self.access = access
         self.redactor = redactor
         self.events = events
+        self.house = house
+        self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
         self._realms = Realms(house, editor, spills, access, self._current, events.tell)
@@ -73,9 +78,11 @@ class Gateway:
     async def handle(self, call: Call, route: Route) -> Outcome:
         """One leg of a call that a client made on this route. Raises `Fault`."""
         entered = call
+        if self.phase != "serving" and not (call.resumption and call.resumption.live):
+            raise shutting_down("not_sent")
 
         def refused(fault: Fault) -> Outcome:
-            shown = scrub.fault(fault, self.redactor)
+            shown = scrub.fault(_with_schema(entered, fault), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
                 raise shown  # its client's door answers, whatever tool it came through: another token may mend it
             known = self._entering.known(route, call.client, self.access.rules(call.client.principal))
@@ -132,15 +139,20 @@ class Gateway:
 
     # Lists.
 
-    async def list(self, kind: str, route: Route, client: Client) -> Listing:
-        """One list of everything on this route. Raises `Fault` only where no server at all has answered."""
+    async def list(self, kind: str, route: Route, client: Client, hears: bool = False) -> Listing:
+        """One list of everything on this route. `hears`: this client hears later of what is not there yet
+        (`list_changed`), so that it need not wait long for that. Raises `Fault` only where no server at all has
+        answered."""
         rules = self.access.rules(client.principal)
         route.check_let_in(rules)
         shown = route.surface.shown(kind, route.seen_by(rules))
         wanted = [(server, kind) for server in shown]
         activated = self._realms.activated(client)
         snapshot = self.snapshot
-        view = await snapshot.catalog.view(route.servers, wanted, client, snapshot.list_timeout, activated, rules)
+        first = snapshot.config.catalog.first_wait if hears else None
+        view = await snapshot.catalog.view(
+            route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
+        )
         failures = [
             (route.upstreams[server].name, self.redactor.text(fault.message))
             for server in shown
@@ -162,13 +174,21 @@ class Gateway:
         )
 
     async def about(self, route: Route, client: Client) -> About:
-        """What the servers of a route say of themselves, together. Those that are not up soon may offer anything."""
+        """What a client is told of a route at first. Of several servers that is what the gateway serves, with the
+        instructions of those that are known or soon up; nobody is waited for longer, and those whose tools nobody knows
+        are asked for them meanwhile. At a server's own path that server says it, within `catalog.list_timeout`."""
         self.check_let_in(route, client.principal)
-        if about := route.surface.about():
-            return about
-        servers, catalog = self._upstreams(route, client), self.snapshot.catalog
-        asked = {server.name: catalog.about(server.id, client) for server in servers}
-        about = await greeting.together(asked, self._clock)
+        served, catalog = route.surface.about(), self.snapshot.catalog
+        if served and served.instructions:
+            return served
+        servers = {server.id: server.name for server in self._upstreams(route, client)}
+        patience = greeting.PATIENCE if served else self.snapshot.list_timeout
+        said = await catalog.introduced(servers, client, patience)
+        if served:
+            told = {name: about for id, name in servers.items() if (about := said.get(id))}
+            about = greeting.merged(served, told, len(servers) > 1)
+        else:
+            about = greeting.alone(next(iter(said.values()), None))
         return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
     def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
@@ -295,6 +315,10 @@ class Gateway:
         self._earshot.adopt(before, snapshot)
         self._watches.renew(before, snapshot)
 
+    def given_up(self) -> Fault | None:
+        """What is told to whoever's call was cancelled, where that is because the gateway ends."""
+        return shutting_down("sent_unknown") if self.phase == "ending" else None
+
     async def close(self) -> None:
         self._realms.close()
         await self._watches.close()
@@ -311,7 +335,25 @@ async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
         return fault
 
 
+def shutting_down(reach: Reach) -> Fault:
+    """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
+    hint = "call again when it is back" if reach == "not_sent" else "it may have run: look before you call it again"
+    return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
+
+
 def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
     shown = "; ".join(f"{server}: {why}" for server, why in failures)
     extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
     return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
+
+
+def _with_schema(call: Call, fault: Fault) -> Fault:
+    """A server's own refusal of its arguments, with what they should be: its client may see no list of tools."""
+    if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.traits or call.method != mcp.CALL:
+        return fault
+    schema = call.traits.shown_schema or call.traits.schema
+    if not 0 < len(schema) <= validate.LARGEST_SHOWN:
+        return fault
+    known = fault.at("", "")
+    known.extra = {"schema": Raw(schema), **fault.extra}
+    return known

@@ -1,23 +1,25 @@
-"""What a route offers as a whole: what its servers say of themselves, together.
+"""What clients are told at first of what a path offers: the capabilities, and how servers say that they are used.
 
-The rule this file keeps: a client's first words wait for no server for long; one that is not up by then may offer
-anything, and one that has failed offers nothing.
+The rule this file keeps: what several servers offer together is what the gateway serves, whichever of them are up by
+then, so that a client is never told less than it may turn out to be; what one server offers at its own path, that
+server says.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from toolgate import asks
 from toolgate.eras import tasks
-from toolgate.ports import About, Clock
+from toolgate.ports import About
 from toolgate.wire import mcp
 
-PATIENCE = 0.5  # seconds for servers to start; some clients wait for a second only
+PATIENCE = 0.5  # seconds that instructions of servers are waited for; some clients wait for a second in all
 
-# All that a client may be told of; what a server that is not up yet may turn out to offer.
+# All that a server's capabilities are relayed of, and what a server that is not up may turn out to offer.
 _RELAYED: Mapping[str, tuple[str, ...]] = {
     "tools": ("listChanged",),
     "resources": ("listChanged", "subscribe"),
@@ -26,49 +28,32 @@ _RELAYED: Mapping[str, tuple[str, ...]] = {
     "completions": (),
 }
 
-
-async def together(asked: Mapping[str, Coroutine[Any, Any, About]], clock: Clock) -> About:
-    """What all of them say, by name, who are there in time."""
-    told = {name: asyncio.ensure_future(each) for name, each in asked.items()}
-    if told:
-        try:
-            async with clock.timeout(PATIENCE):
-                await asyncio.wait(told.values())
-        except TimeoutError:
-            pass
-    return merged({name: _told(each) for name, each in told.items()})
+SERVED = About({name: dict.fromkeys(parts, True) for name, parts in _RELAYED.items()} | tasks.relayed([tasks.MAYBE]))
+"""What the gateway serves where it shows several servers, whichever they are."""
 
 
-def _told(asked: asyncio.Future[About]) -> About | None:
-    """None for one that is not up yet."""
-    if not asked.done():
-        asked.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return None
-    if asked.cancelled() or asked.exception():
-        return About()
-    return asked.result()
+def merged(served: About, told: Mapping[str, About], are_several: bool) -> About:
+    """What the gateway serves, with the instructions of these servers: under their names, where there are others."""
+    instructions = {name: about.instructions for name, about in told.items() if about.instructions}
+    pages = [f"# {name}\n{text}" if are_several else text for name, text in instructions.items()]
+    return About(_with_pages(served.capabilities, told.values()), "\n\n".join(pages))
 
 
-def merged(told: Mapping[str, About | None]) -> About:
-    """The capabilities that any of them has, as far as we relay them, and their instructions under their names. None
-    for a server that is not up yet: it may offer anything."""
-    offered = [about.capabilities if about else _RELAYED for about in told.values()]
+def alone(about: About | None) -> About:
+    """What one server offers, as far as it is relayed. None for one that is not up yet: it may offer anything."""
+    if not about:
+        return SERVED
     capabilities: dict[str, Any] = {}
     for name, parts in _RELAYED.items():
-        found = [each[name] for each in offered if name in each]
-        if found or name == "tools":
-            capabilities[name] = {part: True for part in parts if part == "listChanged" or _any_has(found, part)}
-    capabilities |= tasks.relayed([about.capabilities if about else tasks.MAYBE for about in told.values()])
-    pages = [
-        each for about in told.values() if about and (each := asks.extension(about.capabilities, mcp.UI_EXTENSION))
-    ]
-    if pages:
-        capabilities["extensions"] = {**capabilities.get("extensions", {}), mcp.UI_EXTENSION: pages[0]}
-    instructions = {name: about.instructions for name, about in told.items() if about and about.instructions}
-    if len(told) == 1:
-        return About(capabilities, "".join(instructions.values()))
-    return About(capabilities, "\n\n".join(f"# {name}\n{text}" for name, text in instructions.items()))
+        found = about.capabilities.get(name, {} if name == "tools" else None)
+        if found is not None:
+            capabilities[name] = {part: True for part in parts if part == "listChanged" or found.get(part)}
+    capabilities |= tasks.relayed([about.capabilities])
+    return msgspec.structs.replace(about, capabilities=_with_pages(capabilities, [about]))
 
 
-def _any_has(found: Sequence[Any], part: str) -> bool:
-    return any(part in each and (isinstance(each, tuple) or each[part]) for each in found)
+def _with_pages(capabilities: Mapping[str, Any], told: Any) -> Mapping[str, Any]:
+    pages = [each for about in told if (each := asks.extension(about.capabilities, mcp.UI_EXTENSION))]
+    if not pages:
+        return capabilities
+    return {**capabilities, "extensions": {**capabilities.get("extensions", {}), mcp.UI_EXTENSION: pages[0]}}

@@ -36,6 +36,7 @@ RPC_CODES: dict[str, int] = {
     "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
     "TIMEOUT": jsonrpc.INTERNAL_ERROR,
     "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
+    "SHUTTING_DOWN": jsonrpc.INTERNAL_ERROR,
     "CIRCUIT_OPEN": jsonrpc.INTERNAL_ERROR,
     "UPSTREAM_ERROR": jsonrpc.INTERNAL_ERROR,
     "INTERNAL": jsonrpc.INTERNAL_ERROR,
@@ -49,6 +50,7 @@ RETRYABLE = frozenset(
         "TIMEOUT",
         "CIRCUIT_OPEN",
         "SESSION_ERROR",
+        "SHUTTING_DOWN",
         "RATE_LIMITED",
         "APPROVAL_REQUIRED",
         "SIGN_IN_REQUIRED",
@@ -133,6 +135,15 @@ class Fault(Exception):
         return shown | {name: value for name, value in named.items() if value} | dict(self.extra)
 
 
+class Peer(Protocol):
+    """Whoever is at the other end of a connection on this machine."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a program of our own user. Finding out takes time."""
+        ...
+
+
 class Principal(msgspec.Struct, frozen=True):
     """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
     configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
@@ -141,12 +152,18 @@ class Principal(msgspec.Struct, frozen=True):
 
     id: str = "local"
     address: str = ""
-    is_admin: bool = False  # may add servers, and remove them
+    is_admin: bool = False  # may add servers, and remove them, if its `peer` is ours
     client: str = ""
     scopes: frozenset[str] | None = None
     via: Literal["", "key", "token"] = ""
     credential: str = ""
     expires: float | None = None
+    peer: Peer | None = None  # where nothing but its connection says that it is an operator
+
+    @property
+    def may_administer(self) -> bool:
+        """Whose connection it is is looked up here, and for nothing else."""
+        return self.is_admin and (self.peer is None or self.peer.is_ours)
 
     def may_act_as(self, other: Principal) -> bool:
         """Whether this is the same one, wherever they are, with rights that are no less."""
@@ -155,13 +172,25 @@ class Principal(msgspec.Struct, frozen=True):
     def shown_anew(self, by: Principal) -> Principal:
         """The same one with what it shows now: other scopes, another key."""
         return msgspec.structs.replace(
-            self, client=by.client, scopes=by.scopes, via=by.via, credential=by.credential, expires=by.expires
+            self,
+            client=by.client,
+            scopes=by.scopes,
+            via=by.via,
+            credential=by.credential,
+            expires=by.expires,
+            peer=by.peer,
         )
 
     @property
     def cap_key(self) -> str:
         """What is capped for each is counted by this."""
         return f"{self.id}@{self.address}"
+
+    @property
+    def counted_as(self) -> str:
+        """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
+        from; on an open gateway each address is one."""
+        return self.id if self.client else self.cap_key
 
 
 class Client(msgspec.Struct, frozen=True):

@@ -115,6 +115,10 @@ class Upstream(Protocol):
         """How it is now. Starts nothing, and never waits."""
         ...
 
+    def is_up(self, client: Client) -> bool:
+        """Whether the connection that serves this client is there now. Starts nothing."""
+        ...
+
     async def open(self) -> None:
         """Start before anybody asks. Failure is kept in the status, not raised."""
         ...
@@ -314,6 +318,11 @@ class View(Protocol):
         """One list of one server; None where it is not known."""
         ...
 
+    @property
+    def pending(self) -> Collection[tuple[str, str]]:
+        """The (server, kind) that did not come in time, and are still being fetched."""
+        ...
+
     def fault(self, server: str, kind: str, /) -> Fault | None:
         """Why it is not, where fetching it has failed."""
         ...
@@ -394,6 +403,11 @@ class Realm(Protocol):
     @property
     def names(self) -> Mapping[str, str]:
         """Their configured names by id."""
+        ...
+
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Names, by id, of servers that are configured and never started, as far as the client may see them."""
         ...
 
     def status(self, server: str, /) -> Status: ...

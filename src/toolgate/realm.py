@@ -6,10 +6,11 @@ has changed them, so that a tool that waits finds what it began with whoever edi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from toolgate.access import Access
+from toolgate.config import Server
 from toolgate.config.variables import has_pattern
 from toolgate.finder import Finder
 from toolgate.model import Client, Event, EventSink, Fault
@@ -66,6 +67,28 @@ class Realms:
         self.finder.close()
 
 
+class _Cards(Mapping[str, Card]):
+    """What may be known of servers, made of each when it is asked for."""
+
+    def __init__(self, seen: Mapping[str, str], known: Mapping[str, Server]) -> None:
+        self._seen = seen
+        self._known = known
+
+    def __getitem__(self, id: str) -> Card:
+        if id not in self._seen:
+            raise KeyError(id)
+        return card(self._known[id])
+
+    def __iter__(self) -> Iterator[str]:
+        return (id for id in self._seen if id in self._known)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._seen and id in self._known
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 class RouteRealm:
     """A `Realm` of one client on one route."""
 
@@ -84,8 +107,7 @@ class RouteRealm:
 
     @property
     def servers(self) -> Mapping[str, Card]:
-        known = self._snapshot.servers
-        return {id: card(known[id]) for id in self._seen if id in known}
+        return _Cards(self._seen, self._snapshot.servers)
 
     @property
     def _seen(self) -> Mapping[str, str]:
@@ -98,7 +120,16 @@ class RouteRealm:
 
     @property
     def names(self) -> Mapping[str, str]:
-        return {id: server.name for id, server in self.servers.items()}
+        seen = self._seen
+        is_served = self._snapshot.routes.get(self._route.path) is self._route
+        return seen if is_served else {id: name for id, name in seen.items() if id in self._snapshot.servers}
+
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Those that are configured and never started, for who may see everything, on a path of all servers."""
+        if self._rules is not None or self._route.is_strict:
+            return {}
+        return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
 
     def status(self, server: str, /) -> Status:
         return self._route.upstream(server).status()

@@ -91,12 +91,14 @@ class Reloading:
         self._errands.start(self._reload_or_say(), "reload")
 
     async def _reload_or_say(self) -> None:
+        before = self._served
         try:
             snapshot = await self.reload()
         except ConfigError as error:
-            log.error(
-                "the configuration was changed, and is not to be understood; the old one is served on:\n%s", error
-            )
+            log.error("invalid configuration, still serving the previous one:\n%s", error)
+            return
+        if self._served == before:
+            log.info("the configuration was read again; nothing has changed")
         else:
             served = [upstream.name for upstream in snapshot.upstreams.values()]
             log.info("the configuration was changed, and is served: %s", ", ".join(served) or "no servers")

@@ -16,6 +16,7 @@ from toolgate.model import Call, Fault, Outcome
 from toolgate.policy.quarantine import quarantined
 from toolgate.ports import Upstream
 from toolgate.snapshot import Snapshot
+from toolgate.upstreams.links.refusals import HTTP_STATUS
 from toolgate.upstreams.stopping import was_stopped
 from toolgate.wire import mcp
 
@@ -63,12 +64,18 @@ def _may_be_sent_again(call: Call, fault: Fault, snapshot: Snapshot) -> bool:
         return fault.reach == "not_sent"
     if fault.code != "SERVER_FAILED" or fault.reach != "sent_unknown" or was_stopped(fault):
         return False
+    status = fault.extra.get(HTTP_STATUS)
+    if status and status < 500 and status != 404:
+        return False  # it would be refused again
     if call.method != mcp.CALL or not call.traits:
         return call.method != mcp.CALL
     hints = call.traits.hints
     if hints.destructiveHint and not hints.idempotentHint:
         return False
-    return hints.is_harmless_twice or (hints.say_nothing and _insists(call) and _is_vital(call.server, snapshot))
+    if hints.is_harmless_twice:
+        return True
+    is_crash = status is None  # and no answer of a server that is up
+    return is_crash and hints.say_nothing and _insists(call) and _is_vital(call.server, snapshot)
 
 
 def _insists(call: Call) -> bool:

@@ -16,14 +16,14 @@ OLDEST = LEGACY[0]
 @pytest.mark.parametrize("revision", LEGACY)
 async def test_what_is_told_in_the_handshake_is_what_is_served(revision: str) -> None:
     async with gateway() as app:
-        visitor = Visitor(app)
+        visitor = Visitor(app, path="/mcp/servers/greeter")
         told = (await visitor.initialize(revision)).result["capabilities"]
         assert set(told) == {"tools", "resources", "prompts"}
         assert "subscribe" not in told["resources"]
         for method in ("tools/list", "resources/list", "prompts/list"):
             assert "result" in (await visitor.ask(method)).last
         completion = {"ref": {"type": "ref/prompt", "name": "letter"}, "argument": {"name": "name", "value": "a"}}
-        uri = "greeter+greeter://about"
+        uri = "greeter://about"
         for method, params in (
             ("completion/complete", completion),
             ("resources/subscribe", {"uri": uri}),

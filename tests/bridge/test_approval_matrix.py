@@ -116,7 +116,7 @@ class Stage:
         else:
             await self.book.allow(request, decision, TTL, msgspec.json.encode(edited).decode() if edited else "")
 
-    def is_refused(self, reply: Reply, how: str = "was not approved") -> bool:
+    def is_refused(self, reply: Reply, how: str = "was denied by") -> bool:
         """In whatever shape."""
         return how in repr(reply.message) and "written" not in repr(reply.message)
 

@@ -10,7 +10,7 @@ from peers import LegacyServer, ModernServer, RpcError, Scene, gateway
 from virtualtime import settle
 
 from toolgate.model import Call, Client, Fault
-from toolgate.upstreams.breaker import FAILURES, PAUSE
+from toolgate.upstreams.breaker import FAILURES, LONGEST, SHORTEST, SOON
 
 BOTH = pytest.mark.parametrize("kind", [LegacyServer, ModernServer])
 
@@ -55,12 +55,12 @@ async def test_after_five_crashes_in_a_row_calls_are_refused_for_a_while(kind: A
         error = (await client.call("one__t")).error
         assert error["message"] == "Circuit breaker open for one"
         assert (error["data"]["code"], error["data"]["outcome"]) == ("CIRCUIT_OPEN", "not_sent")
-        assert error["data"]["retryable"] and "tried again in 30 s" in error["data"]["hint"]
-        await house.clock.advance(PAUSE - 1)
+        assert error["data"]["retryable"] and "tried again in 0.25 s" in error["data"]["hint"]
+        await house.clock.advance(SHORTEST / 2)
         assert await code(client) == "CIRCUIT_OPEN"
         assert len(one.calls) == FAILURES
         tool.mood = "well"
-        await house.clock.advance(2)
+        await house.clock.advance(SHORTEST)
         assert await code(client) == "well"
         tool.mood = "crash"
         assert await code(client) == "SERVER_FAILED"  # it is closed: one failure is one failure
@@ -78,7 +78,7 @@ async def test_status_and_lists_say_that_it_is_open() -> None:
         assert listed["_meta"]["failures"] == [{"server_id": "one", "error": "Circuit breaker open for one"}]
         status = house.app.gateway.snapshot.upstreams["one"].status()
         assert status.state == "failed" and status.error == "segmentation fault"
-        assert "tried again in 30 s" in status.hint
+        assert "tried again in 0.25 s" in status.hint
 
 
 @BOTH
@@ -131,31 +131,118 @@ async def test_a_server_that_dies_while_nobody_wants_anything_of_it_has_not_fail
 
 
 @BOTH
-async def test_while_it_is_tried_others_are_refused(kind: Any) -> None:
+async def test_while_it_is_tried_others_wait_for_what_becomes_of_it(kind: Any) -> None:
     tool = Moody()
     one = kind({"t": tool})
     async with gateway(one=one) as house:
         client = house.modern()
         await opened(client)
-        await house.clock.advance(PAUSE + 1)
+        await house.clock.advance(SHORTEST)
         tool.mood = "wait"
         tried = client.start("tools/call", name="one__t")
         await one.got("tools/call", FAILURES + 1)
-        for _ in range(3):
-            assert await code(client) == "CIRCUIT_OPEN"
+        others = [client.start("tools/call", name="one__t") for _ in range(3)]
+        await settle()
+        assert len(one.calls) == FAILURES + 1
         tool.go_on.set()
-        assert (await tried.reply()).text == "well"
-        assert await code(client) == "well"
+        assert [(await call.reply()).text for call in (tried, *others)] == ["well"] * 4
 
 
-async def test_a_try_that_fails_opens_it_again() -> None:
-    async with gateway(one=LegacyServer({"t": Moody()})) as house:
+async def test_those_who_wait_for_a_try_that_fails_are_refused() -> None:
+    tool = Moody()
+    one = LegacyServer({"t": tool})
+    async with gateway(one=one) as house:
         client = house.modern()
         await opened(client)
-        for _ in range(3):
-            await house.clock.advance(PAUSE + 1)
+        await house.clock.advance(SHORTEST)
+        tool.mood = "wait"
+        tried = client.start("tools/call", name="one__t")
+        await one.got("tools/call", FAILURES + 1)
+        others = [client.start("tools/call", name="one__t") for _ in range(3)]
+        await settle()
+        one.open_connections[0].hang_up()
+        assert (await tried.reply()).error["data"]["code"] == "SERVER_FAILED"
+        assert [(await call.reply()).error["data"]["code"] for call in others] == ["CIRCUIT_OPEN"] * 3
+        assert len(one.calls) == FAILURES + 1
+
+
+async def test_a_try_is_waited_for_no_longer_than_a_call_may_take() -> None:
+    one: Any = LegacyServer({"t": Moody()}, timeout=5)
+    make_link, go_on = one.make_link, asyncio.Event()
+    go_on.set()
+
+    async def made(*any: Any) -> Any:
+        await go_on.wait()
+        return await make_link(*any)
+
+    one.make_link = made
+    async with gateway(one=one) as house:
+        client = house.modern()
+        await opened(client)
+        await house.clock.advance(SHORTEST)
+        go_on.clear()
+        tried = client.start("tools/call", name="one__t")
+        await settle()
+        other = client.start("tools/call", name="one__t")
+        await house.clock.advance(6)
+        assert (await other.reply()).error["data"]["code"] == "CIRCUIT_OPEN"
+        go_on.set()
+        assert (await tried.reply()).error["data"]["code"] == "SERVER_FAILED"
+
+
+async def test_calls_that_wait_for_a_try_end_when_the_server_is_stopped() -> None:
+    tool = Moody()
+    one = LegacyServer({"t": tool})
+    async with gateway(one=one) as house:
+        client = house.modern()
+        await opened(client)
+        await house.clock.advance(SHORTEST)
+        tool.mood = "wait"
+        calls = [client.start("tools/call", name="one__t") for _ in range(2)]
+        await one.got("tools/call", FAILURES + 1)
+        await house.app.gateway.snapshot.upstreams["one"].stop()
+        told = [(await call.reply()).error for call in calls]
+        assert [error["message"] for error in told] == ["one was stopped"] * 2
+        assert [error["data"]["outcome"] for error in told] == ["sent_unknown", "not_sent"]
+
+
+async def test_a_try_that_fails_opens_it_again_and_the_pauses_grow_with_the_time_that_it_is_away() -> None:
+    one = LegacyServer({"t": Moody()})
+    async with gateway(one=one) as house:
+        client = house.modern()
+        await opened(client)
+        upstream = house.app.gateway.snapshot.upstreams["one"]
+        tries = []
+        began = house.clock.now()
+        while house.clock.now() < began + 600:
+            breaker = upstream._berths[""].breaker
+            await house.clock.advance(breaker.remaining)
             assert await code(client) == "SERVER_FAILED"
-            assert await code(client) == "CIRCUIT_OPEN"
+            tries.append(house.clock.now() - began)
+            assert breaker.remaining <= max(SHORTEST, tries[-1] / 4) + 0.001 <= LONGEST + 200
+        assert tries[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0], abs=0.01)
+        assert breaker.remaining == pytest.approx(LONGEST)
+        assert await code(client) == "CIRCUIT_OPEN"
+        assert 30 < len(tries) < 50
+
+
+async def test_a_server_that_comes_and_goes_answers_nearly_all_calls_that_are_made_while_it_is_up() -> None:
+    """Up for a second, down for a second."""
+    tool = Moody("well")
+    one = LegacyServer({"t": tool})
+    async with gateway(one=one) as house:
+        client = house.modern()
+        calls: list[tuple[str, Any]] = []
+        for tick in range(400):
+            tool.mood = "well" if tick % 40 < 20 else "crash"
+            calls.append((tool.mood, client.start("tools/call", name="one__t")))
+            await house.clock.advance(0.05)
+        await house.clock.advance(SOON)
+        told = [(mood, (await call.reply()).message) for mood, call in calls]
+        up = [message for mood, message in told if mood == "well"]
+        answered = sum("result" in message for message in up)
+        assert answered >= 0.95 * len(up)
+        assert any("Circuit breaker open" in str(message) for mood, message in told if mood == "crash")
 
 
 async def test_a_try_that_its_client_gives_up_leaves_room_for_another() -> None:
@@ -164,7 +251,7 @@ async def test_a_try_that_its_client_gives_up_leaves_room_for_another() -> None:
     async with gateway(one=one) as house:
         client = house.modern()
         await opened(client)
-        await house.clock.advance(PAUSE + 1)
+        await house.clock.advance(LONGEST)
         tool.mood = "wait"
         tried = client.start("tools/call", name="one__t")
         await one.got("tools/call", FAILURES + 1)
@@ -238,7 +325,7 @@ async def test_lists_are_let_through_after_the_pause_and_decide_nothing() -> Non
     async with gateway(one=one) as house:
         client = house.modern()
         await opened(client)
-        await house.clock.advance(PAUSE + 1)
+        await house.clock.advance(LONGEST)
         listed = await asyncio.gather(client.request("tools/list"), client.request("prompts/list"))
         assert not any("failures" in each.result.get("_meta", {}) for each in listed)
         assert house.app.gateway.snapshot.upstreams["one"].status().state == "ready"

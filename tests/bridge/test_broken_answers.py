@@ -10,8 +10,6 @@ from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
 BROKEN = {
-    "half a pair": rb'{"content":[{"type":"text","text":"\ud800"}]}',
-    "half a pair in a name": rb'{"content":[],"\ud800":1}',
     "no escape": rb'{"content":[{"type":"text","text":"\q"}]}',
     "control character": b'{"content":[{"type":"text","text":"\x01"}]}',
     "no UTF-8": b'{"content":[{"type":"text","text":"\xff"}]}',
@@ -48,7 +46,7 @@ async def test_a_broken_answer_fails_its_call_at_once_and_no_other(revision: str
 @pytest.mark.parametrize("method", ["initialize", "tools/list"])
 async def test_a_broken_handshake_or_list_is_not_waited_for_either(method: str) -> None:
     there = Scripted(tools_list=LISTED)
-    there.answers[method] = rb'{"x":"\ud800"}'
+    there.answers[method] = rb'{"x":"\q"}'
     async with gateway(scripts={"there": there}) as app:
         response = await Visitor(app).ask("tools/call", name="there__act")
         assert "cannot be read" in response.error["message"]
@@ -60,7 +58,7 @@ async def test_a_broken_question_with_the_number_of_a_call_does_not_fail_that_ca
         call = start(Visitor(app))
         await settle()
         id = there.requests[-1]["id"]
-        there.say(rb'{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"\ud800"}}' % id)
+        there.say(rb'{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{"message":"\q"}}' % id)
         await settle()
         assert not call.work.done()
         there.answer_last(said("fine"))

@@ -97,16 +97,25 @@ EVERYTHING: Json = {
 )
 async def test_what_is_relayed_is_shown_and_nothing_else(revision: str, kind: Any, declared: Json, shown: Json) -> None:
     async with gateway(there=kind(declares=declared)) as house:
-        for path in ("/mcp", "/mcp/servers/there"):
-            assert (await greeting(house, revision, path))["capabilities"] == shown
+        assert (await greeting(house, revision, "/mcp/servers/there"))["capabilities"] == shown
 
 
-@pytest.mark.promise("spec.2026.discover.relayed")
+TASKS: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+SERVED: Json = {
+    "2024-11-05": EVERYTHING,
+    LATEST: {**EVERYTHING, "tasks": TASKS},
+    MODERN: {**EVERYTHING, "extensions": {"io.modelcontextprotocol/tasks": {}}},
+}
+
+
+@pytest.mark.promise("spec.2026.discover.relayed", "b.001.declares")
 @pytest.mark.parametrize("revision", CLIENTS)
-async def test_servers_together_can_what_any_of_them_can(revision: str) -> None:
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/components", "/mcp/all", "/mcp/bundles/some"])
+async def test_of_several_servers_the_gateway_says_what_it_serves_itself(path: str, revision: str) -> None:
     one = LegacyServer(declares={"resources": {}, "logging": {}})
-    two = ModernServer(declares={"resources": {"subscribe": True}, "completions": {}})
-    async with gateway(one=one, two=two) as house:
-        shown = (await greeting(house, revision))["capabilities"]
-        assert shown == {name: value for name, value in EVERYTHING.items() if name != "prompts"}
+    two = ModernServer(declares={"completions": {}})
+    async with gateway(one=one, two=two, bundles={"some": ("one__*", "two__*")}) as house:
+        assert (await greeting(house, revision, path))["capabilities"] == SERVED[revision]
         assert "subscribe" not in (await greeting(house, revision, "/mcp/servers/one"))["capabilities"]["resources"]
+    async with gateway(bundles={"some": ("one__*",)}) as house:
+        assert (await greeting(house, revision, path))["capabilities"] == SERVED[revision]

@@ -32,7 +32,16 @@ ECHO |= {"required": ["message"]}
 
 def common(spills: Spills) -> chain.Common:
     clock = FakeClock()
-    return chain.Common(clock, MemoryStore(clock), spills, Redactor(), Access(Config()), nowhere(clock), Meters(clock))
+    return chain.Common(
+        clock,
+        MemoryStore(clock),
+        spills,
+        Redactor(),
+        Access(Config()),
+        nowhere(clock),
+        Meters(clock),
+        lambda _call: None,
+    )
 
 
 def limited(**limits: Any) -> tuple[Spills, Any]:

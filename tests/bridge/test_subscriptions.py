@@ -163,7 +163,8 @@ async def test_the_acknowledgement_holds_what_is_honoured(kind: Any) -> None:
     async with gateway(there=there, mute=LegacyServer(resources={"mem://x": text})) as house:
         uris = ("there+mem://a", "there+mem://b", "mute+mem://x", "nobody+mem://a", "mem://a")
         ear = await house.modern().listen(*uris, lists=("tools", "prompts"))
-        assert ear.honoured == {"toolsListChanged": True, "resourceSubscriptions": ["there+mem://a", "mem://a"]}
+        lists = {"toolsListChanged": True, "promptsListChanged": True}
+        assert ear.honoured == {**lists, "resourceSubscriptions": ["there+mem://a", "mem://a"]}
         nothing = await house.modern(path="/mcp/servers/mute").listen("mem://x", lists=("prompts",))
         assert nothing.honoured == {}
 

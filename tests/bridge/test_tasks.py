@@ -469,7 +469,7 @@ async def test_the_tasks_of_all_servers_are_one_list_in_pages(offered: Json) -> 
 
 
 @pytest.mark.promise("spec.legacy.tasks.capability")
-async def test_tasks_are_offered_to_clients_of_2025_11_25_where_a_server_has_them() -> None:
+async def test_tasks_are_offered_in_the_form_of_each_revision_and_by_a_server_that_has_them() -> None:
     server = LegacyTaskServer({"slow": plain}, support={"slow": "optional"})
     async with gateway(there=server, other=LegacyServer({"plain": plain})) as house:
         for revision in LEGACY:
@@ -482,23 +482,30 @@ async def test_tasks_are_offered_to_clients_of_2025_11_25_where_a_server_has_the
         assert "tasks" not in (await alone.initialize()).result["capabilities"]
         assert (await alone.request("tasks/list")).error["code"] == -32601
         found = (await house.modern().request("server/discover")).result["capabilities"]
-        assert "tasks" not in found and "extensions" not in found
+        assert "tasks" not in found and found["extensions"] == {EXTENSION: {}}
+        there = (await house.modern(path="/mcp/servers/there").request("server/discover")).result["capabilities"]
+        assert "tasks" not in there and "extensions" not in there
 
 
 @pytest.mark.promise("spec.legacy.tasks.capability")
 async def test_a_server_that_is_still_starting_may_have_tasks() -> None:
     class Slow(LegacyServer):
         async def make_link(self, *more: Any) -> Any:
-            await asyncio.sleep(10)
+            await asyncio.sleep(50)
             return await super().make_link(*more)
 
     async with gateway(there=Slow({"plain": plain}), up=ModernServer({"plain": plain})) as house:
-        offered = (await (await house.legacy()).initialize()).result["capabilities"]
-        assert offered["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-        found = (await house.modern().request("server/discover")).result["capabilities"]
-        assert found["extensions"] == {EXTENSION: {}}
-        await house.clock.advance(20)
-        assert "extensions" not in (await house.modern().request("server/discover")).result["capabilities"]
+        for path in ("/mcp", "/mcp/servers/there"):
+            info = {"name": "scripted", "version": "1"}
+            first = house.legacy_stranger(path=path).start(
+                "initialize", protocolVersion=LATEST, capabilities={}, clientInfo=info
+            )
+            await house.clock.advance(10)
+            offered = (await first.reply()).result["capabilities"]
+            assert offered["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        await house.clock.advance(50)
+        alone = await house.legacy(path="/mcp/servers/there")
+        assert "tasks" not in (await alone.initialize()).result["capabilities"]
 
 
 @pytest.mark.promise("spec.legacy.tasks.refused")

@@ -127,8 +127,8 @@ async def test_a_list_that_fails_is_shown_as_it_was_with_its_fault_and_then_no_m
     servers = {"there": there} if is_alone else {"there": there, "other": other}
     async with gateway(catalog=CatalogLimits(grace=600), **servers) as house:
         client = house.modern(path=path)
-        ear = await client.listen(lists=LISTS)
         whole = (await client.request("tools/list")).result
+        ear = await client.listen(lists=LISTS)
         assert (whole["ttlMs"], whole["cacheScope"]) == (10_000, "public")
         moods.append(True)
         await house.clock.advance(11)

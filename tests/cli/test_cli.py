@@ -18,11 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from toolgate.cli import COMMANDS, app
-from toolgate.cli.doctor import mend, what_it_has
+from toolgate.cli.doctor import Checked, Fault, mend, unprovoked, what_it_has
 from toolgate.config import Server
 from toolgate.demo import SERVERS
-from toolgate.model import Fault
-from toolgate.ports import Status
 
 BOUND = 60  # seconds; far more than anything here takes
 BARE = [sys.executable, "-I", "-S"]
@@ -346,7 +344,7 @@ def test_doctor_names_each_fault_with_its_mend(here: Path) -> None:
     ended = toolgate("doctor")
     assert ended.code == 1
     assert ended.out.count("✗") == 3
-    assert ended.out.count("mend:") == 2 and "or write a default" in ended.out
+    assert ended.out.count("fix:") == 2 and "or write a default" in ended.out
     assert "install no-such-command-anywhere" in ended.out
     assert "No module named" in ended.out and "uvx" in ended.out
     assert "NO_SUCH_VARIABLE" in ended.out
@@ -383,13 +381,46 @@ def test_doctor_of_a_server_that_there_is_not_says_so(here: Path) -> None:
     assert "Server not found: clok" in ended.err and "clock" in ended.err
 
 
-def test_a_mend_is_the_faults_own_or_a_known_cause_or_a_look_at_the_command() -> None:
-    fault = Fault("SERVER_FAILED", "it broke")
-    server = Server(id="a", name="a", type="stdio", command="a-program")
-    assert mend(server, Fault("SERVER_FAILED", "", hint="install it"), Status()) == "install it"
-    assert "npx -y" in mend(server, fault, Status(stderr="Error: Cannot find module 'x'"))
-    assert "a-program" in mend(server, fault, Status())
-    assert mend(Server(id="a", name="a", type="stdio", problem="A is not set: set it"), fault, Status()) == ""
+def test_a_fix_is_the_faults_own_or_a_known_cause_or_a_look_at_the_command() -> None:
+    server = Server(id="a", name="a", type="stdio", command="a-program", args=("it's", "secret"), private_args=(1,))
+    broke = Fault(error="it broke")
+    assert mend(server, Checked(fault=Fault(hint="install it"))) == "install it"
+    assert "npx -y" in mend(server, Checked(fault=broke, stderr="Error: Cannot find module 'x'"))
+    assert mend(server, Checked(fault=broke)).endswith("""a-program 'it'"'"'s' '***'"""), "as it would be typed"
+    assert mend(Server(id="a", name="a", type="stdio", problem="A is not set: set it"), Checked(fault=broke)) == ""
+
+
+def test_doctor_ends_with_a_summary_and_prints_json_for_scripts(here: Path) -> None:
+    configure(here, clock=CLOCK, bad=NOT_THERE)
+    assert toolgate("doctor").out.splitlines()[-1] == "2 servers, 4 tools; problems: 1 (bad)."
+    ended = toolgate("doctor", "--json")
+    report = json.loads(ended.out)
+    assert (ended.code, report["ok"]) == (1, False)
+    found = {each["name"]: each for each in report["servers"]}
+    assert (found["clock"]["ok"], found["clock"]["tools"]) == (True, 4)
+    assert "install no-such-command-anywhere" in found["bad"]["fix"]
+    configure(here, clock=CLOCK)
+    ended = toolgate("doctor")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "All is well: 1 server, 4 tools.")
+
+
+def test_doctor_looks_at_the_disk_that_the_audit_needs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"audit": {"enabled": True}, "mcpServers": {"clock": CLOCK}}
+    (here / "toolgate.json").write_text(json.dumps(settings))
+    assert "audit.jsonl" in toolgate("doctor").out
+    monkeypatch.setattr("toolgate.cli.doctor.LEAST_SPACE", 1 << 70)
+    ended = toolgate("doctor")
+    assert ended.code == 1 and "MiB are free" in ended.out and "make room" in ended.out
+
+
+def test_what_our_own_probe_has_provoked_is_not_shown() -> None:
+    said = (
+        "starting\nWARNING:root:Failed to validate request: 2 validation errors for ClientRequest\n"
+        "PingRequest.method\n  Input should be 'ping' [type=literal_error]\n    For further information\n"
+        "WARNING:root:Message that failed validation: method='server/discover' params={}\nready\n"
+    )
+    assert unprovoked(said) == "starting\nready"
+    assert unprovoked("unknown method server/discover\n") == ""
 
 
 # serve.
@@ -453,7 +484,25 @@ def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signal
         assert "UTC" in post(url, call)["result"]["content"][0]["text"]
         server.send_signal(number)
         out, err = server.communicate(timeout=BOUND)
-        assert (server.returncode, out, err) == (0, "", "")
+        assert (server.returncode, out) == (0, "")
+        told = [line.partition(" INFO ")[2] for line in err.splitlines() if " INFO " in line]
+        assert told[-1] == "ended" and any(line.startswith("shutting down; calls under way: 0") for line in told)
+        assert "Traceback" not in err and "toolgate." not in "".join(told), "no modules in an operator's log"
+
+
+def test_serve_begins_with_what_it_serves_and_how_to_connect(here: Path) -> None:
+    configure(here, clock=CLOCK, off={**NOTES, "enabled": False})
+    assert toolgate("list").code == 0  # from now on it is known what the servers offer
+    with serving() as (url, server):
+        assert server.stderr
+        said = ""
+        while "other clients" not in said:
+            line = server.stderr.readline()
+            assert line, said
+            said += line
+    assert "clock" in said and "4 tools" in said and "disabled" in said and "tokens" in said
+    assert f"claude mcp add --transport http toolgate {url}" in said
+    assert f"codex mcp add toolgate --url {url}" in said
 
 
 # stdio.
@@ -549,3 +598,35 @@ def test_a_surface_that_there_is_not_is_refused_with_those_there_are(here: Path)
     configure(here, clock=CLOCK)
     ended = toolgate("serve", "--surface", "inside")
     assert ended.code == 2 and "children" in ended.err
+
+
+def test_what_another_tool_would_ask_for_is_named_in_its_own_words(here: Path) -> None:
+    (here / "mcp.json").write_text(
+        json.dumps(
+            {
+                "inputs": [{"id": "api-key", "type": "promptString"}],
+                "servers": {
+                    "a": {"type": "stdio", "command": "x", "env": {"K": "${input:api-key}"}},
+                    "b": {"type": "stdio", "command": "x", "env": {"K": "${env:NO_SUCH_VARIABLE}"}},
+                },
+            }
+        )
+    )
+    said = toolgate("doctor", "-c", "mcp.json").out
+    assert "${input:api-key} has no value" in said and "set API_KEY in the environment" in said
+    assert "set it in the environment of toolgate\n" in said, "VS Code has no defaults"
+
+
+def test_a_tool_is_called_by_the_name_that_clients_know(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    assert "UTC" in toolgate("call", "clock__now").out
+    ended = toolgate("call", "clock__convert_time", '{"time": "12:00", "from_timezone": "UTC", "to_timezone": "UTC"}')
+    assert "12:00" in ended.out, ended.err
+    assert "did you mean clock?" in toolgate("call", "clok", "now").err
+    assert "toolgate call clock TOOL" in toolgate("call", "clock").err
+
+
+def test_status_says_how_to_start_a_gateway_where_none_runs(here: Path) -> None:
+    configure(here, clock=CLOCK)
+    ended = toolgate("status")
+    assert ended.code == 1 and "toolgate serve" in ended.err

@@ -99,7 +99,7 @@ def gateway(servers: dict[str, Any], home: Path) -> Iterator[str]:
     """A gateway in front of these servers: its URL, to which `/servers/{id}` leads on. It must not have stumbled."""
     home.mkdir(parents=True, exist_ok=True)
     file = home / "toolgate.json"
-    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    file.write_text(json.dumps({"mcpServers": servers, "catalog": {"first_wait": "10s"}}), encoding="utf-8")
     with process(toolgate("serve", "--config", str(file), "--port", "0"), home) as started:
         errors = Lines(started.stderr)
         Lines(started.stdout)

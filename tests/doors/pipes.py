@@ -146,7 +146,7 @@ class Wire(_Lines):
         else:
             self.pipe = SseClient(house.app.http, path + "/sse", headers, self._written_whole)
 
-    def tell(self, message: Json, headers: Any) -> None:
+    def say(self, message: bytes) -> None:
         self.pipe.say(message)
 
     async def close(self) -> None:

@@ -11,6 +11,8 @@ from inmemory import GREETER, Visitor, gateway
 
 from toolgate.app import running
 from toolgate.config import Config, Server
+from toolgate.config.access import KnownClient
+from toolgate.frontends.peers import Operator
 from toolgate.model import Principal
 
 SECRET = "sk-very-secret"
@@ -115,3 +117,46 @@ async def test_servers_name_the_project_that_their_configuration_lies_in(tmp_pat
         reply = await Visitor(app).ask("tools/call", name="list_mcp_servers")
         told = json.loads(reply.result["content"][0]["text"])
         assert [each["project_id"] for each in told["servers"]] == ["p-1"]
+
+
+async def test_a_disabled_server_is_seen_and_removed() -> None:
+    async with gateway(GREETER) as app:
+        visitor = Visitor(app, "/mcp/daemon")
+        for name in ("first", "second"):
+            new = {"name": name, "type": "stdio", "command": "no_such_program", "enabled": False}
+            assert (await asked(visitor, "POST", "/admin/servers", new))[0] == 201
+        status, one = await asked(visitor, "GET", "/admin/servers/first")
+        assert (status, one["state"]) == (200, "disabled")
+        assert await asked(visitor, "DELETE", "/admin/servers/first") == (200, {"removed": "first"})
+        listed = await visitor.ask("tools/call", name="list_mcp_servers", arguments={})
+        assert "second" in json.dumps(listed.result) and "first" not in json.dumps(listed.result)
+        removed = await visitor.ask("tools/call", name="remove_mcp_server", arguments={"name": "second"})
+        assert "isError" not in removed.result, removed.result
+        assert (await asked(visitor, "GET", "/admin/servers/second"))[0] == 404
+
+
+async def test_a_tool_is_called_and_lists_are_read_at_the_admin_door() -> None:
+    async with gateway(GREETER) as app:
+        visitor = Visitor(app)
+        status, said = await asked(
+            visitor, "POST", "/admin/call", {"tool": "greeter__greet", "arguments": {"name": "A"}}
+        )
+        assert status == 200 and "A" in json.dumps(said["result"])
+        status, said = await asked(visitor, "POST", "/admin/call", {"tool": "greeter__gret"})
+        assert (status, said["code"]) == (404, "TOOL_NOT_FOUND") and "did you mean" in said["error"]
+        status, said = await asked(visitor, "POST", "/admin/list", {})
+        assert "greeter__greet" in json.dumps(said["listing"]) and said["is_whole"]
+        status, said = await asked(visitor, "POST", "/admin/servers/greeter/check")
+        assert (status, len(said["tools"])) == (200, 2)
+        status, said = await asked(visitor, "GET", "/admin/status")
+        assert (said["state"], said["servers"][0]["name"]) == ("serving", "greeter")
+
+
+@pytest.mark.promise("b.operator.socket")
+async def test_who_comes_over_the_socket_is_the_operator_whatever_clients_there_are() -> None:
+    clients = (KnownClient(id="ci", name="ci", key="tg-a-key-that-is-long-enough"),)
+    async with gateway(GREETER, config=Config(clients=clients)) as app:
+        visitor = Visitor(app)
+        assert (await asked(visitor, "GET", "/admin/status"))[0] == 401
+        exchange = visitor.begin("GET", b"", path="/admin/status", client=Operator(("", 0)))
+        assert (await exchange.response()).status == 200

@@ -24,7 +24,7 @@ def main() -> int:
             print(f"interop: {problem}", file=sys.stderr)
             return 1
     for part, pins in installed.PROGRAMS.items():
-        if problem := complete(part, npm if pins.suffix == ".json" else environment):
+        if problem := complete(part, INSTALLERS[pins.suffix]):
             print(f"interop: {part.name} is left out: {problem}", file=sys.stderr)
             installed.failure(part).write_text(problem)
     return 0
@@ -60,6 +60,17 @@ def environment(part: Path) -> str | None:
     pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
     pins = str((installed.PARTS | installed.PROGRAMS)[part])
     return run([*pip, "--disable-pip-version-check", "-r", pins], part, "pip")
+
+
+def go(part: Path) -> str | None:
+    program = shutil.which("go")
+    if program is None:
+        return "go was not found."
+    (package,) = installed.PROGRAMS[part].read_text().split()
+    return run(["env", f"GOBIN={part}", "GOFLAGS=", program, "install", package], part, "go")
+
+
+INSTALLERS = {".json": npm, ".txt": environment, ".packages": go}
 
 
 def run(command: list[str], folder: Path, what: str) -> str | None:

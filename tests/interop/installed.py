@@ -23,17 +23,17 @@ PARTS = {NPM: HERE / "package.json", PY1: HERE / "py1.txt", SERVERS: HERE / "ser
 PROGRAMS = {
     CACHE / "programs" / pins.stem: pins
     for pins in sorted((HERE / "programs").glob("*.*"))
-    if pins.suffix in (".json", ".txt")
+    if pins.suffix in (".json", ".txt", ".packages")
 }
-"""Whole programs, each in a folder of its own: packages of npm, or of PyPI in an environment. What cannot be installed
-is left out, and its tests say why."""
+"""Whole programs, each in a folder of its own: packages of npm (`.json`), of PyPI in an environment (`.txt`), or one
+command of Go (`.packages`). What cannot be installed is left out, and its tests say why."""
 
 
 def wanted(part: Path) -> str:
     """What a complete part says of itself: its pins, and the interpreter that an environment is bound to."""
     pins = (PARTS | PROGRAMS)[part]
     digest = hashlib.sha256(pins.read_bytes()).hexdigest()
-    return digest if pins.suffix == ".json" else f"{digest} {sys.version_info[:2]} {sys.base_prefix}"
+    return f"{digest} {sys.version_info[:2]} {sys.base_prefix}" if pins.suffix == ".txt" else digest
 
 
 def stamp(part: Path) -> Path:

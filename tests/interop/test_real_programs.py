@@ -89,7 +89,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     node, *arguments = world.everything("stdio")
     servers["everything"] = {"command": node, "args": arguments, "scope": "session"}
     config = home / "toolgate.json"
-    config.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    config.write_text(json.dumps({"mcpServers": servers, "catalog": {"first_wait": "10s"}}), encoding="utf-8")
     with closed() as room:
         command = world.toolgate("serve", "--config", str(config), "--port", "0")
         with world.serving(room.enter(command), home) as url:

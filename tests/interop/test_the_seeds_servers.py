@@ -40,10 +40,11 @@ def config(home: Path) -> dict[str, Any]:
     }
     env = {"memory": {"MEMORY_FILE_PATH": str(home / "graph.jsonl")}}
     return {
+        "catalog": {"first_wait": "10s"},
         "mcpServers": {
             name: {"command": command[0], "args": command[1:], "env": env.get(name, {}), "timeout": 60}
             for name, command in commands.items()
-        }
+        },
     }
 
 

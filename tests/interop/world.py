@@ -261,13 +261,14 @@ def config(files: Files) -> dict[str, Any]:
     memory = [node, installed.npm_server("server-memory")]
     git = [*installed.python_server("mcp_server_git"), "--repository", str(files.repository)]
     return {
+        "catalog": {"first_wait": "10s"},  # what is listed first must not depend on how busy the machine is
         "mcpServers": {
             "everything": server(everything("stdio"), scope="session"),
             "filesystem": server(filesystem),
             "memory": server(memory, env={"MEMORY_FILE_PATH": str(files.graph)}),
             "time": server([*installed.python_server("mcp_server_time"), "--local-timezone", "UTC"]),
             "git": server(git, env={"LC_ALL": "C.UTF-8"}),
-        }
+        },
     }
 
 

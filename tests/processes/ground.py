@@ -132,8 +132,11 @@ def child(script: str, *args: str, **more: Any) -> Json:
     return {"command": PYTHON[0], "args": ["-S", str(CHILDREN / f"{script}.py"), *args], **more}
 
 
+WHOLE_LISTS: Json = {"catalog": {"first_wait": "10s"}}  # what is listed first must not depend on how busy a machine is
+
+
 def settings(environ: Mapping[str, str] | None = None, **servers: Json) -> Config:
-    text = json.dumps({"mcpServers": servers})
+    text = json.dumps({"mcpServers": servers, **WHOLE_LISTS})
     return configs.read(text, file="toolgate.json", environ=environ or {}, format="json")
 
 
@@ -215,7 +218,7 @@ async def toolgate(
     """`environ` is that of a user who may have been there before; `more` stands in the configuration beside servers."""
     with contextlib.nullcontext(environ) if environ else home() as environ:
         file = Path(environ["HOME"], "toolgate.json")
-        file.write_text(json.dumps({"mcpServers": config, **more}))
+        file.write_text(json.dumps({"mcpServers": config, **WHOLE_LISTS, **more}))
         process = await asyncio.create_subprocess_exec(
             *[sys.executable, "-W", "error", "-m", "toolgate", *args, "--config", str(file)],
             stdin=stdin,
@@ -291,7 +294,7 @@ class Client:
         body = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode()
         head = (
             "POST /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
-            f"Content-Type: application/json\r\nAccept: {STREAM}\r\nMcp-Session-Id: {(self.session or b'').decode()}\r\n"
+            f"Accept: {STREAM}\r\nMcp-Session-Id: {(self.session or b'').decode()}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         writer.write(head.encode() + body)

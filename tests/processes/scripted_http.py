@@ -35,7 +35,9 @@ class Request:
         return self.message["id"]
 
     def write(self, data: bytes) -> None:
-        self.connection.writer.write(data)
+        """To a connection that is closed already: nothing."""
+        if not self.connection.writer.is_closing():
+            self.connection.writer.write(data)
 
     def answer(self, text: str = "ok") -> bytes:
         """The result of a call, as JSON."""

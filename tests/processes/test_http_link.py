@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -266,7 +267,7 @@ async def test_an_answer_that_is_no_message_fails_its_call_at_once(body: bytes) 
 
 
 def a_broken_answer(request: Request) -> bytes:
-    return request.answer("broken").replace(b"broken", rb"\ud800")
+    return request.answer("broken").replace(b"broken", rb"\q")
 
 
 def a_broken_event(request: Request) -> None:
@@ -294,21 +295,25 @@ async def test_an_answer_to_another_request_fails_the_call_at_once() -> None:
 
 
 STATUSES = [
-    ("401 Unauthorized", "not_sent"),
-    ("403 Forbidden", "not_sent"),
-    ("404 Not Found", "not_sent"),
-    ("429 Too Many Requests", "not_sent"),
-    ("307 Temporary Redirect", "not_sent"),
-    ("500 Internal Server Error", "sent_unknown"),
-    ("503 Service Unavailable", "sent_unknown"),
+    "307 Temporary Redirect",
+    "400 Bad Request",
+    "401 Unauthorized",
+    "403 Forbidden",
+    "404 Not Found",
+    "429 Too Many Requests",
+    "500 Internal Server Error",
+    "503 Service Unavailable",
 ]
 
 
-@pytest.mark.parametrize(("status", "outcome"), STATUSES)
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize("status", STATUSES)
 @real
-async def test_an_http_error_is_told_with_its_status_and_words(status: str, outcome: str) -> None:
+async def test_an_http_error_is_told_with_its_status_and_words(status: str) -> None:
+    """What it says of the call is nothing: whatever the status means, it also comes when a call has run."""
     error = await fails(writes(lambda request: request.whole(b"the server's own words", status)))
-    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", outcome)
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+    assert error.data["http_status"] == int(status[:3])
     assert f"HTTP {status[:3]}" in error.message
     assert "the server's own words" in error.message
     assert ("credentials" in error.data.get("hint", "")) == (status[:3] in ("401", "403"))
@@ -402,7 +407,7 @@ async def test_a_redirect_is_told_with_the_url_to_configure() -> None:
         request.whole(b"", "307 Temporary Redirect", "Location: /mcp/")
 
     error = await fails(writes(moved))
-    assert error.data["outcome"] == "not_sent"
+    assert error.data["outcome"] == "sent_unknown"
     assert "/mcp/ " in error.data["hint"]
 
 
@@ -412,7 +417,7 @@ async def test_a_redirect_to_nowhere_is_told_as_it_was_written() -> None:
         request.whole(b"", "307 Temporary Redirect", "Location: http://[")
 
     error = await fails(writes(moved), timeout="5s")
-    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
     assert "'http://['" in error.data["hint"]
 
 
@@ -444,7 +449,7 @@ async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeyp
         request.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " + b"x" * 2000)
 
     error = await fails(writes(endless))
-    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "executed")
+    assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
     assert "1000 bytes" in error.message
 
 
@@ -641,6 +646,84 @@ async def test_a_server_that_forgets_every_session_at_once_is_asked_twice_and_no
         error = await failure(served.client().call("one__act"))
         assert error.data["outcome"] == "not_sent"
         assert len(server.calls) == 2
+
+
+@pytest.mark.promise("b.errors.outcome-http", "b.faults.404")
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("404 Not Found", '{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}'),
+        ("404 Not Found", "session not found\n"),
+        ("400 Bad Request", "Bad Request: No valid session ID provided"),
+        ("401 Unauthorized", "Unauthorized: Session not found"),
+    ],
+)
+@real
+async def test_a_refusal_that_says_that_the_session_is_unknown_has_not_run_the_call(status: str, words: str) -> None:
+    async def on_call(request: Request) -> None:
+        if len(server.calls) == 1:
+            request.whole(words.encode(), status)
+        else:
+            request.whole(request.answer())
+
+    async with behind(on_call, session=True) as (served, server):
+        assert await served.client().call("one__act") == "ok"
+        assert [request.method for request in server.requests].count("initialize") == 2
+
+
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize("body", ["", "404 page not found", "Session not found: another-session"])
+@real
+async def test_any_other_404_in_a_session_says_nothing_of_the_call_and_starts_another_session(body: str) -> None:
+    async def on_call(request: Request) -> None:
+        if len(server.calls) == 1:
+            request.whole(body.encode(), "404 Not Found")
+        else:
+            request.whole(request.answer())
+
+    async with behind(on_call, session=True) as (served, server):
+        error = await failure(served.client().call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert len(server.calls) == 1
+        assert await served.client().call("one__act") == "ok"
+        assert [request.headers["mcp-session-id"] for request in server.calls] == ["session-1", "session-2"]
+
+
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize(
+    ("status", "annotations", "calls"),
+    [
+        ("404 Not Found", {"readOnlyHint": True}, 2),
+        ("404 Not Found", {"idempotentHint": True}, 2),
+        ("404 Not Found", {"destructiveHint": True}, 1),
+        ("404 Not Found", {}, 1),
+        ("503 Service Unavailable", {"readOnlyHint": True}, 2),
+        ("503 Service Unavailable", {}, 1),
+        ("403 Forbidden", {"readOnlyHint": True}, 1),
+    ],
+)
+@pytest.mark.parametrize("via", ["", "mcp_call"])
+@real
+async def test_what_was_refused_is_sent_again_only_where_that_does_no_harm_and_may_help(
+    status: str, annotations: dict[str, bool], calls: int, via: str
+) -> None:
+    """By `mcp_call`, too: a server that answers has not crashed."""
+
+    class Annotated(ScriptedServer):
+        def listed(self) -> list[dict[str, Any]]:
+            return [each | {"annotations": annotations} for each in super().listed()]
+
+    refuse = writes(lambda request: request.whole(b"no", status))
+    async with serving(Annotated(refuse, session=True)) as server, in_front_of(server) as served:
+        client = served.client()
+        await client.tools()
+        if via:
+            asked = {"name": "mcp_call", "arguments": {"server": "one", "tool": "act", "args": {}}}
+            with contextlib.suppress(Failed):
+                await client.ask("tools/call", asked)
+        else:
+            await failure(client.call("one__act"))
+        assert len(server.calls) == calls
 
 
 @real

@@ -49,7 +49,8 @@ async def test_a_gateway_that_was_started_again_lists_before_it_starts_any_child
             second.process.send_signal(signal.SIGTERM)
             await second.ended()
         assert stat.S_IMODE(state(environ).stat().st_mode) == 0o700
-        assert {stat.S_IMODE(file.stat().st_mode) for file in state(environ).iterdir()} == {0o600}
+        assert {stat.S_IMODE(file.stat().st_mode) for file in state(environ).rglob("*") if file.is_file()} == {0o600}
+        assert {stat.S_IMODE(file.stat().st_mode) for file in state(environ).rglob("*") if file.is_dir()} == {0o700}
 
 
 @real

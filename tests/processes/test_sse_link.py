@@ -238,23 +238,40 @@ async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_sent
         assert [request.path[-1] for request in server.calls] == ["1", "1", "3"]
 
 
-STATUSES = [("400 Bad Request", "not_sent"), ("413 Too Large", "not_sent"), ("500 Oops", "sent_unknown")]
+STATUSES = ["400 Bad Request", "413 Too Large", "500 Oops"]
 
 
-@pytest.mark.parametrize(("status", "outcome"), STATUSES)
+@pytest.mark.promise("b.errors.outcome-http")
+@pytest.mark.parametrize("status", STATUSES)
 @real
-async def test_a_message_that_is_not_taken_fails_its_call_only(status: str, outcome: str) -> None:
+async def test_a_message_that_is_not_taken_fails_its_call_only(status: str) -> None:
     server = answering(OldServer())
     async with behind(server) as served:
         client = served.client()
         await client.tools()
         server.post = status
         error = await failure(client.call("one__act"))
-        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", outcome)
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
         assert "the server's own words" in error.message
         server.post = "202 Accepted"
         assert await client.call("one__act") == "ok"
         assert len(server.streams) == 1
+
+
+@pytest.mark.promise("b.errors.outcome-http")
+@real
+async def test_a_404_for_another_reason_says_nothing_of_its_call_and_opens_another_stream() -> None:
+    server = answering(OldServer())
+    async with behind(server) as served:
+        client = served.client()
+        await client.tools()
+        server.post = "404 Not Found"
+        error = await failure(client.call("one__act"))
+        assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
+        assert len(server.calls) == 1
+        server.post = "202 Accepted"
+        assert await client.call("one__act") == "ok"
+        assert len(server.streams) == 2
 
 
 @real
@@ -262,7 +279,7 @@ async def test_an_answer_that_is_no_json_inside_fails_its_call_only() -> None:
     server = OldServer()
 
     async def broken(request: Request) -> None:
-        server.say(request.answer("broken").replace(b"broken", rb"\ud800"))
+        server.say(request.answer("broken").replace(b"broken", rb"\q"))
 
     server._on_call = broken
     async with behind(server) as served:

@@ -310,7 +310,7 @@ async def test_a_frame_that_is_no_message_harms_nobody(frame: str | bytes) -> No
 @real
 async def test_an_answer_that_is_no_json_inside_fails_its_call_only() -> None:
     async def broken(connection: ServerConnection, message: Json) -> None:
-        await connection.send(result(message, "broken").replace("broken", r"\ud800"))
+        await connection.send(result(message, "broken").replace("broken", r"\q"))
 
     server = Scripted(broken)
     async with behind(server) as served:

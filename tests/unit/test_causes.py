@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 import pytest
 
-from toolgate.upstreams.causes import CAUSES, INSTALLERS, as_a_shell_says, mend
+from toolgate.upstreams.causes import CAUSES, INSTALLERS, as_a_shell_says, last_words, mend, of_system
 
 # What stands on stderr → what the mend must say.
 SAID = [
@@ -87,3 +88,28 @@ def test_what_is_not_known_has_no_mend() -> None:
 def test_a_shells_words_are_of_missing_commands_only() -> None:
     assert as_a_shell_says("Command not found: broken_command") == "/bin/sh: broken_command: command not found\n"
     assert as_a_shell_says("it broke") == ""
+
+
+NPM = """npm error code E404
+npm error 404 Not Found - GET http://registry.example/no-such-server - Not found
+npm error 404
+npm error 404  'no-such-server@*' is not in this registry.
+npm error A complete log of this run can be found in: /home/a/.npm/_logs/2026-01-01T00_00_00_000Z-debug-0.log
+"""
+
+
+def test_of_npm_the_line_is_shown_that_says_what_is_wrong() -> None:
+    assert last_words(NPM) == "npm error 404 Not Found - GET http://registry.example/no-such-server - Not found"
+    assert last_words("starting\nKeyError: 'TOKEN'\n\n") == "KeyError: 'TOKEN'"
+    assert last_words("npm warn deprecated\nError: it broke\n") == "Error: it broke"
+    assert last_words("") == ""
+
+
+def test_what_the_system_lacks_is_told_with_what_to_raise() -> None:
+    why, hint = of_system(OSError(errno.EMFILE, "x"))
+    assert why == "Too many open files" and "ulimit -n" in hint
+    assert of_system(OSError("odd")) == ("odd", "")
+
+
+def test_a_server_of_an_older_library_is_fixed_by_our_own_key() -> None:
+    assert '"compat": "mcp<2"' in mend("", "AttributeError: 'Server' object has no attribute 'list_tools'")

@@ -170,3 +170,12 @@ def test_a_folder_and_those_above_it_are_for_us_alone(tmp_path: Path) -> None:
         os.umask(before)
     for folder in (tmp_path / "state", tmp_path / "state" / "toolgate"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_what_an_interrupted_edit_has_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    own = tmp_path / "servers.json"
+    left, at_work = tmp_path / ".servers.json.4194305.ab", tmp_path / f".servers.json.{os.getpid()}.cd"
+    for file in (left, at_work):
+        file.write_text("{")
+    edit(own, lambda tree: added(tree, "one", {"command": "x"}))
+    assert not left.exists() and at_work.exists(), "only what nobody writes any more"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from toolgate.wire import names
@@ -148,3 +150,40 @@ def test_names_without_end_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> 
     names.near("ab" * 50_000, ["ba" * 50_000, *(f"tool_{number}" for number in range(10_000))])
     assert len(compared) <= 1 + names.MOST_COMPARED
     assert max(map(len, compared)) <= names.LONGEST_COMPARED
+
+
+@pytest.mark.parametrize("written", ["my-mcp-server", "My MCP Server", "my_mcp_server"])
+def test_a_server_may_be_written_by_its_id_as_it_is_configured_and_in_snake_case(written: str) -> None:
+    servers = {"my-mcp-server": "My MCP Server", "my": "my", "a-b": "a__b"}
+    assert names.split_name(f"{written}__x", servers) == ("my-mcp-server", "x")
+    assert names.split_name(f"{written}__x__y", servers) == ("my-mcp-server", "x__y")
+    assert names.split_uri(f"{written}__file:///a__b", servers) == ("my-mcp-server", "file:///a__b")
+
+
+def test_a_configured_name_may_have_the_separator_in_it() -> None:
+    assert names.split_name("a__b__c__d", {"a-b": "a__b", "x": "x"}) == ("a-b", "c__d")
+    assert names.split_name("a__b__c", {"a-b": "a__b", "a": "a"}) == ("a", "b__c")  # an id first
+    assert names.split_name("A-B__c", {"a-b": "a__b"}) is None  # nobody has written it so
+
+
+def test_a_name_of_nothing_but_separators_is_split_soon() -> None:
+    assert names.split_name("_" * 16_000, {"a": "a"}) is None
+
+
+class _Counted(dict[str, str]):
+    looks = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.looks += 1
+        return super().__contains__(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all servers are gone through")
+
+
+@pytest.mark.parametrize("name", ["server-7__x", "Server 7__x", "unknown__x", "unknown", "server-7+file:///a", "a+b"])
+def test_a_name_is_looked_up_however_many_servers_there_are(name: str) -> None:
+    servers = _Counted({f"server-{number}": f"Server {number}" for number in range(1000)})
+    names.split_name(name, servers)
+    names.split_uri(name, servers)
+    assert servers.looks <= 4

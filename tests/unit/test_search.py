@@ -51,6 +51,14 @@ def test_a_query_that_says_nothing_finds_nothing(query):
     assert search_fixture.local().search(query) == []
 
 
+@pytest.mark.promise("b.002.still-starting")
+def test_confidence_never_rises_down_the_list():
+    for query in ("click the page", "browser", SCREENSHOT, CRAWL, "navigate to the url of a page", "type text"):
+        confidences = [hit.confidence for hit in search_fixture.local().search(query, 50)]
+        assert confidences
+        assert confidences == sorted(confidences, reverse=True), query
+
+
 def test_the_limit_is_kept():
     assert len(search_fixture.local().search("page", 3)) == 3
 

@@ -36,7 +36,7 @@ values = st.recursive(
     texts | st.sampled_from(["1", "null", "1e400"]),
     lambda inner: (
         st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]")
-        | st.lists(st.tuples(texts, inner), max_size=3).map(lambda each: "{%s}" % ",".join(f"{k}:{v}" for k, v in each))
+        | st.lists(st.tuples(texts, inner), max_size=3).map(lambda each: f"{{{','.join(f'{k}:{v}' for k, v in each)}}}")
     ),
     max_leaves=8,
 )

@@ -36,6 +36,26 @@ async def test_turns_are_given_in_the_order_that_they_were_asked_for() -> None:
     await third
 
 
+@pytest.mark.promise("b.fair.turns")
+async def test_a_principal_with_one_call_waits_for_one_of_another_that_has_fifty() -> None:
+    turns, served = Turns("slow", 1, FakeClock()), list[str]()
+
+    async def call(whose: str) -> None:
+        await turns.take(60, whose)
+        served.append(whose)
+        turns.give_back()
+
+    await turns.take(0, "greedy")
+    calls = [asyncio.ensure_future(call("greedy")) for _ in range(50)]
+    await settle()
+    calls.append(asyncio.ensure_future(call("modest")))
+    await settle()
+    assert turns.waiting == 51
+    turns.give_back()
+    await asyncio.gather(*calls)
+    assert served.index("modest") <= 1 and turns.waiting == 0
+
+
 async def test_who_comes_later_does_not_pass_who_waits() -> None:
     turns = Turns("slow", 1, FakeClock())
     await turns.take(0)

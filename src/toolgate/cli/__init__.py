@@ -16,6 +16,7 @@ COMMANDS = {
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print what it says."),
+    "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that ask first: list them, allow, deny, revoke."),
     "secrets": ("toolgate.cli.secrets", "Keep secrets for ${secret:NAME}; say where each one is found."),
     "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
@@ -32,6 +34,8 @@ Edited = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether this is really meant.")]
 
+LOOK = 0.5  # seconds between looks at what waits
+
 Kept = TypeVar("Kept", Request, Grant)
 
 
@@ -42,6 +46,26 @@ def listing(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
             _print([_request_line(each) for each in approvals.requests()], "nothing waits", as_json)
 
     common.run(work())
+
+
+@app.command(help="Print each call that waits for a decision, as it comes, until Ctrl-C.")
+def watch(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
+    common.run(_watch(common.load_config(config), as_json))
+
+
+async def _watch(config: Config, as_json: bool) -> None:
+    where = f" --config {shlex.quote(config.source)}" if config.source else ""
+    seen: set[str] = set()
+    async with _opened(config) as (approvals, _):
+        while True:
+            waiting = [each for each in approvals.requests() if each.state == "undecided"]
+            for request in (each for each in waiting if each.id not in seen):
+                if as_json:
+                    typer.echo(json.dumps(_row(request)))
+                else:
+                    typer.echo(f"{_text(request)}\n- Decide: toolgate approvals allow {request.id}{where} (or deny)\n")
+            seen = {each.id for each in waiting}
+            await asyncio.sleep(LOOK)
 
 
 @app.command(help="One call: server, tool and arguments.")

@@ -11,7 +11,6 @@ from msgspec import Raw
 
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.model import Call, Done, Fault, NeedInput
 from toolgate.wire import jsonrpc, names
 
 app = typer.Typer(add_completion=False)
@@ -19,17 +18,38 @@ app = typer.Typer(add_completion=False)
 
 @app.command(help="Call one tool and print what it says. Ends with 1 where the tool, or the call, failed.")
 def call(
-    server: Annotated[str, typer.Argument(help="The server's name.")],
-    tool: Annotated[str, typer.Argument(help="The tool's name, as it is or as `toolgate list` shows it.")],
+    server: Annotated[str, typer.Argument(help="The server's name, or the tool's as clients see it: SERVER__TOOL.")],
+    tool: Annotated[str | None, typer.Argument(help="Its name, as it is or as `toolgate list` shows it.")] = None,
     arguments: Annotated[
-        str, typer.Argument(metavar="[JSON]", help="Its arguments; - reads them from standard input.")
-    ] = "{}",
+        str | None, typer.Argument(metavar="[JSON]", help="Its arguments; - reads them from standard input.")
+    ] = None,
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
 ) -> None:
-    text = sys.stdin.buffer.read() if arguments == "-" else arguments.encode(errors="surrogateescape")
+    settings = common.require_servers(common.load_config(config))
+    name, given = _target(settings, server, tool, arguments)
+    text = sys.stdin.buffer.read() if given == "-" else given.encode(errors="surrogateescape")
     raw = _read_arguments(text)
-    raise typer.Exit(common.run(_call(common.require_servers(common.load_config(config)), server, tool, raw, as_json)))
+    raise typer.Exit(common.run(_call(settings, name, raw, as_json)))
+
+
+def _target(config: Config, first: str, second: str | None, third: str | None) -> tuple[str, str]:
+    """The tool as clients name it, and its arguments, of what was written: SERVER TOOL [JSON], or SERVER__TOOL [JSON].
+    A server that is not known, or disabled, is the end of the command."""
+    ids = {spelling: server.id for server in config.servers for spelling in names.spellings(server.name)}
+    split = names.split_name(first, ids)
+    if split and third is None and (second is None or second == "-" or second.lstrip().startswith("{")):
+        found, tool, given = common.find_server(config, split[0]), split[1], second
+    elif second is None:
+        known = common.find_server(config, first)
+        common.fail(f"Name a tool of {known.name}: toolgate call {known.id} TOOL. Its tools: toolgate list", 2)
+    else:
+        found, given = common.find_server(config, first), third
+        own = names.split_name(second, names.spellings(found.name))
+        tool = own[1] if own else second
+    if not found.enabled:
+        common.fail(f"{found.name} is disabled: set its `enabled` to true")
+    return names.join_name(found.id, tool), "{}" if given is None else given
 
 
 _EXAMPLE = """'{"path": "/tmp"}'"""
@@ -44,24 +64,14 @@ def _read_arguments(text: bytes) -> Raw:
     return Raw(text)
 
 
-async def _call(config: Config, server: str, tool: str, arguments: Raw, as_json: bool) -> int:
-    async with gateways.opened(config) as gateway:
-        found = common.find_server(config, server)
-        if not found.enabled:
-            common.fail(f"{found.name} is disabled: set its `enabled` to true")
-        name = tool if tool.startswith(found.id + names.SEPARATOR) else names.join_name(found.id, tool)
-        route = gateway.gateway.snapshot.routes["/mcp"]
-        try:
-            outcome = await gateway.gateway.handle(Call("tools/call", name, gateways.WHO, arguments), route)
-        except Fault as fault:
-            common.fail(common.show(fault))
-        if isinstance(outcome, NeedInput):
-            outcome.resume.cancel()
-            common.fail(f"{tool} asks its user for {outcome.asks[0].method}, which this command cannot answer")
-        assert isinstance(outcome, Done)
-        result = _read_result(outcome.body)
-        typer.echo(_shown(result) if result and not as_json else bytes(outcome.body).decode())
-        return 1 if result and result.isError else 0
+async def _call(config: Config, tool: str, arguments: Raw, as_json: bool) -> int:
+    async with gateways.reached(config) as gateway:
+        answer = await gateways.called(gateway, tool, arguments)
+    if answer.asks:
+        common.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")
+    result = _read_result(answer.result)
+    typer.echo(_shown(result) if result and not as_json else bytes(answer.result).decode())
+    return 1 if result and result.isError else 0
 
 
 class _Block(msgspec.Struct):

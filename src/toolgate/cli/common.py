@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -15,14 +18,19 @@ import typer
 import uvloop
 
 from toolgate import config as configs
+from toolgate.cli import descriptors
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets
 from toolgate.model import Fault
 from toolgate.settings import Settings
 from toolgate.suspicions import visible
 from toolgate.wire import names
 
+log = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
 
+# Modules whose every step an operator wants to read of.
+TOLD = ("cli", "app", "reloading", "notices", "frontends.operator", "frontends.server")
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 
 WHERE = "Default: toolgate.toml, .yaml or .json here, else in ~/.config/toolgate."
@@ -90,16 +98,52 @@ def require_servers(config: Config) -> Config:
 def find_server(config: Config, wanted: str) -> Server:
     """The server by any spelling of its name, or the end of the command with those that there are."""
     for server in config.servers:
-        if wanted in names.spellings(server.name):
+        if wanted in names.spellings(server.name) or names.slug(wanted) == server.id:
             return server
-    fail(f"Server not found: {wanted}. There are {', '.join(server.name for server in config.servers)}")
+    known = [server.name for server in config.servers]
+    near = names.near(names.slug(wanted), [server.id for server in config.servers])
+    close = names.did_you_mean([server.name for id in near for server in config.servers if server.id == id])
+    fail(f"Server not found: {visible(wanted)}{f' ({close})' if close else ''}. There are {', '.join(known)}")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end. What commands print themselves is not logged a second time; those that serve set more up."""
     logging.getLogger("toolgate").addHandler(logging.NullHandler())
     _spare_the_collector()
+    descriptors.raise_limit()
     return uvloop.run(work)
+
+
+def log_to_stderr(format: str) -> None:
+    """What an operator reads: what toolgate does, and warnings of all else. Modules are no matter of theirs."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=format)
+    for name in TOLD:
+        logging.getLogger(f"toolgate.{name}").setLevel(logging.INFO)
+
+
+def log_start(servers: int) -> None:
+    log.info("started, process %d; servers: %d", os.getpid(), servers)
+
+
+@asynccontextmanager
+async def watching_descriptors() -> AsyncGenerator[None]:
+    """Inside the block the log says it where no file descriptor is left."""
+    work = asyncio.get_running_loop().create_task(descriptors.watch())
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def told_to_end(drain: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Wait for SIGINT or SIGTERM, then for `drain`, which is to hurry when its event is set: by a second signal."""
+    stopped, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, lambda: hurry.set() if stopped.is_set() else stopped.set())
+    await stopped.wait()
+    await drain(hurry)
 
 
 def _spare_the_collector() -> None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from toolgate import demo as bundled
 from toolgate.app import running
-from toolgate.cli import common
+from toolgate.cli import common, summary
 from toolgate.cli.serve import bind, until_stopped, url_of
 from toolgate.cli.tour import NewClient, OldClient, text_of
 from toolgate.config import Config, Server
@@ -51,7 +51,9 @@ async def _demo(once: bool, port: int) -> None:
         await asyncio.to_thread(_tour, console, url)
         for server, upstream in gateway.gateway.snapshot.upstreams.items():
             console.print(f"  [dim]{server} speaks {upstream.status().revision}[/]")
-        _print_client_config(console, url)
+        console.print("\n[bold]Connect a client[/]")
+        for line in summary.connecting(config, url):
+            console.print(escape(line), soft_wrap=True)
         if once:
             return
         console.print("\nServing until Ctrl-C.")
@@ -76,11 +78,3 @@ def _tour(console: Console, url: str) -> None:
         for note in client.notes:
             console.print(f"   [dim]{escape(note)}[/]")
         console.print(f"   [green]{escape(text_of(result))}[/]\n")
-
-
-def _print_client_config(console: Console, url: str) -> None:
-    console.print("\n[bold]For a coding agent[/]")
-    console.print(f"  Claude Code   claude mcp add --transport http toolgate {url}", soft_wrap=True)
-    console.print(f"  Codex         codex mcp add toolgate --url {url}", soft_wrap=True)
-    entry = escape(f'{{"mcpServers": {{"toolgate": {{"type": "http", "url": "{url}"}}}}}}')
-    console.print(f"  .mcp.json     {entry}", soft_wrap=True)

@@ -1,14 +1,25 @@
-"""`toolgate doctor`: every server started and listed, each fault with its mend."""
+"""`toolgate doctor`: the configuration, the disk and every server looked at; each problem, and how to fix it.
+
+What runs already is not started again: where a gateway runs with this configuration, its servers are looked at. Each
+server is printed as soon as it has answered. The exit code is 0 where all is well, 1 where something is wrong, and 2
+where the configuration cannot be read.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import platform
+import re
+import shlex
+import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import typer
 from msgspec import Raw
 from rich.console import Console
@@ -16,14 +27,11 @@ from rich.markup import escape
 
 from toolgate import __version__, audit, pins, suspicions
 from toolgate import store as stores
-from toolgate.app import App
 from toolgate.auth.soundness import problems
 from toolgate.cli import common, gateways
+from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, state_folder, written
-from toolgate.model import Fault
 from toolgate.pins import PinRecords
-from toolgate.policy import scrub
-from toolgate.ports import Status
 from toolgate.store.sqlite import FILE
 from toolgate.suspicions import visible
 from toolgate.upstreams import causes
@@ -33,79 +41,157 @@ from toolgate.wire import items
 app = typer.Typer(add_completion=False)
 
 MOST_LOOKS = 5  # suspicious texts of one server
+LEAST_SPACE = 100 * 1024 * 1024  # bytes that are to be free where the state and the audit are written
+
+
+class Fault(msgspec.Struct):
+    """What the admin door says of a failure."""
+
+    error: str = ""
+    hint: str = ""
+
+
+class Checked(msgspec.Struct, kw_only=True):
+    """One server as the admin door shows it after `POST /admin/servers/NAME/check`."""
+
+    state: str = ""
+    error: str = ""
+    hint: str = ""
+    stderr: str = ""
+    revision: str = ""
+    fault: Fault | None = None
+    tools: tuple[Raw, ...] = ()
+
+
+class Finding(msgspec.Struct, kw_only=True):
+    """What is said of one thing that was looked at. `fix` is what to do about a problem; `looks` are what a person is
+    to look at, although nothing is wrong."""
+
+    name: str
+    is_ok: bool
+    says: str = ""
+    fix: str = ""
+    looks: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+    tools: int | None = None
+    revision: str = ""
 
 
 @app.command(
-    help="Look at the configuration and every server; name each fault with its mend. Ends with 1 where one is found."
+    help="Look at the configuration, the disk and every server; report each problem and how to fix it. "
+    "Ends with 0 where all is well, 1 where something is wrong, 2 where the configuration cannot be read."
 )
 def doctor(
     config: common.ConfigPath = None,
     server: Annotated[str | None, typer.Option(help="Only this server, with the end of its stderr.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON, when it is done.")] = False,
 ) -> None:
     settings = common.require_servers(common.load_config(config))
     only = common.find_server(settings, server) if server is not None else None
-    raise typer.Exit(common.run(_doctor(settings, only)))
+    raise typer.Exit(common.run(_doctor(settings, only, as_json)))
 
 
-async def _doctor(config: Config, only: Server | None) -> int:
-    console = Console(highlight=False)
+async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
+    console = Console(highlight=False, quiet=as_json)
     console.print(f"toolgate {__version__}, Python {platform.python_version()}, {sys.platform}")
     if not sys.platform.startswith("linux"):
         console.print(
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
-    console.print(f"configuration: {config.source or 'none'}")
-    unsound = problems(config)
-    for problem in unsound:
-        console.print(f"[red]✗[/] {escape(str(problem))}", soft_wrap=True)
-    is_audited = _look_at_audit(console, config)
-    is_pinned = await _look_at_pins(console, config)
-    async with gateways.opened(config) as gateway:
-        examined = [found for found in config.servers if only in (None, found)]
-        findings = await asyncio.gather(*(_examine(gateway, found) for found in examined))
+    console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
+    general = [*_configuration(config), *_disk(config), *await _quarantine(config)]
+    for found in general:
+        _print(console, found)
+    async with gateways.reached(config) as gateway:
         pending = await _pending(config)
-        for server, (tools, fault) in zip(examined, findings, strict=True):
-            _print(console, gateway, server, len(tools), fault, lines=30 if only else 5)
-            unmet = written.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
-            for line in (*_to_be_looked_at(server, tools, pending.get(server.id, ())), *unmet):
-                console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
-    return 1 if unsound or not is_audited or not is_pinned or any(fault for _, fault in findings) else 0
+        examined = [found for found in config.servers if only in (None, found)]
+        looks = [_examined(gateway, config, found, pending.get(found.id, ()), only is not None) for found in examined]
+        servers: list[Finding] = []
+        for done in asyncio.as_completed(looks):
+            servers.append(await done)
+            _print(console, servers[-1])
+    wrong = [found.name for found in (*general, *servers) if not found.is_ok]
+    if as_json:
+        typer.echo(json.dumps(_report(config, general, servers), indent=2))
+    console.print(_summary(servers, wrong), soft_wrap=True)
+    return 1 if wrong else 0
 
 
-def _look_at_audit(console: Console, config: Config) -> bool:
-    """Whether it can be written, where it is to be."""
-    if not audit.is_on(config):
-        return True
-    file = audit.place(config, os.environ)
-    if why := audit.trouble(file):
-        console.print(f"[red]✗[/] audit: {escape(why)}", soft_wrap=True)
-        console.print("    mend: let this user write there, or say another place as `audit.path`", soft_wrap=True)
-        return False
-    console.print(f"[green]✓[/] audit: {escape(str(file))}", soft_wrap=True)
-    return True
+# The gateway itself.
 
 
-async def _look_at_pins(console: Console, config: Config) -> bool:
+async def _quarantine(config: Config) -> list[Finding]:
     """Whether it is known which tools were trusted, where others are in quarantine."""
     where = state_folder(config, os.environ)
     if not where.exists():
-        return True
+        return []
     async with stores.opened(where) as store:
         why = await pins.trouble(config, store)
-    if why:
-        console.print(f"[red]✗[/] quarantine: tools that are not pinned are held back: {escape(why)}", soft_wrap=True)
-        console.print("    mend: mend the store, or approve of them: toolgate pins diff", soft_wrap=True)
-    return not why
+    says = f"tools that are not pinned are held back: {why}"
+    fix = "mend the store, or look at them and approve: toolgate pins diff"
+    return [Finding(name="quarantine", is_ok=False, says=says, fix=fix)] if why else []
 
 
-async def _examine(gateway: App, server: Server) -> tuple[Sequence[Raw], Fault | None]:
-    """Its tools, or why it has none."""
+def _configuration(config: Config) -> list[Finding]:
+    return [Finding(name="configuration", is_ok=False, says=str(problem)) for problem in problems(config)]
+
+
+def _disk(config: Config) -> list[Finding]:
+    """Whether what the gateway has to write can be written, and whether there is room for it."""
+    places = {"state": state_folder(config, os.environ)}
+    if audit.is_on(config):
+        places["audit"] = audit.place(config, os.environ)
+    found: list[Finding] = []
+    for name, place in places.items():
+        why, key = audit.trouble(place) if name == "audit" else _folder_trouble(place), f"{name}.path"
+        fix = f"let this user write there, or name another place as `{'state' if name == 'state' else key}`"
+        if not why and (free := shutil.disk_usage(_existing(place)).free) < LEAST_SPACE:
+            why, fix = f"only {free // 2**20} MiB are free at {place}", "make room on that disk"
+        if why or name == "audit":
+            found.append(Finding(name=name, is_ok=not why, says=why or str(place), fix=fix if why else ""))
+    return found
+
+
+def _folder_trouble(folder: Path) -> str:
+    there = _existing(folder)
+    return "" if there.is_dir() and os.access(there, os.W_OK) else f"{there} cannot be written to"
+
+
+def _existing(place: Path) -> Path:
+    """The place itself, or the folder above it that there is."""
+    return next(path for path in (place, *place.absolute().parents) if path.exists())
+
+
+# Servers.
+
+
+async def _examined(
+    gateway: Reached, config: Config, server: Server, pending: Collection[str], is_only: bool
+) -> Finding:
+    name = visible(server.name)
     if not server.enabled:
-        return (), None
-    try:
-        return (await gateway.gateway.snapshot.upstreams[server.id].list("tools", gateways.WHO)).raw, None
-    except Fault as fault:
-        return (), scrub.fault(fault, gateway.redactor)
+        return Finding(name=name, is_ok=True, says="disabled")
+    status, said = await gateway.ask("POST", f"/servers/{server.id}/check")
+    if status >= 400:
+        return Finding(name=name, is_ok=False, says=gateways.explained(said))
+    checked = msgspec.json.decode(said, type=Checked)
+    words = unprovoked(checked.stderr).splitlines()[-(30 if is_only else 5) :]
+    stderr = tuple(visible(line) for line in words)
+    if checked.fault:
+        says = visible(checked.error or checked.fault.error)
+        fix = visible(mend(server, checked))
+        return Finding(name=name, is_ok=False, says=says, fix=fix, stderr=stderr, revision=checked.revision)
+    tools = checked.tools
+    unmet = written.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
+    return Finding(
+        name=name,
+        is_ok=True,
+        says=what_it_has(len(tools), checked.revision),
+        looks=(*_to_be_looked_at(server, tools, pending), *unmet),
+        stderr=stderr if is_only else (),
+        tools=len(tools),
+        revision=checked.revision,
+    )
 
 
 async def _pending(config: Config) -> Mapping[str, Collection[str]]:
@@ -118,33 +204,11 @@ async def _pending(config: Config) -> Mapping[str, Collection[str]]:
         return {server.id: shelves.pending(server.id) for server in config.servers}
 
 
-def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[str]) -> Iterator[str]:
-    if pending:
-        yield f"{len(pending)} of its tools are to be approved: toolgate pins diff {server.id}"
+def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[str]) -> list[str]:
+    looks = [f"{len(pending)} of its tools are to be approved: toolgate pins diff {server.id}"] if pending else []
     found = [(items.read(raw).name, each) for raw in tools for each in suspicions.of(raw)]
-    for name, each in found[:MOST_LOOKS]:
-        yield f"{visible(name)[:100]}: {each}"
-    if len(found) > MOST_LOOKS:
-        yield f"and {len(found) - MOST_LOOKS} more"
-
-
-def _print(console: Console, gateway: App, server: Server, tools: int, fault: Fault | None, lines: int) -> None:
-    if not server.enabled:
-        console.print(f"– {escape(visible(server.name))}: disabled")
-        return
-    status = scrub.status(gateway.gateway.snapshot.upstreams[server.id].status(), gateway.redactor)
-    if not fault:
-        console.print(f"[green]✓[/] {escape(visible(server.name))}: {what_it_has(tools, status.revision)}")
-    else:
-        console.print(
-            f"[red]✗[/] {escape(visible(server.name))}: {escape(visible(status.error or fault.message))}",
-            soft_wrap=True,
-        )
-        if cure := mend(server, fault, status):
-            console.print(f"    mend: {escape(visible(cure))}", soft_wrap=True)
-    if fault or lines > 5:
-        for line in status.stderr.rstrip().splitlines()[-lines:]:
-            console.print(f"    [dim]stderr:[/] {escape(visible(line))}", soft_wrap=True)
+    looks += [f"{visible(name)[:100]}: {each}" for name, each in found[:MOST_LOOKS]]
+    return [*looks, f"and {len(found) - MOST_LOOKS} more"] if len(found) > MOST_LOOKS else looks
 
 
 def what_it_has(tools: int, revision: str) -> str:
@@ -152,13 +216,71 @@ def what_it_has(tools: int, revision: str) -> str:
     return f"{tools} {'tool' if tools == 1 else 'tools'}" + (f", revision {revision}" if revision else "")
 
 
-def mend(server: Server, fault: Fault, status: Status) -> str:
+def mend(server: Server, checked: Checked) -> str:
     """What to do about a server that failed; empty where its error says it already."""
     if server.problem:
         return ""
-    for found in (status.hint, causes.mend(status.error or fault.message, status.stderr), fault.hint):
+    fault = checked.fault or Fault()
+    for found in (checked.hint, causes.mend(checked.error or fault.error, checked.stderr), fault.hint):
         if found and not found.startswith(LOOK):
             return found
     if server.url:
         return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is up"
-    return "its last words are below" if status.stderr.strip() else f"it said nothing: run it by hand: {server.command}"
+    if unprovoked(checked.stderr).strip():
+        return "its last words are below"
+    return f"it said nothing: run it by hand: {shlex.join((server.command, *_shown_arguments(server)))}"
+
+
+def _shown_arguments(server: Server) -> list[str]:
+    """Without those that stood in variables: they may be secrets."""
+    return ["***" if number in server.private_args else each for number, each in enumerate(server.args)]
+
+
+# What servers write to stderr because we asked them for a method of another era first: with what it begins and ends.
+_PROVOKED = (
+    re.compile(r"(?m)^[^\n]*Failed to validate request:.*?^[^\n]*server/discover[^\n]*\n?(?=^\S|\Z)", re.DOTALL),
+    re.compile(r"(?m)^[^\n]*server/discover[^\n]*\n?"),
+)
+
+
+def unprovoked(stderr: str) -> str:
+    """What a server wrote to stderr, without what our own probe has provoked."""
+    for pattern in _PROVOKED:
+        stderr = pattern.sub("", stderr)
+    return stderr.rstrip()
+
+
+# What is printed.
+
+
+def _print(console: Console, found: Finding) -> None:
+    mark = "–" if found.says == "disabled" else "[green]✓[/]" if found.is_ok else "[red]✗[/]"
+    console.print(f"{mark} {escape(found.name)}: {escape(visible(found.says))}", soft_wrap=True)
+    if found.fix:
+        console.print(f"    fix: {escape(found.fix)}", soft_wrap=True)
+    for line in found.looks:
+        console.print(f"    [yellow]look:[/] {escape(line)}", soft_wrap=True)
+    for line in found.stderr:
+        console.print(f"    [dim]stderr:[/] {escape(line)}", soft_wrap=True)
+
+
+def _summary(servers: Sequence[Finding], wrong: Sequence[str]) -> str:
+    tools = sum(found.tools or 0 for found in servers)
+    whole = f"{len(servers)} {'server' if len(servers) == 1 else 'servers'}, {tools} tools"
+    if not wrong:
+        return f"All is well: {whole}."
+    return f"{whole}; problems: {len(wrong)} ({', '.join(map(escape, wrong))})."
+
+
+def _report(config: Config, general: Sequence[Finding], servers: Sequence[Finding]) -> dict[str, Any]:
+    def row(found: Finding) -> dict[str, Any]:
+        kept = {key: value for key, value in msgspec.structs.asdict(found).items() if value not in ("", (), None)}
+        return {"ok" if key == "is_ok" else key: value for key, value in kept.items()}
+
+    return {
+        "ok": all(found.is_ok for found in (*general, *servers)),
+        "version": __version__,
+        "configuration": config.source,
+        "checks": [row(found) for found in general],
+        "servers": [row(found) for found in servers],
+    }

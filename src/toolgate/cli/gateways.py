@@ -1,27 +1,182 @@
-"""A gateway for one command, and for who runs it: whoever can start its servers needs no permission.
+"""The gateway that a command asks: the one that runs with this configuration, else one of its own for this command.
 
-Its store is opened only where a server has `auth`: there stands who has signed in.
+Both answer at the admin door, in the same words. The rule this file keeps: nothing is started a second time beside a
+gateway that runs, and a command says which one has answered.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+import msgspec
+import typer
+from msgspec import Raw
 
 from toolgate import store as stores
-from toolgate.access import OPERATOR
+from toolgate.access import THE_OPERATOR
 from toolgate.app import App, running
+from toolgate.cli import common
 from toolgate.config import Config, state_folder
-from toolgate.model import Client, Principal
+from toolgate.frontends import operator
+from toolgate.frontends.admin import PREFIX
+from toolgate.frontends.peers import is_ours
+from toolgate.model import Client
+from toolgate.suspicions import visible
+from toolgate.wire import jsonrpc
 
-WHO = Client(Principal(is_admin=True, client=OPERATOR))
+WHO = Client(THE_OPERATOR)
+PATIENCE = 5.0  # seconds for a running gateway to accept a connection
+
+
+class Reached(Protocol):
+    """A gateway that answers at its admin door."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs beside this command."""
+        ...
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Status and body of the answer. `path` is that behind /admin."""
+        ...
+
+
+class Own:
+    """A gateway inside this command."""
+
+    is_running = False
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        return await self._app.http.admin.ask(method, PREFIX + path, _encoded(body), THE_OPERATOR)
+
+
+class Running:
+    """A gateway that was there before, reached over its operator's socket; each question has a connection of its own,
+    whose end ends what it asked for."""
+
+    is_running = True
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        """Raises `OSError` where it is gone."""
+        data = _encoded(body)
+        async with asyncio.timeout(PATIENCE):
+            reader, writer = await asyncio.open_unix_connection(self._path)
+        try:
+            if not is_ours(writer.get_extra_info("socket")):
+                raise PermissionError(f"{self._path} is another user's")
+            head = f"{method} {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            answer = await reader.read()
+        finally:
+            writer.close()
+        said, _, whole = answer.partition(b"\r\n\r\n")
+        words = said.split(b" ", 2)
+        if len(words) < 2 or not words[1].isdigit():
+            raise ConnectionResetError("the running gateway has ended over it")
+        return int(words[1]), whole
+
+
+def _encoded(body: Any) -> bytes:
+    return b"" if body is None else jsonrpc.encode(body)
+
+
+async def value(gateway: Reached, method: str, path: str, body: Any = None) -> Any:
+    """What it answers, or the end of the command with why it does not."""
+    status, said = await gateway.ask(method, path, body)
+    if status >= 400:
+        common.fail(explained(said))
+    return msgspec.json.decode(said)
+
+
+class _RpcError(msgspec.Struct):
+    message: str = ""
+
+
+class _Refused(msgspec.Struct):
+    """An answer that says why there is none: the admin door's own, or a JSON-RPC error of HTTP."""
+
+    error: str | _RpcError = ""
+    code: str = ""
+    hint: str = ""
+
+
+def explained(said: bytes) -> str:
+    """Such an answer as one line for people."""
+    refused = msgspec.json.decode(said, type=_Refused)
+    error = refused.error if isinstance(refused.error, str) else refused.error.message
+    more = f" ({refused.hint})" if refused.hint and refused.hint not in error else ""
+    return visible(f"{refused.code}: {error}{more}" if refused.code else f"{error}{more}")
+
+
+class _Called(msgspec.Struct):
+    result: Raw = Raw()
+    asks: tuple[str, ...] = ()
+
+
+async def called(gateway: Reached, tool: str, arguments: Raw) -> _Called:
+    """The result of a call as its bytes, or what the tool asks; or the end of the command with why there is none."""
+    status, said = await gateway.ask("POST", "/call", {"tool": tool, "arguments": arguments})
+    if status >= 400:
+        common.fail(explained(said))
+    return msgspec.json.decode(said, type=_Called)
+
+
+def find(config: Config) -> Running | None:
+    """The gateway that runs with this configuration."""
+    path = operator.place(config, os.environ)
+    try:
+        operator.check_ours(path.parent)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(PATIENCE)
+            connection.connect(os.fspath(path))
+        finally:
+            connection.close()
+    except OSError:
+        return None
+    return Running(os.fspath(path))
+
+
+@asynccontextmanager
+async def reached(config: Config, only_running: bool = False) -> AsyncGenerator[Reached]:
+    """The gateway that runs, said on stderr; else one of our own, unless `only_running`, which ends the command."""
+    gateway = find(config)
+    if gateway:
+        about = await value(gateway, "GET", "/status")
+        typer.echo(f"answered by the running gateway: {described(about)}", err=True)
+        try:
+            yield gateway
+        except OSError as error:
+            common.fail(f"The running gateway does not answer any more: {error}")
+        return
+    if only_running:
+        common.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
+    async with opened(config) as app:
+        yield Own(app)
+
+
+def described(about: Any) -> str:
+    """A running gateway in a few words, by what its `GET /admin/status` says."""
+    host = f"[{about['host']}]" if ":" in about["host"] else about["host"]
+    where = f", http://{host}:{about['port']}/mcp" if about.get("port") else ", over stdio"
+    return f"process {about['pid']}{where}, {about['state']}"
 
 
 @asynccontextmanager
 async def opened(config: Config) -> AsyncGenerator[App]:
+    """A gateway for one command, and for who runs it: whoever can start its servers needs no permission. What its
+    servers list is kept for the gateways that come after it."""
     async with AsyncExitStack() as stack:
-        store = None
-        if any(server.auth for server in config.servers):
-            store = await stack.enter_async_context(stores.opened(state_folder(config, os.environ)))
+        store = await stack.enter_async_context(stores.opened(state_folder(config, os.environ)))
         yield await stack.enter_async_context(running(config, store=store))

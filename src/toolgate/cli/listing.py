@@ -6,17 +6,15 @@ import sys
 from collections.abc import Iterable
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from toolgate.app import App
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.model import Fault
-from toolgate.policy import scrub
 from toolgate.suspicions import visible
 from toolgate.wire import jsonrpc, names
 
@@ -34,33 +32,46 @@ def listing(
 
 
 async def _list(config: Config, as_json: bool) -> int:
-    async with gateways.opened(config) as gateway:
+    async with gateways.reached(config) as gateway:
         path = "/mcp" if as_json else "/mcp/aggregate"  # a surface may show other tools than those of the servers
-        try:
-            found = await gateway.gateway.list("tools", gateway.gateway.snapshot.routes[path], gateways.WHO)
-        except Fault as fault:
-            common.fail(common.show(fault))
+        status, said = await gateway.ask("POST", "/list", {"path": path, "anew": not gateway.is_running})
+        if status >= 400:
+            common.fail(gateways.explained(said))
+        found = msgspec.json.decode(said, type=_Found)
         if as_json:
-            typer.echo(jsonrpc.encode(found.members()).decode())
+            typer.echo(bytes(found.listing).decode())
         else:
-            await _print(gateway)
-        return 1 if found.failures or found.pending else 0
+            _print(found)
+        return 0 if found.is_whole else 1
 
 
-async def _print(gateway: App) -> None:
+class _Server(msgspec.Struct):
+    id: str
+    name: str
+    state: str = ""
+    revision: str = ""
+    error: str = ""
+    listed: tuple[Raw, ...] = ()
+
+
+class _Found(msgspec.Struct):
+    listing: Raw
+    servers: tuple[_Server, ...]
+    is_whole: bool
+
+
+def _print(found: _Found) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED)
-    for server, upstream in gateway.gateway.snapshot.upstreams.items():
-        status = scrub.status(upstream.status(), gateway.redactor)
-        shelf = gateway.gateway.snapshot.catalog.known(server, "tools", gateways.WHO)
-        if status.state == "starting":
-            console.print(f"[bold]{escape(visible(upstream.name))}[/] has not answered yet; toolgate doctor says more")
+    for server in found.servers:
+        if server.state == "starting":
+            console.print(f"[bold]{escape(visible(server.name))}[/] has not answered yet; toolgate doctor says more")
             continue
-        error = f"[red]{escape(visible(status.error))}[/]" if status.error else ""
+        error = f"[red]{escape(visible(server.error))}[/]" if server.error else ""
         console.print(
-            " ".join(filter(None, (f"[bold]{escape(visible(upstream.name))}[/]", status.state, status.revision, error)))
+            " ".join(filter(None, (f"[bold]{escape(visible(server.name))}[/]", server.state, server.revision, error)))
         )
-        if shelf and shelf.items:
-            console.print(_table(server, shelf.items.values()))
+        if server.listed:
+            console.print(_table(server.id, server.listed))
 
 
 def _table(server: str, tools: Iterable[Raw]) -> Table:

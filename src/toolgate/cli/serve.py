@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -17,8 +16,9 @@ from toolgate import audit
 from toolgate import store as stores
 from toolgate.app import App, running
 from toolgate.auth.soundness import problems
-from toolgate.cli import common
+from toolgate.cli import common, summary
 from toolgate.config import Config, ConfigError, Problem, state_folder
+from toolgate.frontends import operator
 from toolgate.frontends.server import bind, serving
 from toolgate.outside import LOOPBACK
 from toolgate.ports import SystemClock
@@ -57,9 +57,7 @@ def serve(
     common.require_servers(found)
     for warning in remarks(found):
         typer.echo(f"warning: {warning}", err=True)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # Who edits the configuration wants to know that it holds.
-    logging.getLogger("toolgate.reloading").setLevel(logging.INFO)
+    common.log_to_stderr("%(asctime)s %(levelname)s %(message)s")
     common.run(_serve(found, settings))
 
 
@@ -111,19 +109,20 @@ async def _serve(config: Config, settings: Settings) -> None:
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail) as gateway,
         serving(gateway.http, listener),
+        common.watching_descriptors(),
+        operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         gateway.port = listener.getsockname()[1]
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, gateway.reload_soon)
         typer.echo(f"toolgate is listening on {url_of(listener)}", err=True)
+        typer.echo("\n".join(summary.lines(gateway, url_of(listener))) + "\n", err=True)
+        common.log_start(len(gateway.gateway.snapshot.upstreams))
         await until_stopped(gateway)
 
 
 async def until_stopped(gateway: App) -> None:
-    """Until SIGINT or SIGTERM. Then requests and streams end, so that the server can."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
-    await stopped.wait()
+    """Until SIGINT or SIGTERM, and until calls have ended or have had their time; the second signal ends that. Then
+    requests and streams end, so that the server can."""
+    await common.told_to_end(gateway.drain)
     gateway.http.close()
     await gateway.sessions.close()

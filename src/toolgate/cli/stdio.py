@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import signal
 import stat
 import sys
 import threading
@@ -19,6 +17,7 @@ from toolgate import store as stores
 from toolgate.app import running
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, KnownClient, Problem, state_folder
+from toolgate.frontends import operator
 from toolgate.frontends.guards import ENDPOINT
 from toolgate.frontends.stdio import StdioDoor
 from toolgate.model import Principal
@@ -61,7 +60,7 @@ def stdio(
     known = _named(found, client)
     if known and not known.enabled:
         common.fail(f"The client {known.id} is disabled in {found.source}", 2)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    common.log_to_stderr("%(levelname)s toolgate: %(message)s")
     path = f"{ENDPOINT}/{known.surface}" if known and known.surface and not surface else ENDPOINT
     common.run(_stdio(found, settings, path, _principal(known)))
 
@@ -81,7 +80,6 @@ def _principal(client: KnownClient | None) -> Principal | None:
 
 
 async def _stdio(config: Config, settings: Settings, path: str, principal: Principal | None) -> None:
-    loop = asyncio.get_running_loop()
     output = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not spoil the protocol
     where = state_folder(config, os.environ)
@@ -89,15 +87,19 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail) as gateway,
+        common.watching_descriptors(),
+        operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
+        common.log_start(len(gateway.gateway.snapshot.upstreams))
         writing = await Writing.to(output)
         door = gateway.stdio(writing.write, path, writing.backlog, principal)
         finished = asyncio.ensure_future(door.finished())
         writing.on_lost = finished.cancel
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, finished.cancel)
+        told = asyncio.ensure_future(common.told_to_end(gateway.drain))
         stop_reading = await read(sys.stdin.buffer, door)
-        await asyncio.wait([finished])
+        await asyncio.wait((finished, told), return_when=asyncio.FIRST_COMPLETED)
+        finished.cancel()
+        told.cancel()
         await door.close()
         stop_reading()
         await writing.close()

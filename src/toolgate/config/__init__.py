@@ -159,6 +159,7 @@ class ParkingLimits(msgspec.Struct, frozen=True):
 class CatalogLimits(msgspec.Struct, frozen=True):
     ttl: float = 300.0
     list_timeout: float = 10.0
+    first_wait: float = 1.2  # seconds that a first list waits for servers nobody knows, where its client hears of them
     page_size: int = 1000
     grace: float = 3600.0  # seconds for which a list that cannot be had anew is shown as it was
 
@@ -227,6 +228,7 @@ class Config(msgspec.Struct, frozen=True):
     validate_arguments: bool = True
     surface: Surface = "aggregate"  # what `/mcp` shows
     bundles: Mapping[str, tuple[str, ...]] = {}  # names of tools, which may end in `*`, shown at /mcp/bundles/{name}
+    drain: float = 10.0  # seconds for calls under way when the gateway is told to end
     state: str = ""  # the folder of the store; empty: the user's state folder
     component_url: str = COMPONENT_URL
     source: str = ""
@@ -350,6 +352,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading = Reading(file, dialect, references)
     reading.read(tree)
     reading.put_in_keys()
+    reading.put_in_notify()
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file.path))
     part, root = reading.sections.get, reading.root
@@ -412,6 +415,8 @@ def _private(reading: Reading, servers: tuple[Server, ...], clients: tuple[Known
         private.header(value)
     for value in places.credentials:
         private.certain(value)
+    if isinstance(notify := reading.sections.get("approvals", {}).get("notify"), str):
+        private.url(notify)
     private.variables(reading.put_in)
     private.environment(reading.file.environ)
     return _in_structs(places.settings.public, servers, clients) | private.values

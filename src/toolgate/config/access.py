@@ -120,11 +120,13 @@ class Audit(msgspec.Struct, frozen=True):
 
 class Approvals(msgspec.Struct, frozen=True):
     """Who may approve a call: the `client`'s own user where it can be asked, or an `operator` at the command line.
-    `wait` is how long a call waits for the operator, `ttl` how long one may decide; seconds."""
+    `wait` is how long a call waits for the operator, `ttl` how long one may decide; seconds. `notify` is a command, or
+    the URL of a webhook, that is told of each call which waits for an operator; empty: nobody is."""
 
     by: tuple[Literal["client", "operator"], ...] = ("client", "operator")
     wait: float = 50.0
     ttl: float = 900.0
+    notify: str | tuple[str, ...] = ()
 
 
 class Guard(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ SHORTEST_KEY = 24  # characters
 ACCESS = ("none", "all")
 
 _client_id = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_webhook = re.compile(r"(?:https?://|\$\{)[!-~]+")  # a variable may hold it all
 _hashed = re.compile(r"sha256:[0-9a-f]{64}")
 _rate = re.compile(r"([1-9][0-9]{0,8}) ?/ ?(?:([0-9]{1,6}) ?)?(s|m|h|d)")
 _seconds = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -32,6 +33,18 @@ def rate(value: object) -> tuple[int, float]:
     if not found:
         raise wrong('must be a rate such as "60/m", "5/s" or "1000/h"')
     return int(found[1]), int(found[2] or 1) * _seconds[found[3]]
+
+
+def notified(value: object) -> str | tuple[str, ...]:
+    """A command, as a list of its words, or the URL of a webhook."""
+    if isinstance(value, str):
+        if not _webhook.fullmatch(value):
+            raise wrong('must be the URL of a webhook, or a command as a list: ["notify-send", "toolgate"]')
+        return value
+    command: tuple[str, ...] = values.many(values.text)(value)
+    if command and not command[0].strip():
+        raise wrong("must begin with the program")
+    return command
 
 
 def _pattern(value: object) -> str:

@@ -11,7 +11,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from toolgate.config.access import Audit, Bounds, Concurrency, KnownClient, Permissions, Rate, Rates, ServerAuth
+from toolgate.config.access import (
+    Approvals,
+    Audit,
+    Bounds,
+    Concurrency,
+    KnownClient,
+    Permissions,
+    Rate,
+    Rates,
+    ServerAuth,
+)
 
 Table: TypeAlias = dict[str, Any]
 
@@ -79,6 +89,15 @@ def server_auth(found: ServerAuth, mask: str) -> Table:
     table = msgspec.structs.asdict(found) | {"scopes": list(found.scopes)}
     given = {key: value for key, value in table.items() if value not in ("", [])}
     return given | dict.fromkeys(given.keys() & {"client_secret", "private_key"} if mask else (), mask)
+
+
+def approvals(found: Approvals, mask: str) -> Table:
+    """A webhook's path may be all that somebody needs to use it. `mask`, where it is one, stands in its place."""
+    notify = list(found.notify) if not isinstance(found.notify, str) else found.notify
+    if mask and isinstance(notify, str):
+        notify = "/".join((*notify.split("/")[:3], mask))
+    table = msgspec.structs.asdict(found) | {"by": list(found.by)}
+    return {key: value for key, value in table.items() if key != "notify"} | ({"notify": notify} if notify else {})
 
 
 def audit(found: Audit) -> Mapping[str, Any]:

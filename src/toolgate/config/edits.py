@@ -131,6 +131,24 @@ def _write(path: Path, table: Mapping[str, Any]) -> None:
     _sync_folder(path.parent)
 
 
+def _sweep(path: Path) -> None:
+    """Remove what processes have left that were ended while they wrote. Theirs is the number in its name."""
+    for left in path.parent.glob(f".{path.name}.*.*"):
+        writer = left.name.removeprefix(f".{path.name}.").partition(".")[0]
+        if writer.isdecimal() and not _is_alive(int(writer)):
+            left.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def _sync_folder(folder: Path) -> None:
     """That the name is there, too, after a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -148,6 +166,7 @@ def _locked(path: Path) -> Generator[None]:
     )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _sweep(path)
         yield
     finally:
         os.close(descriptor)

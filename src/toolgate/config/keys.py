@@ -80,6 +80,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
     "catalog": {
         "ttl": Key(values.duration),
         "list_timeout": Key(values.duration),
+        "first_wait": Key(values.duration),
         "page_size": Key(values.whole(1)),
         "grace": Key(values.duration_or_none),
     },
@@ -112,6 +113,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "by": Key(values.many(values.choice("client", "operator"))),
         "wait": Key(values.duration_or_none),
         "ttl": Key(values.duration),
+        "notify": Key(access.notified),
     },
     "guard": {
         "pinning": Key(values.choice("off", "warn", "quarantine")),
@@ -163,6 +165,7 @@ ROOT: Mapping[str, Row] = {
     "bundles": Key(shapes.bundles),
     "validate_arguments": Key(shapes.word_or_flag),
     "state": Key(values.filled),
+    "drain": Key(values.duration_or_none),
     "tool_components": Key(shapes.components),
     "component_url": Key(shapes.template),
     "clients": Key(access.clients(SURFACES)),

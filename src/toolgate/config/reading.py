@@ -167,6 +167,23 @@ class Reading:
             elif client["key"] is not _bad:
                 self.take(access_shapes.sound_key, client["key"], path)
 
+    def put_in_notify(self) -> None:
+        """The variables in `approvals.notify`. One that is not set is the whole file's fault: nobody would be told."""
+        section = self.sections.get("approvals", {})
+        notify = section.get("notify")
+        if not notify or self.references:
+            return
+        path: KeyPath = ("approvals", "notify")
+        expansion = Expansion(self.file.environ, self.dialect.style, secret=self.sources.get)
+        if isinstance(notify, str):
+            section["notify"] = self.take(expansion.expand, notify, path)
+        else:
+            section["notify"] = tuple(self.take(expansion.expand, word, path) for word in notify)
+        if expansion.missing:
+            self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
+        elif isinstance(notify, str):
+            self.take(_webhook_url, section["notify"], path)
+
     # What every part of the file needs.
 
     def table(self, value: object, path: KeyPath) -> dict[str, object]:
@@ -448,14 +465,29 @@ def of_environment(environ: Mapping[str, str], style: variables.Style = variable
     return expand
 
 
+def _webhook_url(value: object) -> None:
+    variables.sound_http_url(values.text(value))
+
+
 def _lacks(expansion: Expansion, style: variables.Style) -> list[str]:
     """What could not be put in, and what to do about it."""
     names = tuple(dict.fromkeys(name for name in expansion.missing if not name.startswith(secrets.PREFIX)))
-    return [*([_not_set(names, style)] if names else []), *dict.fromkeys(expansion.lacking)]
+    asked = [name for name in names if name in expansion.asked_for]
+    plain = tuple(name for name in names if name not in expansion.asked_for)
+    return [
+        *(_not_asked(name, expansion.asked_for[name]) for name in asked),
+        *([_not_set(plain, style)] if plain else []),
+        *dict.fromkeys(expansion.lacking),
+    ]
+
+
+def _not_asked(name: str, written: str) -> str:
+    """Another tool asks its user for this; we have nobody to ask when a server starts."""
+    return f"{written} has no value: toolgate does not ask for it; set {name} in the environment of toolgate"
 
 
 def _not_set(missing: tuple[str, ...], style: variables.Style) -> str:
     """A default is named as a way out only where the tool whose file it is has them."""
     names, are, them = ", ".join(missing), *(("is", "it") if len(missing) == 1 else ("are", "them"))
-    way_out = f", or write a default: ${{{missing[0]}:-default}}" if style.has_defaults else ""
+    way_out = f", or write a default: ${{{missing[0]}:-default}}" if ":-" in style.write else ""
     return f"{names} {are} not set: set {them} in the environment of toolgate{way_out}"

@@ -40,10 +40,11 @@ def config(found: Any, masked: bool = True) -> Table:
         "surface": found.surface,
         "validate_arguments": found.validate_arguments,
         "component_url": found.component_url,
+        "drain": found.drain,
         **({"state": found.state} if found.state else {}),
         **({"auth": auth} if (auth := access_showing.auth(found.auth)) else {}),
         **({"clients": [access_showing.client(each) for each in found.clients]} if found.clients else {}),
-        "approvals": msgspec.structs.asdict(found.approvals) | {"by": list(found.approvals.by)},
+        "approvals": access_showing.approvals(found.approvals, MASK if masked else ""),
         "guard": msgspec.structs.asdict(found.guard) | {"allow_hosts": list(found.guard.allow_hosts)},
         "audit": access_showing.audit(found.audit),
         "bundles": {name: list(patterns) for name, patterns in found.bundles.items()},
@@ -78,6 +79,8 @@ def _secrets(found: Any, masked: bool) -> Table:
 def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
     """One server. `whole`: with what is as by default."""
     fields = {name: getattr(found, name) for name in _PLAIN}
+    if whole:
+        fields["start"] = "eager" if found.is_eager else "lazy"
     defaults = {field.name: field.default for field in msgspec.structs.fields(found)}
     written = {
         "type": found.type,

@@ -19,6 +19,7 @@ Key: TypeAlias = str | int
 LONGEST_DURATION = 366 * 86400.0  # seconds; what is longer is a slip of the unit
 LARGEST_SIZE = 1 << 40
 
+_A_DURATION = 'a duration: seconds as a number, or "500ms", "30s", "5m", "1h"'
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {
     "B": 1,
@@ -138,13 +139,12 @@ def optional(kind: Kind) -> Kind:
 
 def duration(value: object) -> float:
     """Seconds."""
-    what = 'a duration: seconds as a number, or "500ms", "30s", "5m", "1h"'
-    return float(_within(_amount(value, _SECONDS, what), LONGEST_DURATION, "a year"))
+    return float(_within(_amount(value, _SECONDS, _A_DURATION), LONGEST_DURATION, "a year"))
 
 
 def duration_or_none(value: object) -> float:
-    """Seconds; 0 is none at all."""
-    return 0.0 if type(value) in (int, float) and value == 0 else duration(value)
+    """Seconds; 0 in any unit is none at all."""
+    return 0.0 if _amount(value, _SECONDS, _A_DURATION) == 0 else duration(value)
 
 
 def milliseconds(value: object) -> float:

@@ -27,10 +27,6 @@ class Style(msgspec.Struct, frozen=True):
     leftover: re.Pattern[str] | None = None
     write: str = ""
 
-    @property
-    def has_defaults(self) -> bool:
-        return self.pattern is not None and "default" in self.pattern.groupindex
-
 
 class Reference(msgspec.Struct, frozen=True):
     """A variable of the environment that a key names without a pattern. One that is `optional` and not set leaves
@@ -103,6 +99,7 @@ class Expansion:
         self._inputs = inputs or {}
         self._places = places or {}
         self._secret = secret
+        self.asked_for: dict[str, str] = {}  # variables that the file's own tool asks its user for, as they are written
         self.missing: list[str] = []  # variables by name, secrets by `secret:NAME`
         self.lacking: list[str] = []  # why a secret could not be had
         self.put_in: list[tuple[str, str]] = []  # variables by name with their values
@@ -162,7 +159,9 @@ class Expansion:
         if place := groups.get("place"):
             return self._places.get(place, "")
         if written := groups.get("input"):
-            return self._resolved(self._inputs.get(written, Reference(as_variable(written)))) or ""
+            wanted = self._inputs.get(written, Reference(as_variable(written)))
+            self.asked_for[wanted.name] = found[0]
+            return self._resolved(wanted) or ""
         return self._resolved(Reference(groups.get("name") or groups.get("bare") or "", groups.get("default"))) or ""
 
     def _looked_up(self, name: str) -> str:

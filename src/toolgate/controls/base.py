@@ -246,6 +246,31 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 # What several families say alike.
 
 
+class Unfinished(msgspec.Struct, frozen=True):
+    """What a control tool that works has to say so far; `pending` are the names of servers that are still starting."""
+
+    said: Any
+    pending: Sequence[str]
+
+
+def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, realm: Realm) -> Any:
+    """The same; an `Unfinished` one where some of these lists are still to come, and nothing is known of them."""
+    late = {server for server, kind in wanted if (server, kind) in view.pending and not view.shelf(server, kind)}
+    names = [card.name for id, card in realm.servers.items() if id in late]
+    return Unfinished(said, names) if names else said
+
+
+def say(control: Control, said: Any) -> Object:
+    """The result of a tool that works. Servers that are still starting stand in a second block, so that a model that
+    finds nothing knows that it may ask again."""
+    if not isinstance(said, Unfinished):
+        return control.family.say(said)
+    result = control.family.say(said.said)
+    told = f"Still starting: {', '.join(said.pending)}. Ask again in a few seconds."
+    content = [*result["content"], {"type": "text", "text": told}]
+    return {**result, "content": content, "_meta": {**result.get("_meta", {}), "pending": said.pending}}
+
+
 def what_helps(fault: Fault) -> dict[str, Any]:
     """What of a fault lets its reader mend it at once."""
     shown = {key: value for key, value in fault.extra.items() if key.startswith("available_") or key in _HELPFUL}

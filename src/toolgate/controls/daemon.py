@@ -117,6 +117,7 @@ async def list_mcp_servers(given: Given, realm: Realm) -> Object:
             }
             for id, server in realm.servers.items()
         ]
+        + [{"name": name, "state": "disabled", "connected": False} for name in realm.disabled.values()]
     }
 
 
@@ -169,8 +170,8 @@ async def add_mcp_server(given: Given, realm: Realm) -> Object:
 
 
 async def remove_mcp_server(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["name"], realm.names)
-    name = realm.servers[id].name
+    known = {**realm.names, **realm.disabled}
+    name = known[base.find_server(given["name"], known)]
     await realm.remove(name)
     return {"success": True, "name": name, "removed": True}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -10,7 +11,7 @@ from toolgate.controls import base
 from toolgate.controls.base import Control, Family, Forward, Given, Object
 from toolgate.controls.states import IN_002
 from toolgate.model import Call, Fault
-from toolgate.ports import Card, Realm, Shelf, Status
+from toolgate.ports import Card, Realm, Shelf, Status, View
 from toolgate.search import Hit, signatures
 from toolgate.wire import items, jsonrpc
 
@@ -26,6 +27,8 @@ def _fail(control: Control, given: Given, fault: Fault) -> Object:
         said = f"Error calling {given['tool']} on {given['server']}: {fault.message}"
     if fault.hint and fault.hint not in said:
         said = f"{said} ({fault.hint})"
+    if "schema" in fault.extra:  # a model has nothing else of this reply
+        said = f"{said}\nThe schema of the arguments: {jsonrpc.encode(fault.extra['schema']).decode()}"
     return {"content": [{"type": "text", "text": said}], "isError": True}
 
 
@@ -36,7 +39,13 @@ async def mcp_discover(given: Given, realm: Realm) -> Any:
     one = base.find_server(given["server"], realm.names) if "server" in given else None
     known = realm.servers
     servers = [one] if one else list(known)
-    view = await realm.lists([(id, "tools") for id in servers])
+    wanted = [(id, "tools") for id in servers]
+    view = await realm.lists(wanted)
+    return base.unless_pending(await _discovered(given, realm, known, one, view), wanted, view, realm)
+
+
+async def _discovered(given: Given, realm: Realm, known: Mapping[str, Card], one: str | None, view: View) -> Any:
+    servers = [one] if one else list(known)
     if "query" in given:
         hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
         return [_found(hit, realm, given.get("format")) for hit in hits]
@@ -77,11 +86,13 @@ def _told(raw: Raw, format: str | None) -> Object:
 
 
 def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
-    if raw is None or not format:
+    """How a tool is called: in one line, and in full where that is wanted."""
+    if raw is None:
         return {}
-    tool = items.read(raw)
-    schemas = bytes(tool.inputSchema), bytes(tool.outputSchema)
-    return {"declaration": _DECLARE[format](signatures.Tool(tool.name, tool.description, *schemas))}
+    read = items.read(raw)
+    tool = signatures.Tool(read.name, read.description, bytes(read.inputSchema), bytes(read.outputSchema))
+    said = {"signature": signatures.one_line(tool)}
+    return said | ({"declaration": _DECLARE[format](tool)} if format else {})
 
 
 _DECLARE = {"typescript": signatures.typescript, "python": signatures.python}
@@ -91,7 +102,8 @@ CONTROLS = (
     Control(
         "mcp_discover",
         FAMILY,
-        "Search the tools of all MCP servers. Without a query: the servers, their state and how many tools they have.",
+        "Search the tools of all MCP servers; each is found with its signature. "
+        "Without a query: the servers, their state and how many tools they have.",
         {
             "query": {"type": "string", "description": "What to search for"},
             "server": {"type": "string", "description": "Only this server"},
@@ -107,7 +119,7 @@ CONTROLS = (
     Control(
         "mcp_call",
         FAMILY,
-        "Call a tool of an MCP server. mcp_discover finds the tool.",
+        "Call a tool of an MCP server, with arguments as its signature says. mcp_discover finds the tool.",
         {
             "server": {"type": "string", "description": "Target server name"},
             "tool": {"type": "string", "description": "Tool name to call"},

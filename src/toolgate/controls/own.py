@@ -17,7 +17,7 @@ async def answer(call: Call, realm: Realm) -> base.Object:
     if call.method == mcp.CALL:
         control = controls.CONTROLS[call.target]
         assert control.work
-        return control.family.say(await control.work(base.read(control, call), realm))
+        return base.say(control, await control.work(base.read(control, call), realm))
     if call.target.startswith(KEPT):
         return realm.kept(call.target)
     return _contents(call.target, await _resource(call.target, realm))

@@ -37,15 +37,17 @@ def _say(said: Any) -> Object:
 FAMILY = Family(_wrap, _fail, _say)
 
 
-async def search_tools(given: Given, realm: Realm) -> Object:
+async def search_tools(given: Given, realm: Realm) -> Any:
     kinds = KINDS[given.get("type", "tools")]
-    await realm.lists([(id, kind) for id in realm.servers for kind in kinds])
+    wanted = [(id, kind) for id in realm.servers for kind in kinds]
+    view = await realm.lists(wanted)
     limit, mode = given.get("limit", 10), given.get("mode", realm.search_mode)
     hits = await realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
     matches = [_match(hit, realm) for hit in hits]
     tools = [match["name"] for match in matches if match["type"] == "tool"]
     realm.activate(tools)
-    return {"matches": matches, "activated": tools if realm.client.session else []}
+    said = {"matches": matches, "activated": tools if realm.client.session else []}
+    return base.unless_pending(said, wanted, view, realm)
 
 
 def _match(hit: Hit, realm: Realm) -> dict[str, Any]:

@@ -77,7 +77,9 @@ async def _carry(response: Response, receive: Receive, channel: Channel, turn: i
             except Taken:
                 break
             if item is None:
-                break
+                await response.end()
+                channel.carried(turn)
+                return
             await response.event(item.message, item.id)
         await response.end()
     finally:

@@ -2,7 +2,8 @@
 
 A channel that is open gives its events ids, and what it says is kept for a while, so that a client whose connection
 broke hears the rest on another. The rules this file keeps: an id names its channel; a message is on one channel only;
-what is kept is bounded in bytes, events and time, the oldest goes first; and nothing is kept before a stream begins.
+what is kept is bounded in bytes, events and time, for each session and for all together, the oldest goes first; what
+was carried to its end is kept for a moment only; and nothing is kept before a stream begins.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from toolgate.ports import Clock
 
 Kind: TypeAlias = Literal["c", "s"]  # a call's stream, or the session's own
 
-MOST_EVENTS = 1000
-MOST_BYTES = 8 * 1024 * 1024
+MOST_EVENTS = 1000  # of a session
+MOST_BYTES = 8 * 1024 * 1024  # of a session, with what keeping takes
+MOST_TOGETHER = 32 * 1024 * 1024  # of all sessions
 KEPT_FOR = 300.0  # seconds
+CARRIED_FOR = 30.0  # seconds that a stream is kept whose end was sent, in case that it did not arrive
+EVENT, CHANNEL = 250, 1000  # bytes that keeping takes, about, beside the message
 MOST_UNTOLD = 100
 
 
@@ -91,13 +95,16 @@ class Channel:
         self.last = last
         if self._archive and last:
             self._put(last)
+            self.last = b""
         self.has_ended = True
+        self.headers = {}
         wake(self._reader)
         if self._archive:
             self._archive.settle(self)
 
     def failed(self, error: Exception) -> None:
-        self.error = error
+        if not self._archive:  # else nobody looks at it any more, and it holds all that it came through
+            self.error = error
 
     # Who carries it.
 
@@ -110,6 +117,7 @@ class Channel:
             self._put(item.message)
         if self.has_ended and self.last:
             self._put(self.last)
+        self.last, self.error = b"", None
         return f"{self.name}.0"
 
     def take(self, after: int) -> int:
@@ -127,11 +135,15 @@ class Channel:
         """The connection of this turn is gone. What is said meanwhile is kept."""
         if self._turn == turn:
             self._turn = 0
-            self._items.clear()
-            self._waiting = 0
+            self._items, self._waiting = _NOTHING, 0
             wake(self._reader)
             if self._archive:
                 self._archive.settle(self)
+
+    def carried(self, turn: int) -> None:
+        """The connection of this turn has carried it to its end."""
+        if self._turn == turn and self._archive:
+            self._archive.carried(self)
 
     async def ready(self, clock: Clock, patience: float) -> None:
         """Until there is a message, or the end. Raises `TimeoutError` after `patience` seconds."""
@@ -164,35 +176,70 @@ class Channel:
             wake(self._reader)
 
 
+_NOTHING: deque[Item] = deque(maxlen=0)  # on its way, of a channel that nobody carries
+
+
 class _Kept(NamedTuple):
     at: float
     channel: Channel
     number: int
-    item: Item
+    message: bytes
+
+
+class Archives:
+    """Those of all sessions, which together are bounded."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.bytes = 0
+        self._clock = clock
+        self._all: set[Archive] = set()
+
+    def open(self) -> Archive:
+        """One for another session, which closes it."""
+        archive = Archive(self._clock, self)
+        self._all.add(archive)
+        return archive
+
+    def grew(self, by: int) -> None:
+        """One of them is so many bytes larger, or smaller. Where all are too large, the largest lose half, until there
+        is some room again."""
+        self.bytes += by
+        if by > 0 and self.bytes > MOST_TOGETHER:
+            for archive in sorted(self._all, key=lambda archive: archive.bytes, reverse=True):
+                archive.shrink(archive.bytes // 2)
+                if self.bytes <= MOST_TOGETHER * 15 // 16:
+                    return
+
+    def closed(self, archive: Archive) -> None:
+        self._all.discard(archive)
+        self.bytes -= archive.bytes
 
 
 class Archive:
-    """What the open channels of one session have said of late."""
+    """What the open channels of one session have said of late. Made by `Archives`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, together: Archives) -> None:
+        self.bytes = 0  # with what keeping takes
         self._clock = clock
+        self._together = together
         self._names = itertools.count(1)
         self._channels: dict[str, Channel] = {}
         self._kept: deque[_Kept] = deque()  # the oldest first
-        self._bytes = 0
+        self._carried: dict[Channel, float] = {}  # to its end, and when
+        self._is_closed = False
 
     def enter(self, channel: Channel, kind: Kind) -> str:
         name = f"{kind}{next(self._names)}"
         self._channels[name] = channel
+        self._grow(CHANNEL)
         return name
 
     def keep(self, channel: Channel, number: int, message: bytes) -> Item:
-        item = Item(f"{channel.name}.{number}", message)
-        self._kept.append(_Kept(self._clock.now(), channel, number, item))
-        self._bytes += len(message)
+        self._kept.append(_Kept(self._clock.now(), channel, number, message))
         channel.kept += 1
-        self.expire()
-        return item
+        self._grow(len(message) + EVENT)
+        self._trim()
+        return Item(f"{channel.name}.{number}", message)
 
     def find(self, id: str) -> tuple[Channel, int] | None:
         """The channel that this event was on, and its number there."""
@@ -201,22 +248,61 @@ class Archive:
         return (channel, int(number)) if channel and number.isdecimal() and len(number) < 16 else None
 
     def after(self, name: str, number: int) -> list[Item]:
-        return [kept.item for kept in self._kept if kept.channel.name == name and kept.number > number]
+        return [
+            Item(f"{name}.{kept.number}", kept.message)
+            for kept in self._kept
+            if kept.channel.name == name and kept.number > number
+        ]
+
+    def carried(self, channel: Channel) -> None:
+        self._carried[channel] = self._clock.now()
 
     def expire(self) -> None:
-        """Let go of what is too much, or too old."""
-        since = self._clock.now() - KEPT_FOR
-        while self._kept and (len(self._kept) > MOST_EVENTS or self._bytes > MOST_BYTES or self._kept[0].at < since):
-            oldest = self._kept.popleft()
-            self._bytes -= len(oldest.item.message)
-            oldest.channel.kept -= 1
-            self.settle(oldest.channel)
+        """Let go of what is too much, too old, or was carried to its end a while ago."""
+        self._trim()
+        since = self._clock.now() - CARRIED_FOR
+        over = {channel for channel, at in self._carried.items() if at < since and not channel.is_carried}
+        if over:
+            kept, self._kept = self._kept, deque[_Kept]()
+            for each in kept:
+                if each.channel in over:
+                    self._let_go(each)
+                else:
+                    self._kept.append(each)
+            for channel in over:
+                self.settle(channel)
+
+    def shrink(self, bytes: int) -> None:
+        """Let go of the oldest until there are no more than so many bytes, as far as events make them up."""
+        while self._kept and self.bytes > bytes:
+            self._let_go(self._kept.popleft())
 
     def settle(self, channel: Channel) -> None:
         """Forget a channel of which nothing is left, and on which nothing is to come."""
         is_over = channel.has_ended or channel.is_of_session
-        if is_over and not channel.kept and not channel.is_carried:
-            self._channels.pop(channel.name, None)
+        if is_over and not channel.kept and not channel.is_carried and self._channels.pop(channel.name, None):
+            self._carried.pop(channel, None)
+            self._grow(-CHANNEL)
+
+    def close(self) -> None:
+        """The session is over."""
+        self._is_closed = True
+        self._together.closed(self)
+
+    def _trim(self) -> None:
+        since = self._clock.now() - KEPT_FOR
+        while self._kept and (len(self._kept) > MOST_EVENTS or self.bytes > MOST_BYTES or self._kept[0].at < since):
+            self._let_go(self._kept.popleft())
+
+    def _let_go(self, kept: _Kept) -> None:
+        kept.channel.kept -= 1
+        self._grow(-len(kept.message) - EVENT)
+        self.settle(kept.channel)
+
+    def _grow(self, by: int) -> None:
+        self.bytes += by
+        if not self._is_closed:
+            self._together.grew(by)
 
 
 def is_of_session(id: str) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, face
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import NOTES_KEPT
 from toolgate.model import Principal
-from toolgate.wire import jsonrpc
+from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Conversation:
         self.session = inside.new_session(path, principal)
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
+        self._gateway = inside.gateway
         self._modern = inside.modern
         self._limit = inside.config.http.body_limit
         self._clock = inside.clock
@@ -93,9 +95,13 @@ class Conversation:
         else:
             self.send(face.write_malformed(error))
 
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        """The work for what the client has asked; subscriptions do not end."""
+        return [*(work for work in self._in_flight.values() if work.get_name() != mcp.LISTEN), *self._answers]
+
     async def finished(self) -> None:
         """Until what the client asked before is answered, or has had its time."""
-        under_way = [*self._in_flight.values(), *self._answers]
+        under_way = [*self._in_flight.values(), *self._answers]  # those of a client that is gone end as well
         if not under_way:
             return
         try:
@@ -162,13 +168,20 @@ class Conversation:
         if len(self._in_flight) >= face.MOST_IN_FLIGHT:
             self.send(face.write_too_many(message))
             return
-        task = asyncio.get_running_loop().create_task(self._answer(message, self.session.client.principal))
+        task = asyncio.get_running_loop().create_task(
+            self._answer(message, self.session.client.principal), name=message.method
+        )
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
 
     async def _answer(self, message: Message, principal: Principal) -> None:
         try:
             reply = await self._modern.answer(message, None, principal, self.session.route, self.note)
+        except asyncio.CancelledError:
+            if not (fault := self._gateway.given_up()):
+                raise
+            self.send(face.write_failed(bytes(message.id), fault, modern.error_code))
+            return
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             self.send(face.write_failed(bytes(message.id), error, modern.error_code))
             face.let_go(error)

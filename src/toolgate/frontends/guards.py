@@ -14,11 +14,14 @@ from urllib.parse import parse_qs
 
 import msgspec
 
+from toolgate.access import THE_OPERATOR
 from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.owners import Peer
+from toolgate.frontends.peers import Operator
+from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
 from toolgate.gateway import Gateway
@@ -87,7 +90,8 @@ class Request:
 class Guards:
     """The checks of one door. The size of a body is that of `http.body_limit`, in bytes."""
 
-    def __init__(self, gateway: Gateway, config: Config, identify: Identify) -> None:
+    def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers) -> None:
+        self._callers = callers
         self._gateway = gateway
         self._config = config
         self._identify = identify
@@ -126,7 +130,7 @@ class Guards:
         """A request that steers the gateway itself. Raises `Refused`."""
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, ADMIN)
-        if not principal.is_admin:
+        if not principal.may_administer:
             raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
@@ -155,12 +159,16 @@ class Guards:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
             raise Refused(400, "Authorization stands there twice")
         client = scope.get("client") or ("",)
+        if isinstance(client, Operator):
+            return THE_OPERATOR
         try:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
-        if principal.is_admin and not principal.via and isinstance(client, Peer) and not client.is_ours:
-            return msgspec.structs.replace(principal, is_admin=False)  # another user of this machine
+        if principal.via:
+            self._callers.learn(headers["authorization"], principal)
+        if principal.is_admin and not principal.via and isinstance(client, Peer):
+            return msgspec.structs.replace(principal, peer=client)  # it may be another user of this machine
         return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:

@@ -22,6 +22,7 @@ from toolgate.frontends.connect import Connect
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
+from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import HeaderList, Outbox, Receive, Response, Send
@@ -46,12 +47,14 @@ class HttpDoor:
         self._sessions = sessions
         self._config = inside.config
         self._clock = inside.clock
-        self._guards = Guards(inside.gateway, inside.config, identify)
-        self._admin = Admin(inside.gateway, inside.editor, self._guards)
+        self.scheduler = Scheduler(inside.clock)
+        self.callers = Callers()
+        self._guards = Guards(inside.gateway, inside.config, identify, self.callers)
+        self.admin = Admin(inside.gateway, inside.editor, self._guards)
         self._connect = Connect(inside.sign_ins, self._guards)
         self._resource = resource
         self._visits = Visits(inside.clock)
-        self._pipes = Pipes(inside)
+        self._pipes = Pipes(inside, self.scheduler)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
         self._modern_work: set[asyncio.Task[Any]] = set()
@@ -82,7 +85,7 @@ class HttpDoor:
 
     async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
         if scope["path"].startswith(admin.PREFIX):
-            await self._admin.answer(scope, receive, response)
+            await self.admin.answer(scope, receive, response)
         elif scope["path"].startswith(WELL_KNOWN):
             await self._describe(scope, response)
         else:
@@ -90,6 +93,7 @@ class HttpDoor:
 
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
+        self.callers.forget()
         self._visits.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
 
@@ -116,6 +120,10 @@ class HttpDoor:
         challenge = self._resource.challenge(request.own_path, "insufficient_scope", error.message, scopes)
         return 403, [(b"www-authenticate", challenge.encode())]
 
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
+        return [work for work in self._modern_work if work.get_name() != mcp.LISTEN] + self._pipes.under_way()
+
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
         else ends with its session."""
@@ -124,6 +132,7 @@ class HttpDoor:
 
     def end(self) -> None:
         """The same, at once."""
+        self.scheduler.close()
         for work in list(self._modern_work):
             work.cancel()
         self._pipes.close()
@@ -157,7 +166,8 @@ class HttpDoor:
             _lasts(request)
         outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
         work = asyncio.get_running_loop().create_task(
-            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note)
+            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note),
+            name=message.method,
         )
         self._modern_work.add(work)
         work.add_done_callback(lambda _done: outbox.end())
@@ -174,10 +184,10 @@ class HttpDoor:
         self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
     ) -> None:
         id = bytes(message.id)
-        error: Exception | None = None
+        error: BaseException | None = None
         reply: Any = None
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
-            error = Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
+            error = self._inside.gateway.given_up() or _cancelled()
         else:
             try:
                 reply = work.result()  # not `exception()`: the task would keep the traceback, and with it the request
@@ -354,6 +364,10 @@ class Leaving:
         await streams.gone(self._receive)
         self.has_left = True
         self._work.cancel()
+
+
+def _cancelled() -> Fault:
+    return Fault("SESSION_ERROR", "The request was cancelled", reach="sent_unknown")
 
 
 def _lasts(request: Request) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from toolgate.config import Config
+from toolgate.frontends.channels import Archives
 from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
@@ -24,8 +25,9 @@ class Inside(msgspec.Struct, frozen=True):
     clock: Clock
     editor: Editor
     sign_ins: SignIns
+    archives: Archives
 
     def new_session(self, path: str, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
         """A session of a legacy client; `revision` is what it speaks unless it initializes."""
         ask_time = self.config.parking.ttl
-        return Session(self.gateway, self.pages, path, principal, self.clock, ask_time, revision)
+        return Session(self.gateway, self.pages, path, principal, self.clock, ask_time, revision, self.archives)

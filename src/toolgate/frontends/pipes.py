@@ -10,10 +10,12 @@ import asyncio
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import Refused, Request
 from toolgate.frontends.inside import Inside
+from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
 from toolgate.model import Principal
 from toolgate.ports import Clock
@@ -55,8 +57,9 @@ class Pipe:
 class Pipes:
     """All such connections."""
 
-    def __init__(self, inside: Inside) -> None:
+    def __init__(self, inside: Inside, scheduler: Scheduler) -> None:
         self._inside = inside
+        self._scheduler = scheduler
         self._config = inside.config
         self._clock = inside.clock
         self._open: dict[str, Pipe] = {}
@@ -69,6 +72,9 @@ class Pipes:
         self._is_closed = True
         for pipe in self._open.values():
             pipe.outbox.end()
+
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        return [work for pipe in self._open.values() for work in pipe.conversation.under_way()]
 
     def find(self, request: Request) -> Conversation:
         """The conversation that a POST belongs to. Raises `Refused`."""
@@ -96,7 +102,7 @@ class Pipes:
         with self._opened(request) as pipe:
             offered = request.scope.get("subprotocols", ())
             chosen = SUBPROTOCOL if SUBPROTOCOL in offered else None
-            socket = _Socket(request, send, pipe, self._config.http.body_limit, self._clock)
+            socket = _Socket(request, send, pipe, self._config.http.body_limit, self._clock, self._scheduler)
             try:
                 await send({"type": "websocket.accept", "subprotocol": chosen})
                 await until_any(socket.hear(), socket.speak(), pipe.cut_off())
@@ -120,7 +126,10 @@ class Pipes:
 class _Socket:
     """Both directions of one WebSocket: a message is a text frame."""
 
-    def __init__(self, request: Request, send: Send, pipe: Pipe, limit: int, clock: Clock) -> None:
+    def __init__(
+        self, request: Request, send: Send, pipe: Pipe, limit: int, clock: Clock, scheduler: Scheduler
+    ) -> None:
+        self._scheduler = scheduler
         self.code = GOING_AWAY
         self.is_gone = False
         self._receive = request.receive
@@ -143,6 +152,7 @@ class _Socket:
             if len(data) > self._limit:
                 self.code = TOO_BIG
                 return
+            await self._scheduler.turn(self._pipe.principal.counted_as)
             self._pipe.conversation.received(data)
 
     async def speak(self) -> None:

@@ -13,13 +13,18 @@ import socket
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.owners import Peer
+from toolgate.frontends.peers import met
+from toolgate.frontends.scheduling import Callers, Scheduler, Turn
+from toolgate.model import Principal
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
@@ -31,17 +36,26 @@ LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
 class _Protocol(HttpToolsProtocol):
-    """Bounds what uvicorn does not: the size of a request's head, and the time that it may take to come."""
+    """Bounds what uvicorn does not: the size of a request's head, and the time that it may take to come. A request is
+    started when it is its principal's turn."""
 
     _head = 0
     _is_whole = True
     _address = ""
     _connections: ClassVar[Counter[str]] = Counter()  # by address
     _timer: asyncio.TimerHandle | None = None
+    _stranger = ""  # whose turn a request takes that shows nothing
+    _turn: Turn | None = None
+
+    def __init__(self, scheduler: Scheduler, callers: Callers, **given: Any) -> None:
+        super().__init__(**given)
+        self._scheduler = scheduler
+        self._callers = callers
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.client = self.client and Peer(self.client)
+        self.client = met(transport) or (self.client and Peer(self.client))
+        self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
         self._address = self.client[0] if self.client else ""
         self._connections[self._address] += 1
         if self._connections[self._address] > _most_connections():
@@ -82,9 +96,20 @@ class _Protocol(HttpToolsProtocol):
         self._stop_timer()
         super().on_message_complete()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        key = self._callers.key(cycle.scope["headers"], self._stranger)
+        start = super()._start_asgi_task
+        if self._scheduler.lets_pass(key):
+            start(cycle, app)
+        else:
+            self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start(cycle, app))
+
     def on_response_complete(self) -> None:
         """Who was answered before all was read has a moment to end it."""
+        turn, self._turn = self._turn, None
         super().on_response_complete()
+        if turn:
+            self._scheduler.ended(turn)
         if not self._is_whole and not self.transport.is_closing():
             self._stop_timer()
             self._timer = self.loop.call_later(UNREAD_PATIENCE, self.transport.close)
@@ -108,7 +133,7 @@ def _websocket(**given: Any) -> asyncio.Protocol:
     class Socket(WebSocketsSansIOProtocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.client = self.client and Peer(self.client)
+            self.client = met(transport) or (self.client and Peer(self.client))
 
     return Socket(**given)
 
@@ -131,7 +156,7 @@ async def serving(door: HttpDoor, listener: socket.socket) -> AsyncGenerator[Non
     """Serve inside the block; requests under way get a moment to end."""
     config = uvicorn.Config(
         door,
-        http=_Protocol,
+        http=cast("type[asyncio.Protocol]", partial(_Protocol, door.scheduler, door.callers)),
         loop="none",
         lifespan="off",
         ws=cast("type[asyncio.Protocol]", _websocket),

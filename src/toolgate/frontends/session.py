@@ -18,7 +18,7 @@ from msgspec import Raw
 from toolgate import asks
 from toolgate.eras import calls, legacy, questions, tasks
 from toolgate.frontends import face
-from toolgate.frontends.channels import Archive, Untold
+from toolgate.frontends.channels import Archive, Archives, Untold
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway import Gateway
@@ -75,6 +75,7 @@ class Session:
         clock: Clock,
         ask_time: float,
         revision: str,
+        archives: Archives,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
@@ -93,6 +94,7 @@ class Session:
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
         self._listeners: list[Stream] = []
         self._untold: Untold | None = None
+        self._archives = archives
         self._archive: Archive | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
@@ -122,6 +124,10 @@ class Session:
         shown = self.client.principal.shown_anew(principal)
         if shown != self.client.principal:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
+
+    def under_way(self) -> list[asyncio.Task[bytes]]:
+        """The work for what the client has asked."""
+        return list(self._in_flight.values())
 
     # What the client sends.
 
@@ -170,7 +176,7 @@ class Session:
     def archive(self) -> Archive:
         """What its streams said of late. There is none before the first of them."""
         if not self._archive:
-            self._archive = Archive(self._clock)
+            self._archive = self._archives.open()
         return self._archive
 
     def listen(self, stream: Stream) -> None:
@@ -207,6 +213,8 @@ class Session:
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
+        if self._archive:
+            self._archive.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -216,6 +224,10 @@ class Session:
         id = bytes(message.id)
         try:
             return jsonrpc.result(id, await self._result(message, stream, principal))
+        except asyncio.CancelledError:
+            if not (fault := self._gateway.given_up()):
+                raise
+            return face.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
             answer = face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
@@ -269,7 +281,9 @@ class Session:
 
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.list(mcp.LISTS[message.method].kind, self.route, self.client)
+        listing = await self._gateway.list(
+            mcp.LISTS[message.method].kind, self.route, self.client, hears=self.is_initialized
+        )
         page = self._pages.cut(listing, params, self.route, self.client)
         return legacy.write_listing(self.revision, page)
 

@@ -35,6 +35,10 @@ class Sessions:
     def all(self) -> list[Session]:
         return [*self._kept.values(), *self._implicit.values()]
 
+    def under_way(self) -> list[asyncio.Task[bytes]]:
+        """The work for what clients have asked."""
+        return [work for session in self.all() for work in session.under_way()]
+
     def add(self, session: Session, implicit: bool) -> None:
         """Take a new one in; where there is no room, the one that is needed least ends."""
         if len(self) >= self._most or (implicit and len(self._implicit) >= max(1, self._most // 10)):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
-from toolgate.access import OPERATOR
+from toolgate.access import THE_OPERATOR
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.inside import Inside
 from toolgate.model import Principal
@@ -28,7 +29,7 @@ class StdioDoor(asyncio.Protocol):
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(inside, path, principal or _OPERATOR, write_line, backlog)
+        self._conversation = Conversation(inside, path, principal or THE_OPERATOR, write_line, backlog)
         self._limit = inside.config.http.body_limit
         self._lines = Lines()
 
@@ -47,6 +48,10 @@ class StdioDoor(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.eof_received()
 
+    def under_way(self) -> list[asyncio.Task[Any]]:
+        """The work for what the client has asked."""
+        return self._conversation.under_way()
+
     async def finished(self) -> None:
         """Until the client has closed its end, and what it asked before is answered or has had its time."""
         await self.closed.wait()
@@ -54,6 +59,3 @@ class StdioDoor(asyncio.Protocol):
 
     async def close(self) -> None:
         await self._conversation.close()
-
-
-_OPERATOR = Principal("local", is_admin=True, client=OPERATOR)

@@ -162,7 +162,7 @@ class Approval:
             return self._ask(case, can_client=False)
         decision, text = cases.read_answer(answer)
         if decision == "deny" or decision not in cases.offered(case):
-            raise _denied(case)
+            raise _denied(case, "the client's user")
         try:
             edited = self._edited(case, text)
         except Unsendable as why:
@@ -226,7 +226,7 @@ class Approval:
 
     async def _used(self, case: Case, request: Request) -> Decided | None:
         if request.state == "denied":
-            return _denied(case)
+            return _denied(case, "an operator")
         if not await self._approvals.use(request):
             return None
         try:
@@ -282,6 +282,6 @@ def _undecided(case: Case, request: Request) -> Fault:
     )
 
 
-def _denied(case: Case) -> Fault:
+def _denied(case: Case, by: str) -> Fault:
     hint = "a person has decided so; do not try it in another way"
-    return Fault("APPROVAL_DENIED", f"{case.named} was not approved", reach="not_sent", hint=hint)
+    return Fault("APPROVAL_DENIED", f"{case.named} was denied by {by}", reach="not_sent", hint=hint)

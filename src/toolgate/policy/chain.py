@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import msgspec
 
 from toolgate.access import Access
-from toolgate.approvals import Approvals
+from toolgate.approvals import Approvals, Request
 from toolgate.audit import Trail, is_on
 from toolgate.config import Config, Limits, Server
 from toolgate.config.access import Permissions
@@ -39,6 +40,7 @@ class Common(msgspec.Struct, frozen=True):
     access: Access
     audit: Trail
     meters: Meters
+    call_waits: Callable[[Request], object]  # for an operator's decision
 
 
 def build(config: Config, common: Common, *, is_transparent: bool = False) -> tuple[Policy, ...]:
@@ -96,7 +98,7 @@ def _approval(config: Config, common: Common, validate: Validate | None) -> Appr
         return None
     return Approval(
         common.access.judge,
-        Approvals(common.store, common.clock),
+        Approvals(common.store, common.clock, common.call_waits),
         config.approvals,
         common.redactor,
         common.clock,

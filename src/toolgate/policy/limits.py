@@ -8,16 +8,17 @@ bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from toolgate.config import Config
 from toolgate.config.access import Rate
-from toolgate.model import Call, Fault, Outcome
+from toolgate.model import Call, Fault, Outcome, Principal
 from toolgate.ports import Clock
 from toolgate.wire import mcp, names
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
 SOON = 1.0  # seconds after which one may try again where too much runs
+BREATH = 0.005  # seconds that one is not heard then, who is refused again and again: what runs may end at any time
 
 _EXACT = 1e-6  # seconds: what a sum of floats may lack
 
@@ -46,6 +47,12 @@ class Meters:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.principal, self.server, self.tool = Meter(), Meter(), Meter()
+        self.on_refused: Callable[[str, float], None] | None = None  # told who, and for how many seconds still
+
+    def refused(self, who: Principal, wait: float) -> None:
+        """A call of this principal was refused, as others would be for so many seconds."""
+        if self.on_refused:
+            self.on_refused(who.counted_as, wait)
 
     @property
     def are_idle(self) -> bool:
@@ -109,6 +116,7 @@ class Limits:
     def __init__(self, config: Config, meters: Meters) -> None:
         rates, most = config.limits.rates, config.limits.concurrency
         self._clock = meters.clock
+        self._meters = meters
         self._largest = config.limits.argument_limit
         self._principal = _Limit("this client", meters.principal, rates.principal, most.principal)
         self._clients: Mapping[str, _Limit] = {
@@ -145,7 +153,7 @@ class Limits:
             return call
         limits = self._of(call)
         if not was_passed:
-            self._charge(limits)
+            self._charge(limits, call.client.principal)
         taken = [each for each in limits if each[0].most is not None]
         for limit, key in taken:
             limit.take(key)
@@ -153,13 +161,16 @@ class Limits:
             self._taken[id(call)] = taken
         return call
 
-    def _charge(self, limits: list[tuple[_Limit, object]]) -> None:
+    def _charge(self, limits: list[tuple[_Limit, object]], who: Principal) -> None:
         now = self._clock.now()
         for limit, key in limits:
             if limit.is_full(key):
+                self._meters.refused(who, BREATH)
                 raise _too_many_at_once(limit)
             if limit.is_used_up(key, now):
-                raise _too_often([each for each in limits if each[0].is_used_up(each[1], now)], now)
+                fault = _too_often([each for each in limits if each[0].is_used_up(each[1], now)], now)
+                self._meters.refused(who, fault.extra["retryAfter"])
+                raise fault
         for limit, key in limits:
             limit.charge(key, now)
 
@@ -173,10 +184,7 @@ class Limits:
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:
         """What concerns this call. Control tools cost their callers, and no server."""
         who = call.client.principal
-        if who.client:
-            found: list[tuple[_Limit, object]] = [(self._clients.get(who.client, self._principal), who.id)]
-        else:
-            found = [(self._principal, who.cap_key)]
+        found: list[tuple[_Limit, object]] = [(self._clients.get(who.client, self._principal), who.counted_as)]
         if call.server and call.server != names.OWN:  # it is empty where the target is not found
             found.append((self._servers.get(call.server, self._server), call.server))
             if call.method == mcp.CALL:

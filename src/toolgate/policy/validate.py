@@ -20,7 +20,7 @@ from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
 
-_LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
+LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
@@ -37,17 +37,26 @@ class Validate:
         and a list that changed meanwhile must not end what is under way."""
         if was_passed or call.method != mcp.CALL or not call.traits or call.server in self._trusted:
             return call
-        text = call.traits.schema
+        verdict = self._judged(call, call.traits)
+        if verdict and verdict.wrong:
+            raise _refusal(call, call.traits, verdict)
+        return call
+
+    def refuses(self, call: Call) -> bool:
+        """Whether a call of a tool would be refused."""
+        verdict = self._judged(call, call.traits) if call.traits and call.server not in self._trusted else None
+        return bool(verdict and verdict.wrong)
+
+    def _judged(self, call: Call, traits: Traits) -> Verdict | None:
+        """None where there is nothing to judge by."""
+        text = traits.schema
         if text in _TRIVIAL:
-            return call
+            return None
         schema = schemas.compiled(text)
         if schema.problem:
             self._tell(call, schema)
-            return call
-        verdict = schema.judge(bytes(call.arguments or b"{}"))
-        if verdict.wrong:
-            raise _refusal(call, call.traits, verdict)
-        return call
+            return None
+        return schema.judge(bytes(call.arguments or b"{}"))
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 
@@ -72,12 +81,12 @@ def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:
     further = verdict.count - len(wrong)
     more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
     text = traits.shown_schema or traits.schema
-    schema = {"schema": Raw(text)} if len(text) <= _LARGEST_SHOWN else {}
-    where = "data.schema" if schema else "tools/list"
+    schema = {"schema": Raw(text)} if len(text) <= LARGEST_SHOWN else {}
+    hint = "correct the arguments and call again"
     return Fault(
         "INVALID_ARGS",
         f"Invalid arguments for {call.shown}: {named}{more}",
         reach="not_sent",
-        hint=f"mend what data.errors names and call again; the tool's schema is in {where}",
+        hint=hint if schema else f"{hint}; the tool's schema is in the list of its server's tools",
         extra={"errors": wrong, "error_count": verdict.count, **schema},
     )

@@ -6,6 +6,7 @@ not show is left out before anything is counted, so that it changes neither the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from weakref import WeakValueDictionary
 
@@ -93,12 +94,15 @@ class Index:
         return None if len(found) == self._size else found
 
     def _ranked(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+        """What is ranked lower is not told to be surer: confidence never rises down the list."""
         scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
         query = queries.read(text, scope.count, scope.total)
         ranking = rank(query, scope, max(limit, _CANDIDATES))
+        judged = (confidence.of(ranking, at) for at in range(min(limit, len(ranking.order))))
+        falling = itertools.accumulate(judged, lambda above, own: min(above, own, key=lambda each: each[0]))
         return [
-            Hit(entry.document, round(worth, 4), points.of(text, entry.document), *confidence.of(ranking, at))
-            for at, (entry, worth) in enumerate(ranking.order[:limit])
+            Hit(entry.document, round(worth, 4), points.of(text, entry.document), *found)
+            for (entry, worth), found in zip(ranking.order, falling, strict=False)
         ]
 
     def _matched(self, pattern: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:

@@ -67,6 +67,52 @@ def python(tool: Tool) -> str:
     return "\n".join([*lines, *(f"    # {each}" for each in writer.comments), f"    {json.dumps(comment)}", ""])
 
 
+_LONGEST_LINE = 400
+_PLAIN_NAME = re.compile(r"\w[\w.-]*\Z")
+
+
+def one_line(tool: Tool) -> str:
+    """`read_file(path: string, head?: integer)`: enough to call it by, in the words of its schema. What does not fit
+    into 400 characters is `…`; names of required parameters come before that in any case."""
+    reading = _Reading(tool.input_schema)
+    required = _required(reading.root)
+    given = _properties(reading.root)
+    said = {name: f"{_named(name, required)}: {_word(reading, schema, 0)}" for name, schema in given.items()}
+    if len(", ".join(said.values())) > _LONGEST_LINE:
+        short = {name: _named(name, required) for name in said}
+        if len(", ".join(short.values())) > _LONGEST_LINE:
+            short = {name: each for name, each in short.items() if name in required}
+        said = short
+        return f"{tool.name}({', '.join([*said.values(), '…'])})"
+    return f"{tool.name}({', '.join(said.values())})"
+
+
+def _named(name: str, required: set[str]) -> str:
+    written = name if _PLAIN_NAME.match(name) else json.dumps(name)
+    return written if name in required else f"{written}?"
+
+
+def _word(reading: _Reading, schema: Any, depth: int) -> str:
+    """A type in the words of JSON Schema."""
+    found = reading.resolved(schema, depth)
+    if found is None:
+        return "any"
+    if (choices := _choices(found)) is not None:
+        return "|".join(_unique([json.dumps(each) if _is_plain(each) else "any" for each in choices]))
+    if parts := _parts(found):
+        return "|".join(_unique([_word(reading, part, depth + 1) for part in parts]))
+    kind = _kind(found)
+    if kind == "array":
+        item = _word(reading, found["items"], depth + 1) if "items" in found else "any"
+        return f"{item}[]" if _PLAIN_NAME.match(item) else f"({item})[]"
+    members = _properties(found)
+    if kind != "object" or not members or depth > 1:
+        return kind if kind in _TYPESCRIPT or kind == "object" else "any"
+    required = _required(found)
+    inner = (f"{_named(name, required)}: {_word(reading, each, depth + 1)}" for name, each in members.items())
+    return f"{{{', '.join(inner)}}}"
+
+
 class _Reading:
     """One schema, and how much of it is still to be written."""
 

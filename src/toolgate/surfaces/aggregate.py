@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Raw
 
+from toolgate.greeting import SERVED
 from toolgate.model import Call, Done, Fault, Outcome
 from toolgate.ports import About, Shelf, View
 from toolgate.spills import PREFIX as KEPT
@@ -33,7 +34,7 @@ class Aggregate:
         return servers
 
     def about(self) -> About | None:
-        return None
+        return SERVED
 
     def claims(self, call: Call, view: View) -> bool:
         return _split(call, view) is not None
@@ -162,10 +163,10 @@ def _shown(server: str, kind: str, raw: Raw) -> Raw:
 
 
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
-    kind = mcp.KINDS[call.kind]
+    listed, kind = call.kind, mcp.KINDS[call.kind]
     close = names.did_you_mean(names.near(call.target, exposed))
     hint = close or f"ask {kind.noun.lower()}s/list for what there is"
     message = f"{kind.noun} not found: {call.target}" + (f" ({hint})" if close else "")
-    failed = [server for server in view.servers if view.fault(server, call.kind)]
+    failed = [server for server in view.servers if view.fault(server, listed)]
     extra = {"unavailable_servers": failed} if failed else {}
     return Fault(kind.missing, message, tool=call.target, hint=hint, extra=extra)

@@ -21,7 +21,8 @@ class Surface(Protocol):
         ...
 
     def about(self) -> About | None:
-        """What the surface says of itself, where its servers have no say in that."""
+        """What it offers, whatever servers are behind it; with instructions where theirs are not shown. None where that
+        is its one server's to say."""
         ...
 
     def claims(self, call: Call, view: View) -> bool:

@@ -49,7 +49,7 @@ class Skin:
 
     def about(self) -> About | None:
         if not self._instructions:
-            return None
+            return self._behind.about()
         capabilities = {"tools": {"listChanged": True}, "resources": {"listChanged": True, "subscribe": True}}
         return About({**capabilities, "logging": {}}, self._instructions)
 

@@ -1,19 +1,25 @@
-"""The circuit breaker: a server that fails again and again is left alone for a while.
+"""The circuit breaker: a server that fails again and again is left alone for a while, and then tried with one call.
 
 The rules this file keeps: what counts is the transport (it did not start, died over a call, could not be reached), not
-what a server says, nor that it is slow; after the pause one call is let through, and what becomes of it decides. Lists
-are let through then, too, and decide nothing by their success: a server that dies over each call may list its tools.
+what a server says, nor that it is slow; after a pause one call is let through, and what becomes of it decides for those
+that wait for it. A pause is a quarter of the time for which the server has been failing, so that one that is back soon
+is used soon, and one that stays away is tried rarely. Lists are let through after a pause, too, and decide nothing by
+their success: a server that dies over each call may list its tools.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 
 from toolgate.model import Fault
 from toolgate.ports import Clock
 
 FAILURES = 5  # in a row, before it opens
-PAUSE = 30.0  # seconds for which it is open
+SHORTEST = 0.25  # seconds of the first pause
+SHARE = 0.25  # of the time since it opened, for the next pause
+LONGEST = 30.0  # seconds of a pause
+SOON = 1.0  # seconds; a try that is due so soon is waited for, once one has failed
 MOST_KEPT = 256  # scopes of one server whose failures are remembered
 
 
@@ -25,49 +31,101 @@ class Breaker:
         self.failures = 0  # in a row
         self._name = name
         self._clock = clock
+        self._opened = 0.0  # when it did
         self._until: float | None = None  # when one try may be made; None while it is closed
-        self._is_tried = False
+        self._failed_tries = 0
+        self._try = 0  # the number of the one that is being made, 0 where none is
+        self._tries = 0  # that were ever made
+        self._stopped: Fault | None = None
+        self._news = asyncio.Event()  # set, and replaced, when a try is over
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether every call may go on without asking."""
+        return self._until is None
 
     @property
     def is_open(self) -> bool:
-        """Whether everything is refused."""
-        return self._until is not None and self._clock.now() < self._until
+        """Whether it is a pause."""
+        return self.remaining > 0.0
 
     @property
     def remaining(self) -> float:
         """Seconds until a try is let through."""
         return max(0.0, self._until - self._clock.now()) if self._until is not None else 0.0
 
-    def admit(self, is_call: bool) -> bool:
-        """Whether this is the one try on which it depends; `withdraw` when it is over. Raises `Fault` CIRCUIT_OPEN."""
-        if self._until is None:
-            return False
-        if self.is_open or (is_call and self._is_tried):
-            raise Fault("CIRCUIT_OPEN", f"Circuit breaker open for {self._name}", reach="not_sent", hint=self.hint())
-        self._is_tried = self._is_tried or is_call
-        return is_call
+    async def admit(self, is_call: bool, patience: float) -> int:
+        """The number of the try that this call is, to `withdraw` when it is over; 0 where it is none. Waits for at most
+        one other try, and `patience` seconds. Raises `Fault` CIRCUIT_OPEN, or what it was stopped with meanwhile."""
+        if self.is_open and not (is_call and self._failed_tries and self.remaining <= SOON):
+            raise self._refusal()
+        if not is_call:
+            return 0
+        try:
+            async with self._clock.timeout(patience):
+                return await self._admitted()
+        except TimeoutError:
+            raise self._refusal() from None
+
+    async def _admitted(self) -> int:
+        failed, stopped = self._failed_tries, self._stopped
+        while self._until is not None:
+            if self._failed_tries != failed:
+                raise self._refusal()
+            if self.is_open:
+                await self._clock.sleep(self.remaining)
+            elif self._try:
+                await self._news.wait()
+            else:
+                self._tries += 1
+                self._try = self._tries
+                return self._try
+        if self._stopped and self._stopped is not stopped:
+            raise self._stopped.at("", "")
+        return 0
+
+    def _refusal(self) -> Fault:
+        return Fault("CIRCUIT_OPEN", f"Circuit breaker open for {self._name}", reach="not_sent", hint=self.hint())
 
     def hint(self) -> str:
         """When it is tried again, and why it is not now."""
-        seconds = f"{self.remaining:.0f} s"
-        when = f"it is tried again in {seconds}" if self.remaining else "it is being tried again now"
+        remaining = self.remaining
+        when = f"it is tried again in {remaining:.2g} s" if remaining else "it is being tried again now"
         return f"{when}; it last failed with: {self.reason}"
 
     def failed(self, reason: str) -> None:
         self.failures += 1
         self.reason = reason
-        if self.failures >= FAILURES:
-            self._until = self._clock.now() + PAUSE
-            self._is_tried = False
+        if self.failures < FAILURES or self.is_open:  # in a pause: of a call that was under way before
+            return
+        now = self._clock.now()
+        if self._until is None:
+            self._opened = now
+        else:
+            self._failed_tries += 1
+        self._until = now + min(max(SHORTEST, (now - self._opened) * SHARE), LONGEST)
+        self._tell()
 
     def answered(self) -> None:
         self.failures = 0
         self._until = None
-        self._is_tried = False
+        self._failed_tries = 0
+        self._tell()
 
-    def withdraw(self) -> None:
-        """The try is over, and may have told nothing: another one may be made."""
-        self._is_tried = False
+    def stop(self, why: Fault) -> None:
+        """The server is stopped on purpose: nothing is held against it, and calls that wait are told why."""
+        self._stopped = why
+        self.answered()
+
+    def withdraw(self, number: int) -> None:
+        """A try is over, and may have told nothing: another one may be made."""
+        if number and number == self._try:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._try = 0
+        self._news.set()
+        self._news = asyncio.Event()
 
 
 class Breakers:

@@ -5,15 +5,17 @@ The rule this file keeps: the most particular cause stands first, and a mend say
 
 from __future__ import annotations
 
-import os.path
+import errno
+import os
 import re
+from collections.abc import Mapping
 
 _NODE = "install Node.js (https://nodejs.org), which has {0} with it"
 _UV = "install uv (https://docs.astral.sh/uv/), which has {0} with it"
 _PYTHON = "install Python (https://www.python.org), or write the whole path of {0} as the command"
 _OLD_LIBRARY = (
-    "it was made for mcp 1.x and runs with mcp 2: hold the library back, as in `uvx --with 'mcp<2' NAME`, or install a "
-    "newer version of the server"
+    'it was made for mcp 1.x and runs with mcp 2: write "compat": "mcp<2" beside its command uvx (in another tool\'s '
+    "file `--with 'mcp<2'` as the first of its args), or install a newer version of the server"
 )
 
 # What to install for a command that is not there; `{0}` is the command.
@@ -135,6 +137,35 @@ def mend(error: str, stderr: str = "") -> str:
         if found := sign.search(said):
             return cure.format(*found.groups())
     return ""
+
+
+# Lines that say nothing of the cause: where npm keeps its log, whom to ask for help.
+_EMPTY = re.compile(
+    r"npm (?:ERR!|error)\s*(?:code \S+\s*$|A complete log of this run|$)|^\s*\S*-debug-\d*\.log\s*$|^\s*$"
+)
+_OF_NPM = re.compile(r"npm (?:ERR!|error) ")
+
+
+def last_words(stderr: str) -> str:
+    """The line that tells most of why a program has ended: the last one; of npm, which begins with it, the first."""
+    telling = [line.strip() for line in stderr.splitlines() if not _EMPTY.search(line)]
+    of_npm = [line for line in telling if _OF_NPM.match(line)]
+    return (of_npm[0] if of_npm and _OF_NPM.match(telling[-1]) else telling[-1]) if telling else ""
+
+
+# What the system may lack → how to let us have it. Both limits of descriptors: ours, and that of the machine.
+_LACKS: Mapping[int, str] = {
+    errno.EMFILE: "toolgate has too many files and connections open: raise its limit (ulimit -n, LimitNOFILE=)",
+    errno.ENFILE: "the machine has too many files open: raise its limit (fs.file-max)",
+    errno.EAGAIN: "there are too many processes: raise the limit (ulimit -u), or end some",
+    errno.ENOMEM: "give the machine more memory, or end something",
+}
+
+
+def of_system(error: OSError) -> tuple[str, str]:
+    """What a failure of the operating system means, and what to do about it; that is empty where nobody knows."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return why, _LACKS.get(error.errno or 0, "")
 
 
 def as_a_shell_says(error: str) -> str:

@@ -38,6 +38,9 @@ class RegistryUpstream:
             return Status("stopped", revision=mcp.MODERN, stopped_by="close")
         return Status("busy" if self._running else "ready", revision=mcp.MODERN, calls=self.calls)
 
+    def is_up(self, client: Client) -> bool:
+        return True
+
     async def open(self) -> None:
         """It is there already."""
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from toolgate.config import showing
 from toolgate.model import Fault
 from toolgate.ports import Clock
-from toolgate.upstreams import guard
+from toolgate.upstreams import causes, guard
 
 log = logging.getLogger(__name__)
 
@@ -211,6 +211,12 @@ class Child(asyncio.SubprocessProtocol):
             raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
         pipe.write(data)  # type: ignore[attr-defined]
 
+    def close_input(self) -> None:
+        """There is no more for it to read."""
+        pipe = self._transport.get_pipe_transport(0) if self._transport else None
+        if pipe:
+            pipe.close()
+
     def end(self, why: str = "was stopped") -> None:
         """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name."""
         if not self._exited.is_set():
@@ -345,7 +351,6 @@ class Supervisor:
         if not program:
             hint = _cure(command, name)
             raise Fault("SERVER_FAILED", f"Command not found: {command}", reach="not_sent", hint=hint)
-        self._guard.ready()
         self._number += 1
         environment[guard.MARK] = self._guard.mark(self._number)
 
@@ -355,11 +360,13 @@ class Supervisor:
 
         child = Child(name, self._clock, self._guard, self._number, on_output, exited, on_stderr, talks)
         try:
+            self._guard.ready()
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True
             )
         except OSError as error:
-            raise Fault("SERVER_FAILED", f"Cannot start {program}: {error}", reach="not_sent") from None
+            why, hint = causes.of_system(error)
+            raise Fault("SERVER_FAILED", f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
         child.own(transport)
         self._children.add(child)
         return child

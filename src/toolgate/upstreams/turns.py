@@ -1,10 +1,11 @@
-"""How many calls may be in flight at once, on a connection or at a component. They wait in the order that they came."""
+"""How many calls may be in flight at once, on a connection or at a component. Principals that wait take turns, and the
+calls of one of them wait in the order that they came."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 
+from toolgate.fairness import RoundRobin
 from toolgate.model import Fault
 from toolgate.ports import Clock
 
@@ -17,41 +18,42 @@ class Turns:
         self._server = server
         self._clock = clock
         self._running = 0
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: RoundRobin[asyncio.Future[None]] = RoundRobin()
 
     @property
     def waiting(self) -> int:
         """How many wait for their turn."""
         return len(self._queue)
 
-    async def take(self, patience: float) -> None:
-        """Raises `Fault` TIMEOUT, not sent, where no turn comes within `patience` seconds."""
+    async def take(self, patience: float, whose: str = "") -> None:
+        """`whose` call it is: see `Principal.counted_as`. Raises `Fault` TIMEOUT, not sent, where no turn comes within
+        `patience` seconds."""
         if self.limit is None or (self._running < self.limit and not self._queue):
             self._running += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self._queue.put(whose, turn)
         try:
             async with self._clock.timeout(patience):
                 await turn
         except TimeoutError:
-            self._leave(turn)
+            self._leave(whose, turn)
             raise Fault("TIMEOUT", f"{self._server} was busy for too long", reach="not_sent") from None
         except BaseException:
-            self._leave(turn)
+            self._leave(whose, turn)
             raise
 
     def give_back(self) -> None:
         self._running -= 1
-        while self._queue and (self.limit is None or self._running < self.limit):
-            turn = self._queue.popleft()
+        while self.limit is None or self._running < self.limit:
+            turn = self._queue.pop()
+            if not turn:
+                return
             if not turn.done():
                 self._running += 1
                 turn.set_result(None)
 
-    def _leave(self, turn: asyncio.Future[None]) -> None:
+    def _leave(self, whose: str, turn: asyncio.Future[None]) -> None:
         """Give up waiting; a turn that came at the same moment is passed on."""
-        if turn in self._queue:
-            self._queue.remove(turn)
-        elif turn.done() and not turn.cancelled():
+        if not self._queue.remove(whose, turn) and turn.done() and not turn.cancelled():
             self.give_back()

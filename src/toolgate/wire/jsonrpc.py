@@ -176,8 +176,21 @@ def _is_id(raw: Raw) -> bool:
 
 
 def salvaged(data: bytes) -> tuple[bytes, bool]:
-    """The id of bytes that are no JSON-RPC message, `null` where they have none, and whether they answer a request:
-    brackets, strings and colons are enough to find the members of the envelope."""
+    """The id of bytes that are no JSON-RPC message, `null` where they have none, and whether they answer a request."""
+    found = _envelope(data)
+    is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
+    id = found.get(b'"id"', b"null")
+    return (id if len(id) <= LONGEST_SALVAGED and _is_readable_id(id) else b"null"), is_answer
+
+
+def has_result(data: bytes) -> bool:
+    """Whether such bytes have a result, and no error."""
+    found = _envelope(data)
+    return b'"result"' in found and b'"error"' not in found
+
+
+def _envelope(data: bytes) -> dict[bytes, bytes]:
+    """The members of the outermost object with their first token: brackets, strings and colons are enough for that."""
     found: dict[bytes, bytes] = {}
     depth, key, last = 0, b"", b""
     for match in itertools.islice(_token.finditer(data), MOST_TOKENS):
@@ -188,9 +201,7 @@ def salvaged(data: bytes) -> tuple[bytes, bool]:
             key = last
         depth += (token in _OPENING) - (token in _CLOSING)
         last = token
-    is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
-    id = found.get(b'"id"', b"null")
-    return (id if len(id) <= LONGEST_SALVAGED and _is_readable_id(id) else b"null"), is_answer
+    return found
 
 
 def _is_readable_id(id: bytes) -> bool:

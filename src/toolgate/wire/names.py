@@ -2,7 +2,7 @@
 and which name somebody may have meant.
 
 The rule this file keeps: every name that `join_*` makes is split back to the same pair, and a server id
-never contains `__` or `+`, so that a split needs no table but the ids themselves.
+never contains `__` or `+`, so that a split is a look-up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import hashlib
 import heapq
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import cast
 
 from toolgate.wire import surrogates
 
@@ -95,7 +96,7 @@ def fits(parts: Sequence[str], name: str) -> bool:
     return True
 
 
-def meant(pattern: str, servers: Iterable[str]) -> list[str]:
+def meant(pattern: str, servers: Collection[str]) -> list[str]:
     """The servers whose tools a pattern can match. None: the pattern is a mistake."""
     if not pattern.endswith("*") or SEPARATOR in pattern:
         split = split_name(pattern, servers)
@@ -117,13 +118,29 @@ LONGEST_COMPARED = 200  # characters
 MOST_COMPARED = 100
 
 
-def split_name(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:
-    """(server, the rest) by the longest registered prefix; None where no server's prefix fits."""
-    fitting = [id for id in servers if whole.startswith(id + SEPARATOR)]
-    if not fitting:
+def split_name(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
+    """(server, the rest); None where no server is named. `servers` are ids; where they have the configured names with
+    them, a server may be written as it is configured, and in snake_case. It costs the same however many there are."""
+    id, separator, rest = whole.partition(SEPARATOR)
+    if not separator:
         return None
-    server = max(fitting, key=len)
-    return server, whole[len(server) + len(SEPARATOR) :]
+    if id in servers:
+        return id, rest
+    return _split_otherwise(whole, cast("Mapping[str, str]", servers)) if isinstance(servers, Mapping) else None
+
+
+def _split_otherwise(whole: str, servers: Mapping[str, str]) -> tuple[str, str] | None:
+    """By another spelling of a server's name, the longest, which may have the separator in it."""
+    parts = whole.split(SEPARATOR, MOST_SEPARATORS)
+    for end in range(len(parts) - 1, 0, -1):
+        written = SEPARATOR.join(parts[:end])
+        name = servers.get(slug(written)) if len(written) <= LONGEST_COMPARED else None
+        if name is not None and written in spellings(name):
+            return slug(written), SEPARATOR.join(parts[end:])
+    return None
+
+
+MOST_SEPARATORS = 8  # in a configured name, and one behind it
 
 
 def join_uri(server: str, uri: str) -> str:
@@ -134,14 +151,13 @@ def join_uri(server: str, uri: str) -> str:
     return f"{scheme}+{uri}"
 
 
-def split_uri(whole: str, servers: Iterable[str]) -> tuple[str, str] | None:
+def split_uri(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
     """(server, the server's own URI) for `server+uri`, `ui://server+rest` and `server__uri`; None for a bare URI."""
     ui = whole.startswith(_ui)
     rest = whole[len(_ui) :] if ui else whole
-    fitting = [id for id in servers if rest.startswith(_scheme(id) + "+")]
-    if fitting:
-        server = max(fitting, key=len)
-        own = rest[len(_scheme(server)) + 1 :]
+    scheme, plus, own = rest.partition("+")
+    server = scheme[1:] if _needs_letter.match(scheme) else scheme
+    if plus and server in servers:
         return server, _ui + own if ui else own
     return split_name(whole, servers)
 

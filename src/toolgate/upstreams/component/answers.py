@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.model import Fault, Reach
+from toolgate.model import Fault
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.component.metadata import Tools, shown
@@ -29,19 +29,20 @@ _result = jsonrpc.Decoder(_Result)
 def result(answer: Answer, server: Server) -> bytes:
     """What a tool returned, as it was written. Raises `Fault`."""
     if answer.status != 200:
-        raise _refused(answer, server, "sent_unknown", _hint(answer, server.url))
+        raise _refused(answer, server, _hint(answer, server.url))
     try:
         answer.body.decode()  # the decoder skips over raw members without looking at their encoding
         _result.decode(answer.body)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
         hint = f"a component answers POST with a JSON object that has an array `content`: {error}"
-        raise _refused(answer, server, "executed", hint) from None
+        raise _refused(answer, server, hint) from None
     return answer.body
 
 
-def _refused(answer: Answer, server: Server, reach: Reach, hint: str) -> Fault:
+def _refused(answer: Answer, server: Server, hint: str) -> Fault:
+    """What is no result does not say whether the tool has run."""
     message = f"Tool execution failed (status {answer.status}): {shown(answer.body, MOST_SHOWN)}"
-    return fault(server, message, reach, "UPSTREAM_ERROR", hint)
+    return fault(server, message, "sent_unknown", "UPSTREAM_ERROR", hint)
 
 
 def tools(answer: Answer, line: Line, server: Server) -> Tools:

@@ -12,6 +12,7 @@ from toolgate.config import Server
 from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.redaction import excerpt
+from toolgate.upstreams import causes
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.links.refusals import fault
 from toolgate.upstreams.supervisor import Child, Supervisor, Tail
@@ -90,8 +91,8 @@ class Program:
         return (self._child.stderr.text() if self._child else "") or self._log.text()
 
     def _exited(self, reason: str) -> None:
-        words = [] if reason.endswith("stopped") else self._words().strip().splitlines()
-        message = f"{reason}: {excerpt(words[-1])}" if words else reason
+        words = "" if reason.endswith("stopped") else causes.last_words(self._words())
+        message = f"{reason}: {excerpt(words)}" if words else reason
         hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
         self.fault = fault(self._server, message, "not_sent", hint=hint)
         self._on_exit(self)

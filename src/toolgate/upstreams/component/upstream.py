@@ -78,6 +78,9 @@ class ComponentUpstream:
             stopped_by="close" if self._state == "stopped" else "",
         )
 
+    def is_up(self, client: Client) -> bool:
+        return self._state == "ready"
+
     async def open(self) -> None:
         try:
             await self._ask()
@@ -103,7 +106,7 @@ class ComponentUpstream:
         self._calls += 1
         self._idle.clear()
         try:
-            return Done(await self._run(call.target, bytes(call.arguments) or b"{}"))
+            return Done(await self._run(call))
         finally:
             self._calls -= 1
             if not self._calls:
@@ -144,9 +147,10 @@ class ComponentUpstream:
 
     # One call.
 
-    async def _run(self, tool: str, arguments: bytes) -> bytes:
+    async def _run(self, call: Call) -> bytes:
+        tool, arguments = call.target, bytes(call.arguments) or b"{}"
         try:
-            await self._turns.take(self._server.timeout)
+            await self._turns.take(self._server.timeout, call.client.principal.counted_as)
             try:
                 answer = await self._posted_or_again(tool, arguments)
             finally:

@@ -18,6 +18,7 @@ from toolgate.model import Fault, Reach
 from toolgate.outside import Dial
 from toolgate.ports import Badge, Clock, Refusal
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
+from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
 from toolgate.upstreams.links.http1 import Reply as Reader
 from toolgate.upstreams.links.receipts import Receipts
@@ -27,7 +28,7 @@ from toolgate.upstreams.links.refusals import (
     is_rpc_error,
     moved_hint,
     not_reached,
-    reach_of,
+    refused,
     shown,
 )
 from toolgate.upstreams.links.sse import SseLink
@@ -255,24 +256,30 @@ class HttpLink:
 
     def refused(self, origin: int | None, status: int, body: bytes, location: str = "") -> None:
         """An HTTP error. A JSON-RPC error in its body is the server's own answer."""
-        if status == 404 and self._session:
+        is_404 = status == 404 and self._session is not None
+        if self._session and is_disowned(status, body, self._session.decode("latin-1")):
             message = self._forgotten()
             if origin is not None:
                 self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
-        elif origin is not None and is_rpc_error(body):
+        elif origin is not None and is_rpc_error(body, to=origin if is_404 else None):
             self.received(body, origin)
         else:
             self._refusals.add(status)
+            if is_404:  # whatever it is for, a client starts another session
+                self._forgotten()
             hint = credentials_hint(status, self._server) or moved_hint(status, self._server.url, location)
-            self.broke(origin, f"answered HTTP {status}: {shown(body)}", reach_of(status), hint)
+            message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
+            self._failed(origin, refused(self._server, status, message, hint))
 
-    def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown", hint: str = "") -> None:
+    def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown") -> None:
         """The server did this instead of answering. No matter where it has answered."""
-        message = f"{self._server.name} {what}"
+        self._failed(origin, fault(self._server, f"{self._server.name} {what}", reach))
+
+    def _failed(self, origin: int | None, fault: Fault) -> None:
         if origin is not None:
-            self._receiver.failed(origin, fault(self._server, message, reach, hint=hint))
+            self._receiver.failed(origin, fault)
         else:
-            log.info("%s", message)
+            log.info("%s", fault.message)
 
     def _forgotten(self) -> str:
         """The server does not know our session any more: nothing can be sent in it, and there is nothing to hear."""
@@ -323,7 +330,7 @@ class _Reply:
                 if event.data and event.event == "message":
                     self._link.received(event.data, self.origin)
         except sse.TooLong as error:
-            self._link.broke(self.origin, f"sent {error}", "executed")
+            self._link.broke(self.origin, f"sent {error}")
             if self.origin is not None:
                 self._link.abandon(self.origin)
 

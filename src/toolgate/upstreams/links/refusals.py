@@ -7,7 +7,10 @@ from urllib.parse import urljoin
 from toolgate import redaction
 from toolgate.config import Server, showing
 from toolgate.model import Fault, Reach
+from toolgate.upstreams import causes
 from toolgate.wire import jsonrpc
+
+HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
 
 
 def fault(server: Server, message: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
@@ -15,14 +18,18 @@ def fault(server: Server, message: str, reach: Reach, code: str = "SERVER_FAILED
     return Fault(code, message, server=server.id, reach=reach, hint=hint)
 
 
+def refused(server: Server, status: int, message: str, hint: str = "") -> Fault:
+    """What becomes of a message that was answered with an HTTP error. Whatever the status means, servers and what
+    stands before them give it when a call has run, too."""
+    extra = {HTTP_STATUS: status}
+    return Fault("SERVER_FAILED", message, server=server.id, reach="sent_unknown", hint=hint, extra=extra)
+
+
 def not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
-    return f"Cannot reach {showing.url(server.url)}: {error or 'no answer'}"
-
-
-def reach_of(status: int) -> Reach:
-    """How far a message got that was answered with this HTTP error: a server that fails may have run it before."""
-    return "sent_unknown" if status >= 500 else "not_sent"
+    why, hint = causes.of_system(error) if isinstance(error, OSError) else ("", "")
+    said = f"{why} ({hint})" if hint else error or "no answer"
+    return f"Cannot reach {showing.url(server.url)}: {said}"
 
 
 def credentials_hint(status: int, server: Server | None = None) -> str:
@@ -45,12 +52,15 @@ def moved_hint(status: int, url: str, location: str) -> str:
         return f"it has moved, it says, to {redaction.excerpt(location)!r}"
 
 
-def is_rpc_error(body: bytes) -> bool:
-    """Whether the body of a refusal is the server's own answer: a JSON-RPC error."""
+def is_rpc_error(body: bytes, to: int | None = None) -> bool:
+    """Whether the body of a refusal is the server's own answer: a JSON-RPC error; `to` this very request, where one is
+    given."""
     try:
-        return bool(jsonrpc.decode(body).error)
-    except jsonrpc.Malformed:
+        message = jsonrpc.decode(body)
+        is_to_it = to is None or (bool(message.id) and jsonrpc.id_key(message.id) == to)
+    except (jsonrpc.Malformed, *jsonrpc.UNREADABLE):
         return False
+    return bool(message.error) and is_to_it
 
 
 def shown(body: bytes) -> str:

@@ -16,9 +16,10 @@ from toolgate.outside import Dial
 from toolgate.ports import Badge, Clock, Refusal
 from toolgate.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
+from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
 from toolgate.upstreams.links.receipts import Receipts
-from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, reach_of, shown
+from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, refused, shown
 from toolgate.upstreams.links.streams import is_stream
 from toolgate.wire import sse
 
@@ -57,6 +58,7 @@ class SseLink(PipeLink):
         self._clock = clock
         self._pool = Pool(Target(server.url), clock, dial)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
+        self._where = ""  # messages go; it names the session
         self._prefix = b""
         self._receipts = Receipts(clock)
         self._sending: dict[int, Wire] = {}
@@ -77,6 +79,7 @@ class SseLink(PipeLink):
         except BaseException:
             self._end()
             raise
+        self._where = endpoint.path
         self._prefix = b"POST" + endpoint.prefix("*/*", {"Content-Type": "application/json"} | self._told)
 
     async def _opened(self) -> Target:
@@ -184,25 +187,25 @@ class SseLink(PipeLink):
             self._receipts.note(receipt)
 
     def not_taken(self, origin: int | None, status: int, body: bytes) -> None:
-        """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer."""
-        if origin is not None and is_rpc_error(body):
+        """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer. Where the server
+        does not know our session, or wants other credentials, only another stream helps."""
+        is_unknown = is_disowned(status, body, self._where)
+        wants_others = status == 401 and self._badge is not None
+        if not is_unknown and origin is not None and is_rpc_error(body):
             self._receiver.received(body, origin)
             return
         message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
         if origin is None:
             log.info("%s", message)
-        elif self._is_over_for(status):
+        elif is_unknown or wants_others:
             self._receiver.failed(origin, fault(self._server, message, "not_sent", "SESSION_ERROR"))
         else:
             hint = credentials_hint(status, self._server)
-            self._receiver.failed(origin, fault(self._server, message, reach_of(status), hint=hint))
-        if self._is_over_for(status):
-            self.over("no longer knows our session" if status == 404 else "wants other credentials")
-
-    def _is_over_for(self, status: int) -> bool:
-        """Whether only another stream can help: this one is of a session that the server no longer knows, or was opened
-        with credentials that are no longer good."""
-        return status == 404 or (status == 401 and self._badge is not None)
+            self._receiver.failed(origin, refused(self._server, status, message, hint))
+        if is_unknown or status == 404:
+            self.over("no longer knows our session")
+        elif wants_others:
+            self.over("wants other credentials")
 
     def lost(self, origin: int | None, reason: str) -> None:
         if origin is not None:

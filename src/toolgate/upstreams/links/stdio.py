@@ -10,6 +10,7 @@ import logging
 from toolgate.config import Server
 from toolgate.model import Fault
 from toolgate.redaction import excerpt
+from toolgate.upstreams import causes
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.supervisor import Child, Supervisor
 from toolgate.wire import jsonrpc
@@ -76,6 +77,6 @@ class StdioLink(PipeLink):
 
     def _exited(self, reason: str) -> None:
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
-        if self._child and (words := self._child.stderr.text().strip().splitlines()) and not reason.endswith("stopped"):
-            reason = f"{reason}: {excerpt(words[-1])}"
+        if self._child and (words := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
+            reason = f"{reason}: {excerpt(words)}"
         self._receiver.closed(Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint))

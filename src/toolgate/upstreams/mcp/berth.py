@@ -135,9 +135,11 @@ class Berth:
 
         A call that is answered, be it by an error, shows that the server is well.
         """
-        is_try = self.breaker.admit(is_call)
         self._claims += 1
+        number = 0
         try:
+            if not self.breaker.is_closed:
+                number = await self.breaker.admit(is_call, self._server.timeout)
             connection = self.live or await self._opened(client)
             try:
                 found = await work(connection)
@@ -149,8 +151,7 @@ class Berth:
             return found
         finally:
             self._claims -= 1
-            if is_try:
-                self.breaker.withdraw()
+            self.breaker.withdraw(number)
             self.rest()
 
     def _judge(self, connection: Connection, fault: Fault, is_call: bool) -> None:
@@ -315,6 +316,7 @@ class Berth:
 
     async def stop(self) -> None:
         """End what runs, and return when it is gone. The next use opens it again."""
+        self.breaker.stop(stopped(self._server.id, self._server.name, "not_sent"))
         if self._opening:
             self._opening.cancel()
             await asyncio.wait((self._opening,))
@@ -322,7 +324,6 @@ class Berth:
             self._take_down("close")
         if self._closing:
             await asyncio.wait((self._closing,))
-        self.breaker.answered()
         if not self._opening and not self.live:
             self._becomes("stopped", stopped_by="close")
 

@@ -29,6 +29,7 @@ from toolgate.model import (
     NeedInput,
     Note,
     Outcome,
+    Reach,
     Required,
 )
 from toolgate.ports import Clock, Items
@@ -136,7 +137,7 @@ class Connection:
     async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
         if call.kind != "tasks":
-            await self._turns.take(self._server.timeout)
+            await self._turns.take(self._server.timeout, call.client.principal.counted_as)
         self.used = self._clock.now()
         id = next(self._ids)
         exchange = self._expect(id, call, LONGEST_RESULT if _waits(call) else self._server.timeout, whole=whole)
@@ -306,7 +307,7 @@ class Connection:
         try:
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as error:
-            self._misread(error, data)
+            self._misread(error, data, origin)
             return
         try:
             if message.is_response:
@@ -316,15 +317,17 @@ class Connection:
             else:
                 self._questions.asked(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
-            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), bytes(message.id) or b"null"), data)
+            id = bytes(message.id) if message.is_request else b"null"
+            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id), data, origin)
 
-    def _misread(self, error: jsonrpc.Malformed, data: bytes) -> None:
+    def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
         if not error.is_answer and error.id != b"null":
             self.notify(jsonrpc.error(error.id, error.rpc, error.message))
-        elif error.is_answer and error.id.isdigit():
-            self.failed(int(error.id), self._unreadable(error))
+        elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
+            reach: Reach = "executed" if jsonrpc.has_result(data) else "sent_unknown"
+            self.failed(int(error.id), self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
         return origin in self._requests
@@ -383,9 +386,9 @@ class Connection:
         except jsonrpc.UNREADABLE as error:
             request.exchange.fail(self._unreadable(error))
 
-    def _unreadable(self, error: Exception) -> Fault:
+    def _unreadable(self, error: Exception, reach: Reach = "executed") -> Fault:
         message = f"The server's answer cannot be read: {error}"
-        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach="executed")
+        return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach=reach)
 
     def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
@@ -529,8 +532,9 @@ def _is_part(exchange: Exchange, whole: Exchange) -> bool:
 
 def _own_id(message: Message, origin: int | None) -> int | None:
     """The id of ours that a response is for. An error on a request's own stream is that request's, whatever id it has:
-    servers that could not read it, or did not try, write null or one of their own."""
+    servers that could not read it, or did not try, write null or one of their own. A result there is for that request
+    or for none: it must not be taken for the answer to another that is under way."""
     if message.error and origin is not None:
         return origin
     id = jsonrpc.id_key(message.id) if message.id else None
-    return id if isinstance(id, int) else None
+    return id if isinstance(id, int) and origin in (None, id) else None

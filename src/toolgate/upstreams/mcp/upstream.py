@@ -73,6 +73,9 @@ class McpUpstream:
         found = max(shown, key=lambda berth: (_LIVELINESS[berth.state], berth.condition.since)).status()
         return msgspec.structs.replace(found, calls=self.calls)
 
+    def is_up(self, client: Client) -> bool:
+        return self._live(client) is not None
+
     async def open(self) -> None:
         try:
             await self._berth(Client()).use(Client(), _nothing)
@@ -205,7 +208,8 @@ class McpUpstream:
     def _rested(self, berth: Berth) -> None:
         self._rest.set()
         if berth.scope and berth.is_blank and self._berths.get(berth.scope) is berth:
-            self._latest = berth
+            if berth.condition.fault:
+                self._latest = berth
             self._drop(berth)
 
     def _forget(self, scope: str) -> None:

@@ -1,0 +1,71 @@
+"""`toolgate status`: the gateway that runs with this configuration, and how its servers are."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from toolgate.cli import common, gateways
+from toolgate.config import Config
+from toolgate.suspicions import visible
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(help="Show the running gateway and its servers. Ends with 1 where none is running.")
+def status(
+    config: common.ConfigPath = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    common.run(_status(common.load_config(config), as_json))
+
+
+async def _status(config: Config, as_json: bool) -> None:
+    gateway = gateways.find(config)
+    if not gateway:
+        common.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
+    try:
+        about = await gateways.value(gateway, "GET", "/status")
+    except OSError as error:
+        common.fail(f"The running gateway does not answer: {error}")
+    typer.echo(json.dumps(about, indent=2) if as_json else "\n".join(_lines(about)))
+
+
+def _lines(about: Any) -> list[str]:
+    up = f"up {duration(about['uptime'])}"
+    lines = [f"toolgate {about['version']}: {gateways.described(about)}, {up}"]
+    if source := about.get("configuration"):
+        lines.append(f"configuration: {source}")
+    if problem := about.get("problem"):
+        lines.append(f"problem: {visible(problem)}")
+    rows = [_row(server, about["started"] + about["uptime"]) for server in about["servers"]]
+    return [*lines, *aligned((("server", "state", "pid", "up", "tools", "calls"), *rows)), *_errors(about["servers"])]
+
+
+def _row(server: Any, now: float) -> tuple[str, ...]:
+    state = server["state"]
+    up = duration(now - server["started"]) if state in ("ready", "busy", "starting") and "started" in server else "-"
+    stopped = f" ({server['stopped_by']})" if server.get("stopped_by") and state == "stopped" else ""
+    shown = (server.get("pid", "-"), up, server.get("tools", "-"), server.get("calls", 0))
+    return visible(server["name"]), state + stopped, *(str(each) for each in shown)
+
+
+def _errors(servers: Any) -> list[str]:
+    return [f"{visible(each['name'])}: {visible(each['error'])}" for each in servers if each.get("error")]
+
+
+def aligned(rows: tuple[tuple[str, ...], ...]) -> list[str]:
+    """Columns as wide as what stands in them."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def duration(seconds: float) -> str:
+    """For people: 42s, 5m 3s, 2h 10m, 3d 4h."""
+    whole = max(0, int(seconds))
+    for unit, size, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // smaller}{below}"
+    return f"{whole}s"

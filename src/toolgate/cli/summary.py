@@ -1,0 +1,98 @@
+"""What `toolgate serve` says when it serves: its servers, how long the list of tools is, and how clients connect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from toolgate import __version__
+from toolgate.app import App
+from toolgate.cli.status import aligned
+from toolgate.config import Config
+from toolgate.gateway import Gateway
+from toolgate.model import Client
+from toolgate.ports import Shelf
+from toolgate.search import tokens
+from toolgate.suspicions import visible
+
+MOST_SERVERS = 30  # that are named
+
+# How a client is told of an MCP server over HTTP, by its maker's documentation. `{url}` and `{header}` are put in.
+CLIENTS: Mapping[str, tuple[str, str]] = {
+    "Claude Code": (
+        "claude mcp add --transport http toolgate {url}{header}",
+        ' --header "Authorization: Bearer $TOOLGATE_KEY"',
+    ),
+    "Codex": ("codex mcp add toolgate --url {url}{header}", " --bearer-token-env-var TOOLGATE_KEY"),
+    "Gemini CLI": (
+        "gemini mcp add --transport http{header} toolgate {url}",
+        ' --header "Authorization: Bearer $TOOLGATE_KEY"',
+    ),
+    "VS Code": (
+        """code --add-mcp '{{"name": "toolgate", "type": "http", "url": "{url}"{header}}}'""",
+        ', "headers": {"Authorization": "Bearer KEY"}',
+    ),
+}
+
+
+def lines(app: App, url: str) -> Iterator[str]:
+    """`url` is that of the endpoint /mcp. What is known of the servers' tools is that of the last time they were up."""
+    gateway, config = app.gateway, app.gateway.snapshot.config
+    yield f"toolgate {__version__}, process {gateway.house.pid}, configuration {config.source or 'none'}"
+    shelves = _known(gateway)
+    yield from aligned(tuple(_rows(config, shelves)))
+    yield from _length(config, url, shelves)
+    yield ""
+    yield "Connect a client:"
+    yield from connecting(config, url)
+
+
+def _known(gateway: Gateway) -> Mapping[str, Shelf | None]:
+    catalog = gateway.snapshot.catalog
+    return {id: catalog.known(id, "tools", Client()) for id in gateway.snapshot.upstreams}
+
+
+def _rows(config: Config, shelves: Mapping[str, Shelf | None]) -> Iterator[tuple[str, str]]:
+    for server in config.servers[:MOST_SERVERS]:
+        shelf = shelves.get(server.id)
+        state = counted(len(shelf.items)) if shelf else "not listed yet" if server.enabled else "disabled"
+        yield f"  {visible(server.name)}", state
+    if len(config.servers) > MOST_SERVERS:
+        yield f"  and {len(config.servers) - MOST_SERVERS} more", ""
+
+
+def _length(config: Config, url: str, shelves: Mapping[str, Shelf | None]) -> Iterator[str]:
+    items = [raw for shelf in shelves.values() if shelf for raw in shelf.items.values()]
+    size = sum(tokens.estimate(bytes(raw)) for raw in items)
+    missing = sum(shelf is None for shelf in shelves.values())
+    if items:
+        unlisted = f" (without those not listed yet: {missing})" if missing else ""
+        yield f"All of it: {counted(len(items))}, about {size:,} tokens for a model{unlisted}"
+    else:
+        yield "What the servers offer is not known yet: `toolgate list` asks them now, else the first client does"
+    search = config.virtual_search
+    is_long = len(items) > search.threshold or size > search.threshold_tokens
+    if config.surface != "aggregate":
+        yield f"/mcp shows the surface {config.surface}; all tools are at {url}/aggregate"
+    elif is_long and not search.enabled:
+        yield f"That is a long list. {url}/meta shows two tools instead, which find and call all others"
+
+
+def connecting(config: Config, url: str) -> list[str]:
+    """How the common clients are told of the gateway. Where an issuer makes tokens, clients find that by themselves."""
+    needs_key = not config.is_open and not config.auth.issuer
+    rows = [
+        (f"  {name}", command.format(url=url, header=header if needs_key else ""))
+        for name, (command, header) in CLIENTS.items()
+    ]
+    entry: dict[str, object] = {"type": "http", "url": url}
+    if needs_key:
+        entry |= {"headers": {"Authorization": "Bearer ${TOOLGATE_KEY}"}}
+    rows.append(("  other clients", json.dumps({"mcpServers": {"toolgate": entry}})))
+    if needs_key:
+        rows.append(("  their keys", "toolgate keys create CLIENT"))
+    return aligned(tuple(rows))
+
+
+def counted(tools: int) -> str:
+    return f"{tools} {'tool' if tools == 1 else 'tools'}"

@@ -1,0 +1,65 @@
+"""A queue whose places are taken in turn: whoever has much in it waits behind its own, and not before others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class RoundRobin(Generic[Item]):
+    """Items by key. Keys take turns; of one key, what came first goes first. A key that comes anew has the next turn,
+    but never two such keys in a row, so that everybody's turn comes."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Item]] = {}
+        self._turns: deque[str] = deque()  # each key that has items, the next one first
+        self._count = 0
+        self._is_open = True  # for a key that comes anew: the turn before was none of these
+        self._newcomer: str | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, key: str, item: Item) -> None:
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = deque()
+            if self._is_open:
+                self._is_open, self._newcomer = False, key
+                self._turns.appendleft(key)
+            else:
+                self._turns.append(key)
+        queue.append(item)
+        self._count += 1
+
+    def pop(self, may: Callable[[str], bool] | None = None) -> Item | None:
+        """The next item; of keys that `may` allows, where it is given. None where there is none."""
+        turns = self._turns
+        for _ in range(len(turns)):
+            key = turns[0]
+            if may is None or may(key):
+                item = self._queues[key].popleft()
+                self._is_open, self._newcomer = key != self._newcomer, None
+                turns.rotate(-1)
+                self._took(key)
+                return item
+            turns.rotate(-1)
+        return None
+
+    def remove(self, key: str, item: Item) -> bool:
+        """Take one out that waits no more; whether it was there."""
+        queue = self._queues.get(key)
+        if not queue or item not in queue:
+            return False
+        queue.remove(item)
+        self._took(key)
+        return True
+
+    def _took(self, key: str) -> None:
+        self._count -= 1
+        if not self._queues[key]:
+            del self._queues[key]
+            self._turns.remove(key)

@@ -1,0 +1,126 @@
+"""The operator's own way in: a Unix socket in the state folder of a running gateway.
+
+Programs of the gateway's own user, and of root, reach the same application there as over HTTP, and are the operator:
+they have all rights of the command line. The rules this file keeps: of the gateways of one configuration the first one
+owns the socket, by a lock that ends with its process; the next one takes over when that is gone; and who connects is
+known by the kernel's word, not by the file's mode alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import importlib
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from toolgate.config import Config, state_folder
+from toolgate.config.edits import make_folder
+from toolgate.frontends.http import HttpDoor
+from toolgate.ports import Clock
+
+log = logging.getLogger(__name__)
+
+LONGEST_PATH = 100  # bytes; macOS takes 103, Linux 107
+AGAIN = 2.0  # seconds between attempts to own the socket
+BACKLOG = 64  # connections that wait to be accepted
+
+
+def place(config: Config, environ: Mapping[str, str]) -> Path:
+    """Where the gateway of this configuration listens. Where the state folder's path is too long for a socket, that is
+    in a folder of our user's in /tmp."""
+    source = os.path.abspath(config.source) if config.source else ""
+    folder = state_folder(config, environ).absolute()
+    digest = hashlib.sha256(b"\0".join(map(os.fsencode, (folder, source)))).hexdigest()
+    name = f"{digest[:16]}.sock"
+    path = folder / "run" / name
+    return path if len(os.fsencode(path)) <= LONGEST_PATH else Path(f"/tmp/toolgate-{os.geteuid()}") / name
+
+
+@asynccontextmanager
+async def listening(door: HttpDoor, path: Path, clock: Clock) -> AsyncGenerator[None]:
+    """Answer the operator inside the block, as soon as no other gateway of this configuration does."""
+    work = asyncio.get_running_loop().create_task(_listen(door, path, clock), name="operator's socket")
+    try:
+        yield
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def _listen(door: HttpDoor, path: Path, clock: Clock) -> None:
+    try:
+        make_folder(path.parent)
+        check_ours(path.parent)
+        lock = await _owned(path.with_suffix(".lock"), clock)
+    except OSError as error:
+        log.info("commands cannot reach this gateway: %s cannot be used (%s)", path, error)
+        return
+    try:
+        await _serve(door, path)
+    except OSError as error:
+        log.info("commands cannot reach this gateway: %s cannot be listened on (%s)", path, error)
+    finally:
+        os.close(lock)
+
+
+def check_ours(folder: Path) -> None:
+    """Raises `OSError` where a folder is not there, or is not this user's alone."""
+    found = os.lstat(folder)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{folder} is not a private folder of this user")
+
+
+async def _owned(path: Path, clock: Clock) -> int:
+    """The lock on the socket, as soon as it is ours; it ends when it is closed, or with this process."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    is_first = True
+    try:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return lock
+            if is_first:
+                log.info("another gateway of this configuration is running already; commands are answered by that one")
+                is_first = False
+            await clock.sleep(AGAIN)
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+async def _serve(door: HttpDoor, path: Path) -> None:
+    """With the lock, a socket that is there is that of a gateway which was killed."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(os.fspath(path))
+        os.chmod(path, 0o600)  # until then the folder's mode keeps others out
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        await _called(listener)
+        # The HTTP server takes a tenth of a second to import, which no gateway over stdio pays whom nobody asks.
+        server = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.server")
+        async with server.serving(door, listener):
+            await asyncio.Event().wait()
+    finally:
+        path.unlink(missing_ok=True)
+        listener.close()
+
+
+async def _called(listener: socket.socket) -> None:
+    """Until somebody connects."""
+    loop = asyncio.get_running_loop()
+    called = asyncio.Event()
+    loop.add_reader(listener, called.set)
+    try:
+        await called.wait()
+    finally:
+        loop.remove_reader(listener)

@@ -1,0 +1,46 @@
+"""Whose program is at the other end of a Unix socket, by the kernel's word (macOS: unix(4); Linux: unix(7))."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import sys
+from typing import Any
+
+_ROOT = 0  # may be us anyhow
+_SOL_LOCAL, _LOCAL_PEERCRED = 0, 1  # macOS; Python has no names for them
+
+
+class Operator(tuple[str, int]):
+    """The client of a request that came over the socket, as ASGI has clients. Only the server makes one."""
+
+
+def is_ours(connection: Any) -> bool:
+    """Whether the program at the other end of a Unix socket is of our own user, or of root. `connection` is a socket,
+    or what an event loop shows of one."""
+    return _peer_uid(connection) in (os.geteuid(), _ROOT)
+
+
+def _peer_uid(connection: Any) -> int | None:
+    """None where the system does not tell."""
+    try:
+        if sys.platform.startswith("linux"):
+            _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            return uid
+        _version, uid = struct.unpack("2I", connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)[:8])
+        return uid
+    except (AttributeError, OSError, struct.error):
+        return None
+
+
+def met(transport: asyncio.Transport) -> Operator | None:
+    """Who comes over a new connection to a Unix socket of ours; None for a connection of another kind. One that is of
+    another user is closed."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family != socket.AF_UNIX:
+        return None
+    if not is_ours(connection):
+        transport.abort()
+    return Operator(("", 0))
