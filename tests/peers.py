@@ -1358,6 +1358,7 @@ class House:
         for connection in self.connections:
             assert connection.in_flight == 0, f"in flight: {connection}"
             assert not connection._questions._open, f"unanswered: {connection._questions._open}"
+            assert not connection._questions._held, f"held: {connection._questions._held}"
         for session in self.app.sessions.all():
             assert not session._in_flight and not session._questions and not session._work, session
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}

@@ -42,6 +42,7 @@ from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
+from toolgate.records import Eras
 from toolgate.redaction import quiet_logs
 from toolgate.reloading import Reloading
 from toolgate.seal import Seal
@@ -94,7 +95,7 @@ class App:
             lambda: reached_at(self.gateway.snapshot.config, self.port),
             lambda _server, _principal: self.events.tell(every_list()),  # whose these are, each client knows
         )
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins)
+        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins, Eras(store))
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
         self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)

@@ -1,4 +1,8 @@
-"""Questions of servers: whether a client can be asked one, and how one is declined. Free of eras."""
+"""Questions of servers: whether a client can be asked one, and what is said of one that is not put. Free of eras.
+
+The rule this file keeps: what a user says (`accept`, `decline`, `cancel`) is said by users; whatever the gateway has to
+say of a question is an error (behaviour.md, ruling 15).
+"""
 
 from __future__ import annotations
 
@@ -49,12 +53,30 @@ def signing_in_at(asker: str) -> str:
 _SIGN_IN = "sign-in:"
 
 
-def declined(ask: Ask, why: str = "") -> Answer:
-    """The answer of a client that cannot be asked, in the protocol's own way."""
-    method = mcp.ASKS[ask.method]
-    if method.declined is not None:
-        return Answer(result=method.declined)
-    return Answer(error=jsonrpc.RpcError(-1, why or method.refusal))
+def unanswered(why: str, code: int = jsonrpc.INTERNAL_ERROR, data: Raw = jsonrpc.NOTHING) -> Answer:
+    """The answer to a question that nobody has answered."""
+    return Answer(error=jsonrpc.RpcError(code, why, data))
+
+
+def undeclared(ask: Ask) -> Answer:
+    """The answer to a question that its client has not declared to be able to answer. It names the capability."""
+    capability = mcp.ASKS[ask.method].capability
+    data = Raw(jsonrpc.encode({"requiredCapabilities": {capability: _required(ask)}}))
+    named = ".".join((capability, *_required(ask)))
+    message = f"The client of this call cannot be asked: it did not declare the capability {named}"
+    return unanswered(message, jsonrpc.METHOD_NOT_FOUND, data)
+
+
+def _required(ask: Ask) -> Mapping[str, Any]:
+    """What of a capability a question needs."""
+    try:
+        if ask.method == "elicitation/create":
+            return {msgspec.json.decode(ask.params, type=_Elicitation).mode: {}}
+        if ask.method == "sampling/createMessage" and msgspec.json.decode(ask.params, type=_Sampling).tools:
+            return {"tools": {}}
+    except jsonrpc.UNREADABLE:
+        pass
+    return {}
 
 
 # What a client may declare that we relay questions for, and what each may hold.

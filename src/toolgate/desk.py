@@ -38,11 +38,11 @@ class Desk:
             self._call.notes.put(Note("progress", Raw(jsonrpc.encode(params))))
 
     async def ask(self, method: str, params: Object) -> Answer:
-        """Ask the client. One that cannot be asked has declined."""
+        """Ask the client. The answer for one that cannot be asked is an error."""
         raw = Raw(jsonrpc.encode(params))
         ask = Ask("", method, raw)
         if not asks.is_answerable(ask, self.client.capabilities):
-            return asks.declined(ask)
+            return asks.undeclared(ask)
         return await self._exchange.ask(method, raw)
 
 

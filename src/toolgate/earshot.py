@@ -32,7 +32,7 @@ class Earshot:
             return is_its and event.whose in (None, client.identity)
         if event.server not in route.upstreams or not self._may_hear(event, client):
             return False
-        if event.whose is not None and event.whose != client.identity:
+        if not event.is_for(client):
             return False
         return route.upstreams[event.server].scope(client) == event.scope
 

@@ -8,7 +8,7 @@ server says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -40,16 +40,24 @@ def merged(served: About, told: Mapping[str, About], are_several: bool) -> About
 
 
 def alone(about: About | None) -> About:
-    """What one server offers, as far as it is relayed. None for one that is not up yet: it may offer anything."""
+    """What one server offers, what we do not know of it too. None for one that is not up yet: it may offer anything."""
     if not about:
         return SERVED
-    capabilities: dict[str, Any] = {}
+    capabilities = {name: found for name, found in about.capabilities.items() if name not in _OF_BOTH}
     for name, parts in _RELAYED.items():
         found = about.capabilities.get(name, {} if name == "tools" else None)
-        if found is not None:
-            capabilities[name] = {part: True for part in parts if part == "listChanged" or found.get(part)}
+        if isinstance(found, dict):
+            said = cast("dict[str, Any]", found)
+            own = {part: value for part, value in said.items() if part not in parts}
+            capabilities[name] = own | {part: True for part in parts if part == "listChanged" or said.get(part)}
     capabilities |= tasks.relayed([about.capabilities])
-    return msgspec.structs.replace(about, capabilities=_with_pages(capabilities, [about]))
+    extensions = about.capabilities.get("extensions")
+    if isinstance(extensions, dict) and extensions:
+        capabilities["extensions"] = extensions
+    return msgspec.structs.replace(about, capabilities=capabilities)
+
+
+_OF_BOTH = frozenset(("tasks", "extensions"))  # of which each era knows its own
 
 
 def _with_pages(capabilities: Mapping[str, Any], told: Any) -> Mapping[str, Any]:

@@ -194,12 +194,19 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none."""
+    """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
+    `revision` for the gateway itself, which speaks any."""
 
     principal: Principal = Principal()
     session: str = ""
     capabilities: Mapping[str, Any] = {}
     info: Mapping[str, Any] = {}
+    revision: str = ""
+
+    @property
+    def era(self) -> mcp.Era | None:
+        """None for the gateway itself."""
+        return mcp.era_of(self.revision) if self.revision else None
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -505,7 +512,8 @@ class Listing(msgspec.Struct, frozen=True):
 
 class Event(msgspec.Struct, frozen=True):
     """A notification that belongs to no call. `scope` is whose connection to the server it concerns
-    (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on."""
+    (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on. `era`: it came over
+    the connection for clients of that era, beside which there is one for the others."""
 
     server: str
     kind: Literal["list_changed", "opened", "updated", "elicited", "log", "task", "task_status", "scope_ended"]
@@ -515,6 +523,11 @@ class Event(msgspec.Struct, frozen=True):
     params: Raw = jsonrpc.EMPTY_OBJECT
     whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
     clients: frozenset[str] | None = None  # the configured clients that alone it concerns
+    era: mcp.Era | None = None
+
+    def is_for(self, client: Client) -> bool:
+        """Whether it concerns this client, of those that share the connection."""
+        return self.whose in (None, client.identity) and self.era in (None, client.era)
 
 
 EventSink: TypeAlias = Callable[[Event], None]

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.config import Server
+from toolgate.config import Server, showing
 from toolgate.model import Call, Client, Fault, Hints, Outcome, Principal
 from toolgate.search import Hit
 
@@ -347,6 +347,8 @@ class Card(msgspec.Struct, frozen=True):
 def card(server: Server) -> Card:
     """`__rich_repr__` is what of a server's configuration may be shown."""
     told = {name: value for name, value in server.__rich_repr__() if name}
+    if "args" in told:
+        told["args"] = showing.arguments(server.args, server.private_args)
     return Card(server.id, server.name, server.type, server.description, server.criticality, told)
 
 

@@ -1,4 +1,5 @@
-"""What is known of servers between two runs: their lists or why there are none, and their own words, in the store.
+"""What is known of servers between two runs: their lists or why there are none, their own words, and which eras
+they speak, in the store.
 
 Each record stands under the server's id and a print of its configuration: what was listed under another print is not
 known. The rule this file keeps: nobody waits for what is written here, and what is as it was is not written again.
@@ -6,21 +7,28 @@ known. The rule this file keeps: nobody waits for what is written here, and what
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
+from toolgate.config import Server
 from toolgate.model import RPC_CODES, Fault
 from toolgate.ports import About, Clock, Shelf, Store
 from toolgate.wire import jsonrpc, mcp, surrogates
 
 KEPT = 30 * 24 * 3600.0  # seconds for which a record that nobody renews is kept
 RENEWED = 24 * 3600.0  # seconds after which one that is as it was is written again
+ERA_KEPT = 7 * 24 * 3600.0  # seconds after which a server is asked again what else it speaks
+
+LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope", "era")
 
 Place = tuple[str, str, str]  # of a list: server id, scope, kind
 
 _ABOUT = "about"
+_ERA = "era"
 _FAULT = "fault of "
 
 
@@ -100,7 +108,7 @@ class Records:
     def _space(self, server: str, scope: str = "") -> str:
         """Empty where nothing is kept."""
         print = self.prints.get(server)
-        return f"catalog/{server}/{print}" if print and not scope else ""
+        return _space(server, print) if print and not scope else ""
 
     def _is_due(self, space: str, key: str, content: object) -> bool:
         """Whether this is to be written: it is another than before, or has long not been."""
@@ -121,6 +129,37 @@ class Records:
         fetched = self._clock.now() - max(0.0, self._clock.wall() - found.fetched)
         until = None if found.ttl is None else fetched + found.ttl
         return Shelf({name: Raw(item) for name, item in found.items.items()}, fetched, until, found.is_public)
+
+
+Spoken: TypeAlias = mcp.Era | Literal["both"]
+_SPOKEN: tuple[Spoken, ...] = ("legacy", "modern", "both")
+
+
+class Eras:
+    """Which servers speak one era alone, and which both. It holds for a week, so that a server that has learned the
+    other is found out; one that has changed to the other is found out when it is started."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def load(self, server: Server) -> Spoken | None:
+        kept = self._store.get(_space(server.id, print_of(server)), _ERA)
+        return next((found for found in _SPOKEN if kept == found.encode()), None)
+
+    def save(self, server: Server, found: Spoken) -> None:
+        self._store.put(_space(server.id, print_of(server)), _ERA, found.encode(), ttl=ERA_KEPT)
+
+    def drop(self, server: Server) -> None:
+        self._store.delete(_space(server.id, print_of(server)), _ERA)
+
+
+def print_of(server: Server) -> str:
+    """A hash of what a server's lists, and the era that it speaks, depend on."""
+    return hashlib.sha256(msgspec.json.encode([getattr(server, name) for name in LISTS_DEPEND_ON])).hexdigest()
+
+
+def _space(server: str, print: str) -> str:
+    return f"catalog/{server}/{print}"
 
 
 def _fault(raw: bytes, server: str) -> Fault | None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,6 +20,7 @@ from toolgate.policy.base import Policy
 from toolgate.policy.chain import Common
 from toolgate.policy.scrub import Scrubber
 from toolgate.ports import Upstream
+from toolgate.records import print_of
 from toolgate.registries import REGISTRIES
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
@@ -92,8 +92,6 @@ class Snapshot(msgspec.Struct, frozen=True):
         self.catalog.show({id: server.tools for id, server in self.servers.items() if server.tools})
 
 
-LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope")
-
 KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
     **dict.fromkeys(
         LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
@@ -147,11 +145,7 @@ def _as_it_runs(server: Server) -> Server:
 
 def prints(config: Config) -> Mapping[str, str]:
     """By server id, a hash of what its lists depend on, for those whose lists are worth keeping."""
-    return {
-        server.id: hashlib.sha256(msgspec.json.encode([getattr(server, name) for name in LISTS_DEPEND_ON])).hexdigest()
-        for server in config.servers
-        if server.type != "registry"
-    }
+    return {server.id: print_of(server) for server in config.servers if server.type != "registry"}
 
 
 def build_routes(

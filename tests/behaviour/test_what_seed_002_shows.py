@@ -63,6 +63,7 @@ async def test_a_server_with_a_call_under_way_is_active_and_one_that_was_closed_
 async def test_a_servers_name_narrows_the_answer_to_it_and_its_tools(path: str, era: str) -> None:
     async with playing("playwright", "sqlite") as app:
         told = await Asker(app, era, path).told("mcp_discover", server="sqlite")
+        assert all(tool.pop("signature").startswith(tool["tool"] + "(") for tool in told["tools"])
         assert told == {
             "name": "sqlite",
             "state": "idle",

@@ -41,7 +41,7 @@ async def test_a_page_is_listed_named_and_read_and_its_text_stays_as_it_is(serve
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_server_of_its_own_hears_that_its_client_shows_pages(server: Any, revision: str) -> None:
-    there = server({"show": show}, scope="principal")
+    there = server({"show": show}, scope="session")
     async with gateway(there=there) as house:
         for capabilities in ({"extensions": {UI: SHOWS, "example.org/other": {}}}, {}):
             client = await house.client(revision, capabilities=capabilities)

@@ -400,13 +400,15 @@ async def test_a_response_to_no_question_of_this_session_counts_for_nothing() ->
 
 @pytest.mark.promise("spec.2026.mrtr.declared", "spec.legacy.elicitation.decline")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
-async def test_an_elicitation_is_declined_for_a_client_without_the_capability(revision: str) -> None:
+async def test_an_elicitation_is_refused_for_a_client_without_the_capability_by_its_name(revision: str) -> None:
+    """Nobody has declined: that is for a user to say."""
     old = LegacyServer({"hello": hello, "visit": visit})
     async with gateway(old=old) as house:
         client = await house.client(revision, capabilities={"sampling": {}})
-        assert (await client.call("old__hello")).text == "decline"
-        assert (await client.call("old__visit")).text == "decline"
-        assert [answer["result"] for answer in old.answers] == [DECLINED, DECLINED]
+        for tool, mode in (("hello", "form"), ("visit", "url")):
+            assert f"did not declare the capability elicitation.{mode}" in (await client.call(tool)).error["message"]
+            told = old.answers[-1]["error"]
+            assert told["code"] == -32601 and told["data"] == {"requiredCapabilities": {"elicitation": {mode: {}}}}
 
 
 @pytest.mark.promise("spec.2026.mrtr.declared", "spec.legacy.sampling")
@@ -422,9 +424,9 @@ async def test_sampling_is_refused_with_an_error_for_a_client_without_the_capabi
 @pytest.mark.parametrize(
     ("declared", "answers"),
     [
-        ({"elicitation": {}}, {"hello": "hello Ann", "visit": "decline"}),
-        ({"elicitation": {"form": {}}}, {"hello": "hello Ann", "visit": "decline"}),
-        ({"elicitation": {"url": {}}}, {"hello": "decline", "visit": "accept"}),
+        ({"elicitation": {}}, {"hello": "hello Ann", "visit": ""}),
+        ({"elicitation": {"form": {}}}, {"hello": "hello Ann", "visit": ""}),
+        ({"elicitation": {"url": {}}}, {"hello": "", "visit": "accept"}),
         ({"elicitation": {"form": {}, "url": {}}}, {"hello": "hello Ann", "visit": "accept"}),
     ],
 )
@@ -439,7 +441,7 @@ async def test_only_the_declared_modes_of_elicitation_are_used(
         client = await house.client(revision, capabilities=declared)
         for tool, said in answers.items():
             reply = await client.converse("tools/call", {"elicitation/create": consent}, name=f"old__{tool}")
-            assert reply.text == said
+            assert "did not declare" in reply.error["message"] if not said else reply.text == said
 
 
 @pytest.mark.promise("spec.2026.mrtr.declared")
@@ -566,10 +568,9 @@ async def list_roots(scene: Scene) -> str:
 
 
 @pytest.mark.promise("spec.legacy.roots")
-@pytest.mark.parametrize("scope", ["session", "principal"])
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
-async def test_a_server_of_ones_own_gets_ones_own_roots(revision: str, scope: str) -> None:
-    old = LegacyServer({"roots": list_roots}, scope=scope)
+async def test_a_server_of_ones_own_session_gets_ones_own_roots(revision: str) -> None:
+    old = LegacyServer({"roots": list_roots}, scope="session")
     async with gateway(old=old) as house:
         ann = await house.client(revision, principal="ann")
         bob = await house.client(revision, principal="bob")
@@ -581,9 +582,10 @@ async def test_a_server_of_ones_own_gets_ones_own_roots(revision: str, scope: st
 
 
 @pytest.mark.promise("spec.legacy.roots")
-async def test_a_shared_server_gets_the_roots_of_the_configuration() -> None:
-    old = LegacyServer({"roots": list_roots}, roots=(Root("file:///srv", "shared"),))
-    bare = LegacyServer({"roots": list_roots})
+@pytest.mark.parametrize("scope", ["shared", "principal"])
+async def test_a_server_of_several_clients_gets_the_roots_of_the_configuration(scope: str) -> None:
+    old = LegacyServer({"roots": list_roots}, roots=(Root("file:///srv", "shared"),), scope=scope)
+    bare = LegacyServer({"roots": list_roots}, scope=scope)
     async with gateway(old=old, bare=bare) as house:
         for revision in ("2025-06-18", "2026-07-28"):
             client = await house.client(revision)

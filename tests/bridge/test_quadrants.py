@@ -139,7 +139,7 @@ async def test_a_question_in_the_middle_of_a_call_is_answered(
         for method in METHODS:
             reply = await client.converse(method, ANSWERS, **target(method, name))
             assert reply.text == SAID[name]
-        assert len(there.connections) == 1
+        assert len(there.open_connections) == 1
 
 
 @pytest.mark.promise("spec.2026.mrtr.methods")
@@ -174,8 +174,24 @@ async def test_a_server_that_refuses_to_discover_in_any_way_is_asked_to_shake_ha
         assert reply.text == "accept: Ann"
 
 
-async def test_a_modern_server_is_never_asked_to_shake_hands() -> None:
-    new = ModernServer({"plain": plain})
+@pytest.mark.promise("b.rulings.16-era")
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [
+        ({}, ["initialize", "server/discover"]),
+        ({"era": "modern"}, ["server/discover"]),
+        ({"scope": "principal"}, ["server/discover"]),
+    ],
+)
+async def test_a_modern_server_is_found_whatever_it_is_asked_first(revision: str, settings: Any, asked: Any) -> None:
+    new = ModernServer({"plain": plain}, **settings)
     async with gateway(new=new) as house:
-        assert (await (await house.legacy()).call("new__plain")).text == "just so"
-        assert not new.requests("initialize")
+        assert (await (await house.client(revision)).call("new__plain")).text == "just so"
+        openings = [message["method"] for message in new.received if message["method"] in _OPENINGS]
+        is_tried = settings.get("scope") and revision != "2026-07-28"  # once, in another process, for its client
+        assert openings == [*asked, *(["initialize"] if is_tried else [])]
+        assert len(new.open_connections) == 1
+
+
+_OPENINGS = ("initialize", "server/discover")

@@ -1,6 +1,8 @@
-"""Install the official conformance suite, and a Node to run it, into its cache. Run by `make conformance`.
+"""Install the official conformance suite, a Node to run it, and the SDK's everything-server into its cache. Run by
+`make conformance`.
 
-What is complete is left alone, so a second run is immediate. The pins are `package.json` and `node.txt`; no lock file
+What is complete is left alone, so a second run is immediate. The pins are `package.json`, `node.txt` and
+`everything.txt`; no lock file
 is written, and the registries are those that npm and pip are configured with. A Node on the path is used if it is new
 enough; otherwise one comes from PyPI, with its npm.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import suite
@@ -18,7 +21,7 @@ SECONDS = 600
 
 
 def main() -> int:
-    for part, install in ((suite.NODE, node), (suite.SUITE, npm)):
+    for part, install in ((suite.NODE, node), (suite.SUITE, npm), (suite.EVERYTHING, everything)):
         if suite.is_complete(part):
             print(f"conformance: {part.name} is complete")
             continue
@@ -44,6 +47,25 @@ def npm(part: Path) -> str | None:
     shutil.copy(suite.PINS[part], part / "package.json")
     flags = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]
     return run([*npm_command(), "install", *flags], part, "npm")
+
+
+def everything(part: Path) -> str | None:
+    """The server is no package of its own: it lies in the SDK's source distribution, and needs what the tests have."""
+    flags = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:"]
+    pins = ["-r", str(suite.PINS[part])]
+    if problem := run([sys.executable, "-m", "pip", "download", *flags, "--dest", str(part), *pins], part, "pip"):
+        return problem
+    package = "examples/servers/everything-server/mcp_everything_server/"
+    for archive in part.glob("*.tar.gz"):
+        with tarfile.open(archive) as opened:
+            for member in opened.getmembers():
+                _, _, path = member.name.partition("/")
+                if member.isfile() and path.startswith(package):
+                    target = part / "mcp_everything_server" / path.removeprefix(package)
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    source = opened.extractfile(member)
+                    target.write_bytes(source.read() if source else b"")
+    return None if (part / "mcp_everything_server" / "server.py").is_file() else f"{part.name}: it is not in there"
 
 
 def npm_command() -> list[str]:

@@ -18,9 +18,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ from toolgate.demo import SERVERS  # noqa: E402
 CACHE = Path(os.environ.get("TOOLGATE_CONFORMANCE_CACHE") or HERE.parent.parent / ".conformance").resolve()
 SUITE = CACHE / "suite"
 NODE = CACHE / "node"
-PINS = {SUITE: HERE / "package.json", NODE: HERE / "node.txt"}
+EVERYTHING = CACHE / "everything"
+PINS = {SUITE: HERE / "package.json", NODE: HERE / "node.txt", EVERYTHING: HERE / "everything.txt"}
 NODE_AT_LEAST = 22
 SECONDS = 600.0
 
@@ -74,7 +75,7 @@ def is_complete(part: Path) -> bool:
 
 def missing() -> str | None:
     """The reason to skip the suite, or None."""
-    if is_complete(SUITE) and node():
+    if is_complete(SUITE) and is_complete(EVERYTHING) and node():
         return None
     return f"the conformance suite is not in {CACHE}; `make conformance` installs it"
 
@@ -94,6 +95,18 @@ def fixture_over_http(home: Path, era: str = "both") -> Iterator[str]:
         yield Lines(started.stdout).until(r"^(http://127\.0\.0\.1:\d+/mcp)$")[1]
 
 
+def everything(*arguments: str) -> list[str]:
+    """The official SDK's own everything-server, with what `install.py` has taken out of its distribution."""
+    return [sys.executable, str(HERE / "everything_server.py"), "--source", str(EVERYTHING), *arguments]
+
+
+@contextmanager
+def everything_over_http(home: Path) -> Iterator[str]:
+    with process(everything("--port", "0"), home) as started:
+        Lines(started.stdout)
+        yield Lines(started.stderr).until(r"Uvicorn running on (http://127\.0\.0\.1:\d+)")[1] + "/mcp"
+
+
 @contextmanager
 def gateway(servers: dict[str, Any], home: Path) -> Iterator[str]:
     """A gateway in front of these servers: its URL, to which `/servers/{id}` leads on. It must not have stumbled."""
@@ -110,14 +123,12 @@ def gateway(servers: dict[str, Any], home: Path) -> Iterator[str]:
     assert "Traceback (most recent call last)" not in said, said
 
 
-def child(era: str) -> dict[str, Any]:
-    command, *arguments = fixture("--stdio", "--era", era)
-    return {"command": command, "args": arguments}
+def child(*command: str) -> dict[str, Any]:
+    return {"command": command[0], "args": list(command[1:])}
 
 
-def scope(era: str) -> dict[str, str]:
-    """A server of the handshake is told once what its client can do: one that asks for roots is not shared."""
-    return {"scope": "principal"} if era == "legacy" else {}
+# A server of the handshake is told once what its client can do, and gets its client's roots only where it is its own.
+OWN = {"scope": "session"}
 
 
 def neighbours() -> dict[str, Any]:
@@ -127,24 +138,44 @@ def neighbours() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class World:
-    """One way to the fixture server."""
+    """One way to a server that the suite is run against: ours, or the SDK's own (`everything`). `era` is what our own
+    speaks; `settings` are those of the server at the gateway."""
 
     direct: bool = False
     stdio: bool = False
     crowded: bool = False
+    everything: bool = False
     era: str = "both"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @contextmanager
     def url(self, home: Path) -> Iterator[str]:
         with ExitStack() as stack:
-            server = child(self.era)
-            if not self.stdio:
-                server = {"url": stack.enter_context(fixture_over_http(home / "fixture", self.era))}
+            server = child(*self._over_stdio()) if self.stdio else {"url": stack.enter_context(self._over_http(home))}
             if self.direct:
                 yield server["url"]
                 return
-            servers = {"fixture": server | scope(self.era), **(neighbours() if self.crowded else {})}
+            servers = {"fixture": server | self.settings, **(neighbours() if self.crowded else {})}
             yield stack.enter_context(gateway(servers, home / "gateway")) + "/servers/fixture"
+
+    def _over_stdio(self) -> list[str]:
+        return everything("--stdio") if self.everything else fixture("--stdio", "--era", self.era)
+
+    def _over_http(self, home: Path) -> AbstractContextManager[str]:
+        folder = home / "fixture"
+        return everything_over_http(folder) if self.everything else fixture_over_http(folder, self.era)
+
+
+def everything_worlds() -> dict[str, World]:
+    """The SDK's server in every scope; where all share one child it is told which era it is to be asked in."""
+    found = {"everything-direct": World(direct=True, everything=True)}
+    for scope in ("shared", "principal", "session"):
+        found[f"everything-http-{scope}"] = World(everything=True, settings={"scope": scope})
+        if scope != "shared":
+            found[f"everything-stdio-{scope}"] = World(stdio=True, everything=True, settings={"scope": scope})
+    for era in ("legacy", "modern"):
+        found[f"everything-stdio-shared-{era}"] = World(stdio=True, everything=True, settings={"era": era})
+    return found
 
 
 WORLDS = {
@@ -152,13 +183,13 @@ WORLDS = {
     "direct-legacy": World(direct=True, era="legacy"),
     "direct-modern": World(direct=True, era="modern"),
     "http": World(),
-    "stdio": World(stdio=True),
+    "stdio": World(stdio=True, settings=OWN),
     "crowded": World(crowded=True),
-    "http-legacy": World(era="legacy"),
-    "stdio-legacy": World(stdio=True, era="legacy"),
+    "http-legacy": World(era="legacy", settings=OWN),
+    "stdio-legacy": World(stdio=True, era="legacy", settings=OWN),
     "http-modern": World(era="modern"),
     "stdio-modern": World(stdio=True, era="modern"),
-}
+} | everything_worlds()
 
 
 CLIENTS = ("direct-modern", "direct-legacy", "gateway-modern", "gateway-legacy")

@@ -291,3 +291,14 @@ async def test_arguments_reach_the_server_byte_by_byte() -> None:
             + b',"name":"docs__echo"}}'
         )
     assert arguments in heard[-1]
+
+
+@pytest.mark.promise("001.endpoint.accept-stream-alone")
+@pytest.mark.parametrize("accept", ["text/event-stream", "Text/Event-Stream;q=0.9"])
+async def test_who_accepts_nothing_but_a_stream_gets_one_in_any_case(accept: str) -> None:
+    async with gateway() as app:
+        legacy = await Visitor(app, accept=accept).post(PING)
+        modern = await Visitor(app, accept=accept).ask("tools/list")
+        for response in (legacy, modern):
+            assert response.headers["content-type"].startswith("text/event-stream")
+            assert "result" in response.messages[-1]

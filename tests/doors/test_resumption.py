@@ -258,7 +258,7 @@ async def test_a_question_waits_for_a_client_that_lost_its_connection() -> None:
         await resumed.gone()
 
 
-async def test_a_question_that_nobody_came_back_for_is_declined_when_its_time_is_over() -> None:
+async def test_a_question_that_nobody_came_back_for_is_answered_by_an_error_when_its_time_is_over() -> None:
     async with talking(elicitation={}) as talk:
         running = await talk.call()
         await talk.progress(1)
@@ -267,7 +267,8 @@ async def test_a_question_that_nobody_came_back_for_is_declined_when_its_time_is
             json.dumps({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": FORM}).encode()
         )
         await talk.visitor.app.clock.sleep(400)
-        assert [asked["result"] for asked in talk.script.requests if "result" in asked] == [{"action": "decline"}]
+        (told,) = [answer["error"] for answer in talk.script.requests if "method" not in answer]
+        assert "did not answer" in told["message"]
 
 
 # The stream of what nobody asked for.

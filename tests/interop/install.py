@@ -15,7 +15,7 @@ from pathlib import Path
 
 import installed
 
-SECONDS = 600
+SECONDS = 1200
 
 
 def main() -> int:
@@ -27,6 +27,9 @@ def main() -> int:
         if problem := complete(part, INSTALLERS[pins.suffix]):
             print(f"interop: {part.name} is left out: {problem}", file=sys.stderr)
             installed.failure(part).write_text(problem)
+    if problem := complete(installed.RUST, cargo):
+        print(f"interop: {installed.RUST.name} is left out: {problem}", file=sys.stderr)
+        installed.failure(installed.RUST).write_text(problem)
     return 0
 
 
@@ -60,6 +63,15 @@ def environment(part: Path) -> str | None:
     pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input"]
     pins = str((installed.PARTS | installed.PROGRAMS)[part])
     return run([*pip, "--disable-pip-version-check", "-r", pins], part, "pip")
+
+
+def cargo(part: Path) -> str | None:
+    program = shutil.which("cargo")
+    if program is None:
+        return "cargo was not found"
+    shutil.copytree(installed.CRATE, part / "crate")
+    folders = ["--manifest-path", str(part / "crate" / "Cargo.toml"), "--target-dir", str(part / "target")]
+    return run([program, "build", "--quiet", *folders], part, "cargo")
 
 
 def go(part: Path) -> str | None:

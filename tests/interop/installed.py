@@ -18,6 +18,8 @@ CACHE = Path(os.environ.get("TOOLGATE_INTEROP_CACHE") or HERE.parent.parent / ".
 NPM = CACHE / "npm"
 PY1 = CACHE / "py1"
 SERVERS = CACHE / "servers"
+RUST = CACHE / "rust"
+CRATE = HERE / "rust"
 PARTS = {NPM: HERE / "package.json", PY1: HERE / "py1.txt", SERVERS: HERE / "servers.txt"}
 
 PROGRAMS = {
@@ -31,6 +33,9 @@ command of Go (`.packages`). What cannot be installed is left out, and its tests
 
 def wanted(part: Path) -> str:
     """What a complete part says of itself: its pins, and the interpreter that an environment is bound to."""
+    if part == RUST:
+        sources = [CRATE / "Cargo.toml", *sorted((CRATE / "src").iterdir())]
+        return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     pins = (PARTS | PROGRAMS)[part]
     digest = hashlib.sha256(pins.read_bytes()).hexdigest()
     return f"{digest} {sys.version_info[:2]} {sys.base_prefix}" if pins.suffix == ".txt" else digest
@@ -55,6 +60,14 @@ def missing() -> str | None:
 def failure(part: Path) -> Path:
     """Where the installer leaves its last words about a program that could not be installed."""
     return part / ".failed"
+
+
+def missing_rust() -> str | None:
+    """The reason to skip what is tried with the server on the Rust SDK, or None."""
+    if is_complete(RUST):
+        return None
+    why = failure(RUST).read_text() if failure(RUST).is_file() else "`make interop` builds it where cargo is found"
+    return f"the server on the Rust SDK is not there: {why}"
 
 
 def program(name: str) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from processes.ground import (
     WAIT,
     Client,
     Json,
+    alive,
     child,
     failure,
     gateway,
@@ -240,3 +242,22 @@ async def test_a_child_ended_by_a_signal_without_a_name_is_replaced_too() -> Non
         os.kill(first, signal.SIGRTMIN + 5)
         assert "ended by signal" in (await lost).message
         assert int(await client.call("one__pid")) != first
+
+
+@pytest.mark.promise("b.memory.calls")
+@real
+async def test_of_a_child_that_is_gone_no_handle_is_kept() -> None:
+    def handles() -> int:
+        gc.collect()
+        return sum(type(each).__name__ == "UVProcessTransport" for each in gc.get_objects())
+
+    async with gateway(settings(one=child("counting"))) as served:
+        client = served.client()
+        before = None
+        for _ in range(4):
+            pid = int(await client.call("one__pid"))
+            before = before or handles()
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda pid=pid: not alive(pid))
+        assert int(await client.call("one__pid")) != pid
+        await until(lambda: handles() <= before)

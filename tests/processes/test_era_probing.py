@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from processes.ground import child, failure, gateway, real, settings
 
 from toolgate.demo import SERVERS
+from toolgate.ports import SystemClock
+from toolgate.records import Eras
+from toolgate.store.memory import MemoryStore
 from toolgate.upstreams.mcp import opening
+from toolgate.wire.mcp import Era
 
 FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]
 
@@ -19,7 +24,7 @@ FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools
 @real
 async def test_a_refusal_or_an_odd_answer_falls_back_to_the_handshake(way: str) -> None:
     """At once: the silence that would do so as well is longer than this test may take."""
-    async with gateway(settings(one=child("opening", way))) as served:
+    async with gateway(settings(one=child("opening", way, scope="session"))) as served:
         messages = json.loads(await served.client().call("one__seen"))
         assert [message["method"] for message in messages] == FALLBACK
         assert served.status("one").revision == "2025-11-25"
@@ -31,12 +36,51 @@ async def test_a_refusal_or_an_odd_answer_falls_back_to_the_handshake(way: str) 
 async def test_silence_and_garbage_fall_back_to_the_handshake(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "SILENCE", 1.0)
     monkeypatch.setattr(opening, "SILENCE_AFTER_A_SIGN", 0.2)
-    async with gateway(settings(one=child("opening", way))) as served:
+    async with gateway(settings(one=child("opening", way, scope="session"))) as served:
         messages = json.loads(await served.client().call("one__seen"))
         assert [message["method"] for message in messages] == FALLBACK
         assert served.status("one").revision == "2025-11-25"
         ids = [message["id"] for message in messages if message["id"] is not None]
         assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.promise("b.rulings.16-first-message")
+@pytest.mark.parametrize("scope", ["principal", "session"])
+@real
+async def test_a_child_that_ends_over_what_it_does_not_know_is_started_once_more_and_remembered(
+    scope: str, tmp_path: Path
+) -> None:
+    notes, store = tmp_path / "notes", MemoryStore(SystemClock())
+    config = settings(one=child("opening", "end", str(notes), scope=scope))
+    for _ in range(2):
+        async with gateway(config, store=store) as served:
+            for era in ("2025-11-25", "2026-07-28"):
+                assert await served.client(era).call("one__echo", say="hi") == "hi"
+        assert notes.read_text() == "ended\n"
+
+
+@pytest.mark.promise("b.rulings.16-first-message", "b.rulings.16-era")
+@real
+async def test_one_child_for_all_is_asked_to_initialize_first(tmp_path: Path) -> None:
+    async with gateway(settings(one=child("opening", "end", str(tmp_path / "notes")))) as served:
+        messages = json.loads(await served.client().call("one__seen"))
+        assert [message["method"] for message in messages] == FALLBACK[1:]
+
+
+@pytest.mark.promise("b.rulings.16-first-message")
+@pytest.mark.parametrize("wrong", ["legacy", "modern"])
+@pytest.mark.parametrize("scope", ["shared", "session"])
+@real
+async def test_an_era_that_is_remembered_and_wrong_heals_by_itself(wrong: Era, scope: str, tmp_path: Path) -> None:
+    """The program behind the same command is another one now."""
+    store = MemoryStore(SystemClock())
+    modern = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS["notes"])], "scope": scope}
+    there = modern if wrong == "legacy" else child("opening", "end", str(tmp_path / "notes"), scope=scope)
+    config = settings(one=there)
+    Eras(store).save(config.servers[0], wrong)
+    async with gateway(config, store=store) as served:
+        assert await served.client().tools()
+    assert Eras(store).load(config.servers[0]) in (None, "modern" if wrong == "legacy" else "legacy")
 
 
 @pytest.mark.promise("spec.2026.versions.discover-first")

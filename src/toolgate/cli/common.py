@@ -84,8 +84,8 @@ def open_settings(
 _EXAMPLE = '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}'
 
 
-def require_servers(config: Config) -> Config:
-    if config.servers:
+def require_servers(config: Config, may_be_empty: bool = False) -> Config:
+    if config.servers or (may_be_empty and config.source):
         return config
     if config.source:
         fail(f"{config.source} has no servers. Add one:\n  {_EXAMPLE}", 2)

@@ -54,7 +54,7 @@ def serve(
         return found
 
     found, settings = common.open_settings(config, children_config, surface, change)
-    common.require_servers(found)
+    common.require_servers(found, may_be_empty=True)
     for warning in remarks(found):
         typer.echo(f"warning: {warning}", err=True)
     common.log_to_stderr("%(asctime)s %(levelname)s %(message)s")

@@ -56,7 +56,7 @@ def stdio(
         return written
 
     found, settings = common.open_settings(config, children_config, surface, change)
-    common.require_servers(found)
+    common.require_servers(found, may_be_empty=True)
     known = _named(found, client)
     if known and not known.enabled:
         common.fail(f"The client {known.id} is disabled in {found.source}", 2)

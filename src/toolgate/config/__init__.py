@@ -11,6 +11,7 @@ expansion of `variables`) to the structs here. `showing` goes the way back, `edi
 
 from __future__ import annotations
 
+import contextlib
 import os.path
 import re
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,7 @@ from toolgate.config.access import (
     ServerAuth,
 )
 from toolgate.config.dialects import Dialect, File
-from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, parse
+from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, line_of, parse
 from toolgate.config.private import Private
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
@@ -98,6 +99,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     result_tokens: int | None = None  # the same in estimated tokens
     tools: Mapping[str, Overlay] = {}  # by the server's own names; "*" is for those not named
     scope: Literal["shared", "principal", "session"] = "shared"
+    era: Literal["auto", "legacy", "modern"] = "auto"  # in which it is spoken to, where it speaks both
     concurrency: int | None = None
     roots: tuple[Root, ...] = ()
     private_args: tuple[int, ...] = ()  # which of `args` hold what stood in a variable
@@ -239,6 +241,9 @@ class Config(msgspec.Struct, frozen=True):
     def is_open(self) -> bool:
         """Whether nobody has to show who they are."""
         return not self.clients and not self.auth.issuer
+
+
+MOST_LINES = 20  # problems of a file whose lines are looked up: each look reads the text again
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -505,7 +510,18 @@ def _uri(written: str) -> str:
 
 
 def _placed(findings: list[Finding], file: str) -> tuple[Problem, ...]:
-    return tuple(Problem(file, dotted(each.path), each.message, each.mend) for each in findings)
+    """The findings with the lines that their keys stand in, as far as the file still says so."""
+    format = SUFFIXES.get(Path(file).suffix.lower())
+    text = ""
+    if findings and format:
+        with contextlib.suppress(ConfigError):
+            text = _text(Path(file))
+    problems: list[Problem] = []
+    for each in findings:
+        line = line_of(text, format, each.path) if format and text and len(problems) < MOST_LINES else 0
+        place = f"{file}:{line}" if line else file
+        problems.append(Problem(place, dotted(each.path), each.message, each.mend))
+    return tuple(problems)
 
 
 def _folders(cwd: Path, environ: Mapping[str, str]) -> Iterator[Path]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, cast
 
 Format: TypeAlias = Literal["toml", "yaml", "json"]
 
@@ -30,6 +31,8 @@ _string = r'"(?:[^"\\\n]|\\.)*+"?'
 _comment_or_string = re.compile(_string + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _comma_before_end = re.compile(_string + r"|,(?=\s*[\]}])")
 _not_line_end = re.compile(r"[^\n]")
+_toml_head = re.compile(r"\s*(\[\[?)([^\[\]\n]+)\]")
+_toml_key = re.compile(r"""\s*((?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\s*\.\s*)+)\s*=""")
 _quoting = re.compile(r"(alias|anchor|tag|handle) ['\"].*")  # what follows may be a token that stands without quotes
 
 
@@ -162,6 +165,71 @@ def _yaml_error(problem: str, mark: Any) -> Exception:
 def _end(text: str) -> tuple[int, int]:
     """Line and column just behind `text`."""
     return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
+
+
+def line_of(text: str, format: Format, path: Sequence[str | int]) -> int:
+    """The line of a key, or of the nearest key around it that stands in the text, counted from 1; 0 where nobody knows.
+    It is looked for only when something is wrong there, so no parser has to keep it."""
+    try:
+        return _toml_line(text, path) if format == "toml" else _yaml_line(text, format, path)
+    except (Malformed, ValueError, RecursionError, LookupError):
+        return 0
+
+
+def _yaml_line(text: str, format: Format, path: Sequence[str | int]) -> int:
+    """JSON without comments and tabs is YAML, and PyYAML says where its nodes stand."""
+    import yaml
+
+    if format == "json":
+        text = _comment_or_string.sub(_blank, text).replace("\t", " ")
+    try:
+        node, line = yaml.compose(text.removeprefix("\ufeff"), yaml.SafeLoader), 0
+    except yaml.YAMLError:
+        return 0
+    for key in path:
+        if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+            continue
+        members = node.value if isinstance(node, yaml.MappingNode) else ()
+        found = next((each for each in members if each[0].value == str(key)), None)
+        if not found:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
+
+
+def _toml_line(text: str, path: Sequence[str | int]) -> int:
+    """Each line that is a table's head or begins with a key says which path it is for; the longest one that leads to
+    the key wins. Of the tables of an array, the one that is meant is counted."""
+    best, line_found = 0, 0
+    table: tuple[str | int, ...] = ()
+    counted: Counter[tuple[str | int, ...]] = Counter()
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := _toml_head.match(line):
+            table = tuple(_toml_keys(head[2]))
+            if head[1] == "[[":
+                counted[table] += 1
+                table = (*table, counted[table] - 1)
+            here = table
+        elif key := _toml_key.match(line):
+            here = (*table, *_toml_keys(key[1]))
+        else:
+            continue
+        if len(here) > best and here == tuple(path[: len(here)]):
+            best, line_found = len(here), number
+    return line_found
+
+
+def _toml_keys(written: str) -> list[str]:
+    import tomllib
+
+    value: Any = tomllib.loads(f"{written} = 0")
+    keys: list[str] = []
+    while isinstance(value, dict):
+        key, value = next(iter(cast("dict[str, Any]", value).items()))
+        keys.append(key)
+    return keys
 
 
 _PARSERS: dict[Format, Callable[[str], object]] = {"toml": _toml, "yaml": _yaml, "json": _json}

@@ -184,6 +184,7 @@ TYPES = {"stdio": "command", "http": "url", "sse": "url", "ws": "url", "componen
 BOTH = ("component",)  # started here, and reached by its URL
 STARTED = (*(type for type, key in TYPES.items() if key == "command"), *BOTH)
 REACHED = tuple(type for type, key in TYPES.items() if key == "url")
+SPOKEN_TO = ("stdio", "http", "ws")  # in either era of the protocol
 SOUND_URLS = {
     "http": variables.sound_http_url,
     "sse": variables.sound_http_url,
@@ -208,6 +209,7 @@ SERVER: Mapping[str, Row] = {
     "lifecycle": Key(shapes.lifecycle, spread=True),
     "criticality": Key(values.choice("vital", "optional")),
     "scope": Key(values.choice("shared", "principal", "session")),
+    "era": Key(values.choice("auto", "legacy", "modern"), only=SPOKEN_TO),
     "concurrency": Key(values.optional(values.whole(1))),
     "description": Key(values.text),
     "validate_arguments": Key(shapes.word_or_flag),

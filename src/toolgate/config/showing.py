@@ -79,8 +79,7 @@ def _secrets(found: Any, masked: bool) -> Table:
 def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
     """One server. `whole`: with what is as by default."""
     fields = {name: getattr(found, name) for name in _PLAIN}
-    if whole:
-        fields["start"] = "eager" if found.is_eager else "lazy"
+    fields["start"] = found.start or None  # what is not written depends on the type
     defaults = {field.name: field.default for field in msgspec.structs.fields(found)}
     written = {
         "type": found.type,
@@ -111,7 +110,7 @@ def _guarded(found: Any, defaults: Mapping[str, Any], masked: bool) -> Table:
 
 _PLAIN = (
     "enabled", "timeout", "start_timeout", "start", "criticality", "description", "validate_arguments",
-    "result_limit", "result_tokens", "scope", "concurrency",
+    "result_limit", "result_tokens", "scope", "era", "concurrency",
 )  # fmt: skip
 
 

@@ -67,8 +67,30 @@ def write_initialized(
 
 
 def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
-    """A result for a client of this revision: see `revisions.write_result`."""
-    return revisions.write_result(body, revision)
+    """A result for a client of this revision: see `revisions.write_result`. What a modern server says of results, and
+    of itself in each, is not for it."""
+    return revisions.write_result(_without_envelope(body), revision)
+
+
+def _without_envelope(body: Raw | bytes) -> Raw | bytes:
+    whole = bytes(body)
+    if b'"resultType"' not in whole and _SERVER_INFO not in whole:
+        return body
+    try:
+        found = jsonrpc.members(body)
+        meta = jsonrpc.members(found["_meta"]) if "_meta" in found else {}
+    except jsonrpc.UNREADABLE:
+        return body
+    rest = {name: raw for name, raw in found.items() if name != "resultType" or bytes(raw) != b'"complete"'}
+    if mcp.SERVER_INFO_KEY in meta:
+        del meta[mcp.SERVER_INFO_KEY]
+        rest["_meta"] = Raw(jsonrpc.encode(meta))
+        if not meta:
+            del rest["_meta"]
+    return jsonrpc.encode(rest) if rest != found else body
+
+
+_SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in front may be escaped
 
 
 def write_listing(revision: str, listing: Listing) -> bytes:
@@ -129,7 +151,7 @@ def read_initialized(body: Raw) -> Initialized:
 
 
 def shared_capabilities(has_roots: bool) -> dict[str, Any]:
-    """What a server that all clients share is told: questions are bridged, or declined for clients that cannot."""
+    """What a server of more than one client is told: questions are bridged, and refused for clients that cannot."""
     told: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}}
     return told | {"roots": {}} if has_roots else told
 

@@ -37,8 +37,9 @@ async def answer(
                 break
     if channel.has_ended and not channel.has_items:
         status, headers = refuse(channel.error) or (200 if channel.last else 202, ())
-        await response.whole(status, channel.last, headers)
-        return
+        if status != 200 or not channel.is_stream:
+            await response.whole(status, channel.last, headers)
+            return
     nothing = b"" if channel.has_items else sse.COMMENT
     first = _primer(channel.open(session.archive, "c"), session) or nothing
     await _carry(response, receive, channel, 1, first, clock)

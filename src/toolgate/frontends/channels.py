@@ -47,6 +47,7 @@ class Channel:
     last = b""  # the message that it ended with
     error: Exception | None = None  # that made it so
     has_ended = False
+    is_stream = False  # also where its answer comes at once
     kept = 0  # events in the archive
     name = ""
     _archive: Archive | None = None

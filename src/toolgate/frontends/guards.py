@@ -42,6 +42,9 @@ ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
 ADMIN = "/admin"
 
 
+_JSON = ("application/json", "application/*", "*/*")
+
+
 class Refused(Exception):
     """An answer on the level of HTTP, with a JSON-RPC error in its body."""
 
@@ -80,6 +83,12 @@ class Request:
     @property
     def accepts_events(self) -> bool:
         return "text/event-stream" in self.headers.get("accept", "").lower()
+
+    @property
+    def accepts_events_only(self) -> bool:
+        """Whether a stream is all that it takes."""
+        accepted = self.headers.get("accept", "").lower()
+        return "text/event-stream" in accepted and not any(kind in accepted for kind in _JSON)
 
     def asks_for(self, name: str) -> str:
         """A parameter of the query; empty where it is not there."""

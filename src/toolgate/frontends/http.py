@@ -201,6 +201,8 @@ class HttpDoor:
             await _finish(response, status, face.write_error(id, fault, code), headers)
             return
         try:
+            if request.accepts_events_only:
+                await response.begin(b"")
             await _finish(response, 200, jsonrpc.result(id, reply.body))
         except BaseException:
             self._modern.unsent(reply)
@@ -221,6 +223,7 @@ class HttpDoor:
             await response.whole(202)
             return
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
+        channel.is_stream = request.accepts_events_only
         work = session.answer(message, channel)
         work.add_done_callback(lambda done: channel.end(_response_of(done, message)))
         await self._answer(request, response, session, channel)
@@ -248,6 +251,7 @@ class HttpDoor:
             session = self._new_session(request, is_implicit=True)
         response.headers.append((b"mcp-session-id", session.id.encode()))
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
+        channel.is_stream = request.accepts_events_only
         gathered = batches.Gathered(channel.end)
         for each in batch:
             _take(each, session, channel, gathered)

@@ -79,7 +79,7 @@ class Session:
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
-        self.client = Client(principal)  # without a session, as long as this may be its only request
+        self.client = Client(principal, revision=revision)  # without a session, as long as this may be its only request
         self.revision = revision
         self.is_initialized = False
         self.is_to_end = False  # its client has asked for that
@@ -87,6 +87,7 @@ class Session:
         self._gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
+        self._has_logging = True  # as far as it was told
         self._has_tasks = False  # whether the client was told that tools run as tasks
         self._log_level: str | None = None  # until the client sets one
         self._pages = pages
@@ -248,7 +249,7 @@ class Session:
         if message.method == "close":
             self.is_to_end = True
             return b"{}"
-        if message.method == mcp.SET_LEVEL:
+        if message.method == mcp.SET_LEVEL and self._has_logging:
             return await self._set_level(message.params)
         if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
             return await self._subscribe(message)
@@ -259,10 +260,11 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, asked.clientInfo)
+        self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision)
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
+        self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, face.SERVER_INFO, about.instructions)
 
     async def _subscribe(self, message: Message) -> bytes:
@@ -348,7 +350,7 @@ class Session:
         return outcome
 
     async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str) -> None:
-        """Put one question to the client; a client that does not answer in time has declined. `task` is the client's
+        """Put one question to the client; that it did not answer in time is an error. `task` is the client's
         id of the one that asks, if it is one."""
         id = next(self._ids)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -365,7 +367,7 @@ class Session:
             answer = future.result()
         except TimeoutError:
             stream.send(legacy.cancelled(id, "no answer in time"))
-            answer = asks.declined(ask, "The client did not answer in time")
+            answer = asks.unanswered(f"The client did not answer within {self._ask_time:g} s")
         except asyncio.CancelledError:
             stream.send(legacy.cancelled(id, "the request is over"))
             raise

@@ -7,13 +7,17 @@ not show is left out before anything is counted, so that it changes neither the 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, points, queries
 from toolgate.search.documents import Document, Hit, Unsearchable
 from toolgate.search.ranking import Entry, Scope, Vector, rank
 
+_SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
+_MOST_PIECES = 20  # words that it is looked for in
 _CANDIDATES = 128  # are ranked exactly
 
 Permitted = Callable[[Document], bool]
@@ -24,6 +28,7 @@ class Index:
         self._servers: dict[str, dict[Document, Entry]] = {}
         self._postings: dict[str, dict[Entry, float]] = {}
         self._vectors: WeakValueDictionary[Document, Vector] = WeakValueDictionary()
+        self._parts = Counter[str]()  # of names
         self._size = 0
 
     def __len__(self) -> int:
@@ -52,6 +57,7 @@ class Index:
         entry = Entry(document, vector)
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value
+        self._parts.update(vector.name)
         self._size += 1
         return entry
 
@@ -60,6 +66,10 @@ class Index:
             del self._postings[term][entry]
             if not self._postings[term]:
                 del self._postings[term]
+        self._parts.subtract(entry.vector.name)
+        for part in entry.vector.name:
+            if not self._parts[part]:
+                del self._parts[part]
         self._size -= 1
 
     def search(
@@ -96,7 +106,7 @@ class Index:
     def _ranked(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
         """What is ranked lower is not told to be surer: confidence never rises down the list."""
         scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
-        query = queries.read(text, scope.count, scope.total)
+        query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
         ranking = rank(query, scope, max(limit, _CANDIDATES))
         judged = (confidence.of(ranking, at) for at in range(min(limit, len(ranking.order))))
         falling = itertools.accumulate(judged, lambda above, own: min(above, own, key=lambda each: each[0]))
@@ -104,6 +114,13 @@ class Index:
             Hit(entry.document, round(worth, 4), points.of(text, entry.document), *found)
             for (entry, worth), found in zip(ranking.order, falling, strict=False)
         ]
+
+    def _within(self, term: str, scope: Scope) -> list[str]:
+        """The parts of names that a term is a piece of (`shot` of `screenshot`), where nothing has it for a part."""
+        if len(term) < _SHORTEST_PIECE or any(term in entry.vector.name for entry in scope.posting(term)):
+            return []
+        found = (part for part in self._parts if term in part and scope.count(part))
+        return list(islice(found, _MOST_PIECES))
 
     def _matched(self, pattern: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
         entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from toolgate.search import synonyms, weights, words
@@ -25,13 +25,16 @@ class Query(NamedTuple):
     total: int
 
 
-def read(text: str, count: Callable[[str], int], total: int) -> Query:
-    """`count` says how many of `total` documents have a term."""
+def read(
+    text: str, count: Callable[[str], int], total: int, within: Callable[[str], Iterable[str]] = lambda _term: ()
+) -> Query:
+    """`count` says how many of `total` documents have a term, `within` which parts of names it is a piece of, where it
+    is no such part itself."""
     clauses = [_terms(clause, count) for clause in _CLAUSE_END.split(text[:_LONGEST])]
     worth = {term: weights.rarity(count(term), total) for clause in clauses for term in clause}
     if len(worth) > _MOST_TERMS:
         worth = {term: worth[term] for term in sorted(worth, key=lambda term: -worth[term])[:_MOST_TERMS]}
-    variants = {term: _variants(term, worth, count, total) for term in worth}
+    variants = {term: _variants(term, worth, count, total, within) for term in worth}
     variants = {term: found for term, found in variants.items() if found}
     known = (frozenset(term for term in clause if term in variants) for clause in clauses)
     return Query(worth, variants, tuple(clause for clause in known if clause), total)
@@ -45,10 +48,17 @@ def _terms(text: str, count: Callable[[str], int]) -> list[str]:
     return found
 
 
-def _variants(term: str, worth: Mapping[str, float], count: Callable[[str], int], total: int) -> dict[str, float]:
+def _variants(
+    term: str,
+    worth: Mapping[str, float],
+    count: Callable[[str], int],
+    total: int,
+    within: Callable[[str], Iterable[str]],
+) -> dict[str, float]:
     own = {term: worth[term]} if count(term) else {}
     share = weights.SYNONYM * (1 if own else weights.UNKNOWN)
-    others = (other for other in synonyms.table().get(term, ()) if other not in worth)
+    known = (*synonyms.table().get(term, ()), *within(term))
+    others = (other for other in known if other not in worth)
     return own | {
         other: share * min(worth[term], weights.rarity(found, total)) for other in others if (found := count(other))
     }

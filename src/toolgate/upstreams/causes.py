@@ -124,6 +124,7 @@ CAUSES: tuple[tuple[str, str], ...] = (
 
 _COMPILED = tuple((re.compile(sign), cure) for sign, cure in CAUSES)
 _COMMAND = re.compile(r"Command not found: (.+)")
+_DENIED = re.compile(r"Permission denied: (.+)")
 
 
 def mend(error: str, stderr: str = "") -> str:
@@ -169,6 +170,8 @@ def of_system(error: OSError) -> tuple[str, str]:
 
 
 def as_a_shell_says(error: str) -> str:
-    """What stands on stderr where a shell is asked for a command that there is not; else nothing."""
-    missing = _COMMAND.match(error)
-    return f"/bin/sh: {missing.group(1)}: command not found\n" if missing else ""
+    """What stands on stderr where a shell is asked for a command that it cannot run; else nothing."""
+    if missing := _COMMAND.match(error):
+        return f"/bin/sh: {missing.group(1)}: command not found\n"
+    denied = _DENIED.match(error)
+    return f"/bin/sh: {denied.group(1)}: Permission denied\n" if denied else ""

@@ -308,10 +308,15 @@ class Child(asyncio.SubprocessProtocol):
             pass
 
 
-def _cure(command: str, name: str) -> str:
-    """What to do about a command that cannot be run."""
-    if os.path.isfile(command):
-        return f"it is not executable: chmod +x {command}, or name its interpreter as the command"
+def _not_executable(command: str, path: str | None) -> str | None:
+    """The file that is meant by a command that cannot be run, where there is one."""
+    return shutil.which(command, mode=os.F_OK, path=path)
+
+
+def _cure(command: str, name: str, file: str | None) -> str:
+    """What to do about a command that cannot be run; `file` is there, and is no program."""
+    if file:
+        return f"it is not executable: run chmod +x {file}, or use its interpreter as the command"
     first, _, rest = command.partition(" ")
     if rest:
         return f'command is the program alone: "command": "{os.path.basename(first)}", "args": {rest.split()}'
@@ -349,8 +354,9 @@ class Supervisor:
             command = os.path.abspath(os.path.join(cwd or "", command))
         program = shutil.which(command, path=environment.get("PATH"))
         if not program:
-            hint = _cure(command, name)
-            raise Fault("SERVER_FAILED", f"Command not found: {command}", reach="not_sent", hint=hint)
+            file = _not_executable(command, environment.get("PATH"))
+            message = f"Permission denied: {command}" if file else f"Command not found: {command}"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=_cure(command, name, file))
         self._number += 1
         environment[guard.MARK] = self._guard.mark(self._number)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -13,6 +12,18 @@ LATEST_HANDSHAKE: Final = HANDSHAKE_REVISIONS[-1]
 REVISION_WITHOUT_HEADER: Final = "2025-03-26"  # what a legacy request without MCP-Protocol-Version speaks
 REVISION_WITH_BATCHES: Final = "2025-03-26"
 REVISION_WITH_PRIMING: Final = "2025-11-25"  # from here on a stream may begin with an event that says nothing
+
+Era: TypeAlias = Literal["legacy", "modern"]
+
+
+def era_of(revision: str) -> Era:
+    """The era of a revision: with the handshake, or without."""
+    return "modern" if revision >= MODERN else "legacy"
+
+
+def other_era(era: Era) -> Era:
+    return "legacy" if era == "modern" else "modern"
+
 
 # Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
 RESOURCE_NOT_FOUND: Final = -32002  # up to 2025-11-25; -32602 since
@@ -125,17 +136,15 @@ LIST_OF_KIND: Final = {entry.kind: method for method, entry in LISTS.items()}
 
 
 class AskMethod(msgspec.Struct, frozen=True):
-    """A request that a server makes of its client: the capability it needs, and how it is declined."""
+    """A request that a server makes of its client: the capability it needs."""
 
     capability: str
-    declined: Raw | None  # the result that declines it, where the protocol has one
-    refusal: str  # the error message that declines it where there is none
 
 
 ASKS: Final[dict[str, AskMethod]] = {
-    "elicitation/create": AskMethod("elicitation", Raw(b'{"action":"decline"}'), ""),
-    "sampling/createMessage": AskMethod("sampling", None, "Sampling is not available for this request"),
-    "roots/list": AskMethod("roots", None, "Roots are not available for this request"),
+    "elicitation/create": AskMethod("elicitation"),
+    "sampling/createMessage": AskMethod("sampling"),
+    "roots/list": AskMethod("roots"),
 }
 
 # What opens a conversation, sets it up and belongs to all calls.

@@ -1,7 +1,18 @@
-"""Answers one tool with half a character, as programs do that cut texts anywhere: that is no JSON inside."""
+"""Answers one tool with what is no JSON inside, as programs do that write it themselves."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import legacy
 
-legacy.serve({"breaks": lambda _: "\ud83d", "works": lambda _: "fine"})
+dumps = json.dumps
+
+
+def broken(value: Any, **more: Any) -> str:
+    return dumps(value, **more).replace("half an escape", "\\q")
+
+
+json.dumps = broken
+legacy.serve({"breaks": lambda _: "half an escape", "works": lambda _: "fine"})

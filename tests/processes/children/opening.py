@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 import legacy
 
+
+def end(_message: object) -> None:
+    """As servers on the Rust SDK do; how often, is noted in the file that the second argument names."""
+    with Path(sys.argv[2]).open("a") as notes:
+        notes.write("ended\n")
+    os._exit(1)
+
+
 WAYS = {
+    "end": end,
     "silence": lambda message: None,
     "-32601": lambda message: legacy.refuse(message["id"], -32601, "Method not found"),
     "-32602": lambda message: legacy.refuse(message["id"], -32602, "Invalid request parameters"),

@@ -10,6 +10,7 @@ import msgspec
 from toolgate.config import Server
 from toolgate.outside import Dial, Outside
 from toolgate.ports import Badge, Clock, Credentials
+from toolgate.records import Eras
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
@@ -24,6 +25,7 @@ class Ground(msgspec.Struct, frozen=True):
     pool: Pool
     outside: Outside = msgspec.field(default_factory=Outside)
     credentials: Credentials | None = None
+    eras: Eras | None = None
 
     def dial(self, server: Server) -> Dial | None:
         """How to connect to a server; None for one that the operator has written: as it is. What is started here may

@@ -33,8 +33,7 @@ def owner_of(origin: int | None, in_flight: Mapping[int, Request], given_up: Ite
     if origin is not None:
         return in_flight.get(origin)
     calls = askers(in_flight.values())
-    identities = {request.call.client.identity for request in (*calls, *askers(given_up)) if request.call}
-    return calls[-1] if calls and len(identities) == 1 else None
+    return calls[-1] if calls and is_certain((*calls, *askers(given_up))) else None
 
 
 def askers(requests: Iterable[Request]) -> list[Request]:
@@ -49,6 +48,11 @@ def waiting_for(task: str, in_flight: Mapping[int, Request]) -> Request | None:
     """The request that waits for this task's result: on it the task asks (spec 2025-11-25: basic/utilities/tasks)."""
     found = (request for request in in_flight.values() if request.call and request.call.method == mcp.TASK_RESULT)
     return next((request for request in found if request.call and request.call.target == task), None)
+
+
+def is_certain(requests: Iterable[InFlight]) -> bool:
+    """Whether a question that is of one of these is of one client, whichever it is."""
+    return len({request.call.client.identity for request in requests if request.call}) == 1
 
 
 def heir_of(call: Call, in_flight: Mapping[int, Request]) -> Request | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -24,10 +24,13 @@ from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.links.stdio import LOOK
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.hearing import hearing_of
-from toolgate.upstreams.mcp.opening import open_connection
+from toolgate.upstreams.mcp.opening import Ended, open_connection
+from toolgate.upstreams.mcp.speaking import Speaking
 from toolgate.upstreams.mcp.tasks import Book
 from toolgate.upstreams.mcp.watching import Watching
 from toolgate.upstreams.stopping import stopped, was_stopped
+from toolgate.wire import mcp
+from toolgate.wire.mcp import Era
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ class Terms(msgspec.Struct, frozen=True):
     connection of a berth is up, and that nobody uses it just now."""
 
     server: Server
+    speaking: Speaking
     ground: Ground
     make_link: MakeLink
     again: Callable[[Call], Awaitable[Outcome]]
@@ -65,10 +69,15 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Berth:
-    """See the module. A `pool.Guest` and a `watching.Line`."""
+    """See the module. A `pool.Guest` and a `watching.Line`. `beside` is set for the second berth of a scope: the era
+    that its clients speak, and the first does not."""
 
-    def __init__(self, terms: Terms, scope: str, breaker: Breaker) -> None:
+    def __init__(self, terms: Terms, scope: str, breaker: Breaker, beside: Era | None = None) -> None:
         self.scope = scope
+        self.beside: Era | None = beside
+        self.era: Era | None = beside  # that is spoken, or was last
+        self.is_refused = False  # the server does not speak that of a second berth
+        self.has_other = False  # beside it is one for clients of the other era
         self.breaker = breaker
         self.live: Connection | None = None
         self.was_open = False
@@ -116,7 +125,7 @@ class Berth:
 
     @property
     def is_blank(self) -> bool:
-        """Whether there is nothing to remember of it but its failures."""
+        """Whether there is nothing to remember of it but its failures, and which era it speaks."""
         return not (self.was_open or self.is_at_work or self._closing)
 
     @property
@@ -212,27 +221,54 @@ class Berth:
             await asyncio.wait((self._closing,))
         before = self.condition
         await self._take_seat()
-        connection = self._newest = self._new_connection(client)
+        speaking = self._terms.speaking
+        order = (self.beside,) if self.beside else speaking.order(client, self.era)
         try:
-            connection.link = await self._terms.make_link(server, connection, self._terms.ground)
-            await open_connection(connection, server, client, self._clock)
-            if connection.fault:  # it died on the threshold
-                raise connection.fault
+            connection, was_refused = await self._spoken_to(client, order)
         except Fault as fault:
             if fault.code == SIGN_IN:
                 self._becomes("failed", self._wants_sign_in())
+            elif self.beside:
+                self.is_refused = True
+                self.condition = before
+                log.info("%s is not spoken to as %s: %s", server.name, self.beside, fault.message)
             else:
+                speaking.forget()
                 self._failed(fault)
                 self._becomes("failed", fault)
                 log.warning("%s did not start: %s", server.name, fault.message)
-            await asyncio.wait((self._end(connection),))
             raise self._not_started(fault) from None
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
-            self._end(connection)
             raise
+        self.era = mcp.era_of(connection.dialect.revision)
+        if self.beside:
+            speaking.found_both()
+        elif len(order) > 1:
+            speaking.found(self.era, was_refused)
         self._is_up(connection, client, before)
         return connection
+
+    async def _spoken_to(self, client: Client, order: Sequence[Era]) -> tuple[Connection, bool]:
+        """A connection in the first of these eras that the server speaks, and whether it refused one before. Raises
+        `Fault`. What fails is gone when this returns."""
+        connection = self._newest = self._new_connection(client)
+        try:
+            connection.link = await self._terms.make_link(self._server, connection, self._terms.ground)
+            was_refused = await open_connection(connection, self._server, client, self._clock, order)
+            if connection.fault:  # it died on the threshold
+                raise connection.fault
+            return connection, was_refused
+        except Ended as ended:
+            log.info("%s ended over the first message (%s); it is started once more", self._server.name, ended)
+        except Fault:
+            await asyncio.wait((self._end(connection),))
+            raise
+        except BaseException:
+            self._end(connection)
+            raise
+        await connection.close()
+        return (await self._spoken_to(client, order[1:]))[0], True
 
     async def _take_seat(self) -> None:
         before = self.condition
@@ -254,7 +290,7 @@ class Berth:
             server,
             self._clock,
             terms.again,
-            terms.on_event,
+            self._tell,
             self._lost,
             self.rest,
             server.scope != "shared",
@@ -262,6 +298,13 @@ class Berth:
             self.book,
             client.principal.id if server.scope != "shared" else "",
         )
+
+    def _tell(self, event: Event) -> None:
+        """What the server says on its own account. Where it is spoken to in both eras, it says so to both: what a list
+        is now is looked up, of all else each client hears in its own."""
+        if self.has_other and event.kind not in ("list_changed", "opened"):
+            event = msgspec.structs.replace(event, era=self.era)
+        self._terms.on_event(event)
 
     def _is_up(self, connection: Connection, client: Client, before: Condition) -> None:
         wanted = self.watching.wanted
@@ -271,7 +314,8 @@ class Berth:
         wanted.pauses.opened(self._clock.now())
         self._becomes("ready")
         connection.hear(hearing_of(connection, client, self._clock), wanted)
-        if not (self.was_open and before.stopped_by in _COMES_BACK_THE_SAME):  # it may offer something else than before
+        is_same = self.was_open and before.stopped_by in _COMES_BACK_THE_SAME
+        if not is_same and not self.beside:  # it may offer something else than before
             self._terms.on_event(Event(self._server.id, "opened", self.scope))
         self.was_open = True
         if not self._stays:

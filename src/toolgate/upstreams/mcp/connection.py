@@ -1,7 +1,7 @@
 """One live connection to an MCP server: requests out, answers and notes in, and the server's own questions.
 
 The rules this file keeps: an id is never used twice on a connection; every request ends (answer, fault, timeout,
-cancellation, or the connection's own end); a question goes to the call that `attribution` names, or is declined.
+cancellation, or the connection's own end); a question goes to the call that `attribution` names, or to nobody.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Connection:
         self._given_up: dict[int, Request] = {}  # that the server may still work on
         self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
         self._turns = Turns(server.name, server.concurrency, clock)
-        self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify)
+        self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify, clock)
         self._work: set[asyncio.Task[None]] = set()
         self._extended = Book()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
@@ -137,7 +137,7 @@ class Connection:
     async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
         if call.kind != "tasks":
-            await self._turns.take(self._server.timeout, call.client.principal.counted_as)
+            await self._turn(call)
         self.used = self._clock.now()
         id = next(self._ids)
         exchange = self._expect(id, call, LONGEST_RESULT if _waits(call) else self._server.timeout, whole=whole)
@@ -150,6 +150,15 @@ class Connection:
             raise
         self._questions.hand_over()
         return await exchange.next()
+
+    async def _turn(self, call: Call) -> None:
+        await self._turns.take(self._server.timeout, call.client.principal.counted_as)
+        if self._questions.is_careful:
+            try:
+                await self._questions.clear_for(call)
+            except BaseException:
+                self._turns.give_back()
+                raise
 
     async def _as_task(self, call: Call) -> Outcome:
         """The result of a tool that runs as a task only, for a client that wants none."""
@@ -283,10 +292,15 @@ class Connection:
         if not request or not self.link:
             return
         self._given_up[id] = request
-        self._clock.call_later(GIVEN_UP, lambda: self._given_up.pop(id, None))
+        self._clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
+        self._questions.over(id, is_answered=False)
         told = self.link.abandon(id)
         if (request.call or request.is_long) and not (told and self.dialect.closing_cancels):
             self.notify(legacy.cancelled(id, reason))
+
+    def _asks_no_more(self, id: int) -> None:
+        if self._given_up.pop(id, None):
+            self._questions.asks_no_more()
 
     def _forget(self, id: int) -> Request | None:
         request = self._requests.pop(id, None)
@@ -335,6 +349,7 @@ class Connection:
     def failed(self, origin: int, fault: Fault) -> None:
         request = self._forget(origin)
         if request:
+            self._questions.over(origin, is_answered=True)
             request.exchange.fail(fault)
 
     def retired(self, fault: Fault) -> None:
@@ -366,8 +381,10 @@ class Connection:
     def _answered(self, message: Message, origin: int | None) -> None:
         id = _own_id(message, origin)
         request = self._forget(id) if id is not None else None
+        if id is not None:
+            self._questions.over(id, is_answered=request is not None or not message.error)
         if not request:
-            self._given_up.pop(id or 0, None)
+            self._asks_no_more(id or 0)
             log.debug("%s answered a request that nobody waits for", self._server.name)
             return
         try:

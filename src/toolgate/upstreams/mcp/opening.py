@@ -1,13 +1,15 @@
 """Opening a connection: finding out which era a server speaks, then shaking hands where it wants to.
 
-First `server/discover`; any error, garbage or silence falls back to `initialize`; a server that answers that with
--32022, or that was merely slow, is asked to discover once more (spec: basic/transports/stdio, "Backward
-Compatibility"; architecture.md, "Probing").
+It is tried in one era after the other, in the order that `speaking` gives. A server that is asked to discover and
+answers by any error, garbage or silence is asked to initialize; one that was merely slow, or answers that with -32022,
+is asked to discover once more (spec: basic/transports/stdio, "Backward Compatibility"). One that ends over the first
+message is started once more for the other era (`Ended`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -20,9 +22,11 @@ from toolgate.ports import Clock
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
 from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.mcp import Era
 
 log = logging.getLogger(__name__)
 
+_SIGN_IN = "SIGN_IN_REQUIRED"
 SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
 SILENCE_AFTER_A_SIGN = 3.0  # the same, once it has written anything to stdout or stderr
 
@@ -31,11 +35,18 @@ class Silent(Exception):
     """The server said nothing to `server/discover`; it may be slow, or ignore what it does not know."""
 
 
-async def open_connection(connection: Connection, server: Server, client: Client, clock: Clock) -> None:
-    """Set the connection's dialect. Raises `Fault`, at the latest after the server's start timeout."""
+class Ended(Exception):
+    """The process ended over a first message that it did not understand; it may know the other one."""
+
+
+async def open_connection(
+    connection: Connection, server: Server, client: Client, clock: Clock, order: Sequence[Era]
+) -> bool:
+    """Set the connection's dialect. Whether the first of these eras was refused. Raises `Fault`, at the latest after
+    the server's start timeout, and `Ended`."""
     try:
         async with clock.timeout(server.start_timeout):
-            await _open(connection, server, client, clock)
+            return await _open(connection, server, client, clock, order)
     except TimeoutError:
         message = f"{server.name} did not answer within {server.start_timeout:g} s of its start"
         hint = "if it is slow to start, raise its start_timeout"
@@ -46,31 +57,62 @@ async def open_connection(connection: Connection, server: Server, client: Client
         raise Fault("SERVER_FAILED", fault.message, server=server.id, reach="not_sent", hint=fault.hint) from None
 
 
-async def _open(connection: Connection, server: Server, client: Client, clock: Clock) -> None:
-    asked = Client() if server.scope == "shared" else client
+async def _open(connection: Connection, server: Server, client: Client, clock: Clock, order: Sequence[Era]) -> bool:
+    asked = client if server.scope == "session" else Client()
+    if connection.link and not connection.link.discovers:
+        await _initialize(connection, server, asked)
+        return False
+    if order[0] == "legacy":
+        return await _open_legacy(connection, server, asked, clock, "modern" in order)
+    return await _open_modern(connection, server, asked, clock, "legacy" in order)
+
+
+async def _open_legacy(connection: Connection, server: Server, client: Client, clock: Clock, or_else: bool) -> bool:
+    """`or_else`: in the other era, where it refuses this one."""
+    try:
+        await _initialize(connection, server, client)
+        return False
+    except Fault as fault:
+        if connection.fault or fault.code == _SIGN_IN:
+            raise
+        if or_else:
+            _raise_if_modern_only(fault)
+            log.debug("%s does not initialize (%s); it is asked to discover", server.name, fault.message)
+            with contextlib.suppress(Fault):
+                await _discover(connection, server, client, clock, patient=True)
+                return True
+            if connection.fault:
+                raise Ended from connection.fault
+        if not await _falls_back(connection):
+            raise
+    await _initialize(connection, server, client)
+    return False
+
+
+async def _open_modern(connection: Connection, server: Server, client: Client, clock: Clock, or_else: bool) -> bool:
     was_silent = False
     try:
-        if connection.link and connection.link.discovers:
-            connection.dialect = Modern(await _discover(connection, server, asked, clock))
-            return
+        await _discover(connection, server, client, clock, patient=not or_else)
+        return False
     except Silent:
         was_silent = True
     except Fault as fault:
-        if connection.fault:
-            raise connection.fault from None
-        if fault.code == "SIGN_IN_REQUIRED":
+        if connection.fault and or_else:
+            raise Ended from connection.fault
+        if connection.fault or not or_else or fault.code == _SIGN_IN:
             raise
         _raise_if_modern_only(fault)
         log.debug("%s does not discover (%s); it is asked to initialize", server.name, fault.message)
     try:
-        await _initialize(connection, server, asked)
+        await _initialize(connection, server, client)
     except Fault as fault:
         if not connection.fault and (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
-            connection.dialect = Modern(await _discover(connection, server, asked, clock, patient=True))
-        elif not connection.fault and await _falls_back(connection):
-            await _initialize(connection, server, asked)
-        else:
+            await _discover(connection, server, client, clock, patient=True)
+            return False
+        if connection.fault or not await _falls_back(connection):
             raise
+        await _initialize(connection, server, client)
+    return True
 
 
 async def _falls_back(connection: Connection) -> bool:
@@ -83,7 +125,7 @@ async def _falls_back(connection: Connection) -> bool:
 def _raise_if_modern_only(fault: Fault) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
-    if supported is not None and not set(supported) & set(mcp.HANDSHAKE_REVISIONS):
+    if supported is not None and not set(supported) & {mcp.MODERN, *mcp.HANDSHAKE_REVISIONS}:
         message = (
             f"{fault.message}: it speaks {', '.join(map(str, supported)) or 'nothing'}, toolgate speaks {mcp.MODERN}"
         )
@@ -102,7 +144,7 @@ def _supported(fault: Fault) -> Sequence[object] | None:
 
 async def _discover(
     connection: Connection, server: Server, client: Client, clock: Clock, patient: bool = False
-) -> modern.Discovered:
+) -> None:
     """Raises `Silent` where a process stays silent, unless `patient`."""
     params = jsonrpc.encode({"_meta": modern.envelope_meta(client, INFO)})
     ask = connection.ask_server(mcp.DISCOVER, params, headers.for_request(mcp.DISCOVER, None), server.start_timeout)
@@ -120,7 +162,7 @@ async def _discover(
         await asyncio.gather(answer, silence, return_exceptions=True)
     if mcp.MODERN not in found.supportedVersions:
         raise Fault("UPSTREAM_ERROR", f"it speaks {', '.join(found.supportedVersions)} only")
-    return found
+    connection.dialect = Modern(found)
 
 
 async def _silence(clock: Clock, connection: Connection) -> None:
@@ -145,8 +187,8 @@ async def _initialize(connection: Connection, server: Server, client: Client) ->
 
 
 def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:
-    """What a legacy server is told: one that all share, what we bridge; a client's own, that client's capabilities."""
-    if server.scope == "shared":
+    """What a legacy server is told: that of one client's session, what that declares; any other, what we bridge."""
+    if server.scope != "session":
         return legacy.shared_capabilities(bool(server.roots))
     told = asks.relayed_capabilities(client.capabilities)
     if "roots" in told and client.capabilities["roots"].get("listChanged"):

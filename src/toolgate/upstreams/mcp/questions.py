@@ -1,12 +1,14 @@
-"""The questions of a legacy server: placed with the call that they belong to, kept, or declined; each answered once.
+"""The questions of a legacy server: placed with the call that they belong to, held until it is clear which that is,
+kept for the next, or refused; each answered once.
 
-The rule this file keeps: a question is never put to anybody else than its call's client, and the server gets an answer
-to each, unless it withdraws it (architecture.md, "Whose question is it?").
+The rules this file keeps: a question is never put to anybody else than its call's client; the server gets an answer to
+each, unless it withdraws it; and none that says what only a user can say (architecture.md, "Whose question is it?").
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -17,21 +19,56 @@ from toolgate.config import Server
 from toolgate.eras import legacy, tasks
 from toolgate.exchange import Exchange
 from toolgate.model import Answer, Ask, Call
-from toolgate.upstreams.mcp.attribution import askers, heir_of, owner_of, waiting_for
+from toolgate.ports import Clock, Timer
+from toolgate.upstreams.mcp.attribution import askers, heir_of, is_certain, owner_of, waiting_for
 from toolgate.upstreams.turns import Turns
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Message
 
+log = logging.getLogger(__name__)
+
+HELD = 15.0  # seconds in which it may become clear whose question it is
+MOST_HELD = 16  # questions of which it is not clear
 MOST_KEPT = 16  # questions that wait for the next call
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class Request(msgspec.Struct, frozen=True):
     """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
 
     exchange: Exchange
     call: Call | None
     is_long: bool = False  # it goes on until somebody ends it
+
+
+class _Held:
+    """A question that is of one of these requests, `live` and `gone`, by their ids. Nobody waits for those that are
+    gone any more; the time of the others does not run."""
+
+    def __init__(self, id: Raw, ask: Ask, live: dict[int, Request], gone: dict[int, Request], timer: Timer) -> None:
+        self.id = id
+        self.ask = ask
+        self.live = live
+        self.gone = gone
+        self.timer = timer
+        for request in live.values():
+            request.exchange.pause()
+
+    def over(self, id: int, is_answered: bool) -> None:
+        """A request is over. One that was answered had asked nothing that is still open; unless it was given up: then
+        it may have left the question behind."""
+        request = self.live.pop(id, None)
+        if request:
+            request.exchange.go_on()
+            if not is_answered:
+                self.gone[id] = request
+        elif is_answered:
+            self.gone.pop(id, None)
+
+    def release(self) -> None:
+        self.timer.cancel()
+        for request in self.live.values():
+            request.exchange.go_on()
 
 
 class _Page(msgspec.Struct):
@@ -54,6 +91,7 @@ class Questions:
         given_up: Mapping[int, Request],
         turns: Turns,
         send: Callable[[bytes], None],
+        clock: Clock,
     ) -> None:
         self._server = server
         self._sole_owner = sole_owner
@@ -62,8 +100,12 @@ class Questions:
         self._turns = turns
         self._send = send
         self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
+        self._clock = clock
+        self._held: list[_Held] = []
+        self._clear = asyncio.Event()  # set each time that a call which was given up asks no more
         self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
         self._is_over = False
+        self.is_careful = False  # it was not clear once whose question it was
         self.elicitations: dict[str, tuple[str, str]] = {}  # whose client was sent to which page
 
     def asked(self, message: Message, origin: int | None) -> None:
@@ -72,7 +114,7 @@ class Questions:
             self._send(jsonrpc.result(message.id, b"{}"))
         elif message.method not in mcp.ASKS:
             self._send(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}"))
-        elif message.method == "roots/list" and not self._sole_owner:
+        elif message.method == "roots/list" and self._server.scope != "session":
             self._send(jsonrpc.result(message.id, _configured_roots(self._server)))
         else:
             self._place(message.id, Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT), origin)
@@ -82,6 +124,8 @@ class Questions:
         if future and not future.done():
             future.cancel()
         self._kept = [(raw, ask) for raw, ask in self._kept if jsonrpc.id_key(raw) != id]
+        for held in [held for held in self._held if jsonrpc.id_key(held.id) == id]:
+            self._release(held)
 
     def hand_over(self) -> None:
         """A call is in flight: ask it what was kept."""
@@ -107,6 +151,62 @@ class Questions:
     def close(self) -> None:
         """The connection is over: nobody waits for answers any more."""
         self._is_over = True
+        for held in list(self._held):
+            self._release(held)
+
+    # Whose question it is, where that is not clear when it comes.
+
+    def over(self, id: int, is_answered: bool) -> None:
+        """A request of ours is answered, or is given up: the server may still work on it."""
+        for held in list(self._held):
+            held.over(id, is_answered)
+            self._settle(held)
+        if is_answered:
+            self._clear.set()
+
+    def asks_no_more(self) -> None:
+        """A call that was given up is so long over that no question which comes now is taken to be of it."""
+        self._clear.set()
+
+    async def clear_for(self, call: Call) -> None:
+        """Return when no question could be of another client's call that was given up. Where one was uncertain before,
+        calls wait for that, which is bounded for each of those calls."""
+        while self.is_careful and any(_is_of_another(each, call) for each in askers(self._given_up.values())):
+            self._clear.clear()
+            await self._clear.wait()
+
+    def _hold(self, id: Raw, ask: Ask) -> None:
+        """Calls run one at a time from now on, so that it becomes clear, and stays so."""
+        self._turns.limit = 1
+        self.is_careful = True
+        if len(self._held) >= MOST_HELD:
+            self._refuse(id, ask, _UNCLEAR)
+            return
+        live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
+        timer = self._clock.call_later(HELD, lambda: self._give_up(held))
+        held = _Held(id, ask, live, gone, timer)
+        self._held.append(held)
+
+    def _settle(self, held: _Held) -> None:
+        if not held.live:
+            self._release(held)
+            self._refuse(held.id, held.ask, _OVER)
+        elif is_certain((*held.live.values(), *held.gone.values())):
+            self._release(held)
+            *others, owner = held.live.values()
+            assert owner.call
+            self._put(held.id, held.ask, owner.exchange, owner.call, [other.exchange for other in others])
+
+    def _give_up(self, held: _Held) -> None:
+        self._release(held)
+        self._refuse(held.id, held.ask, _UNCLEAR)
+
+    def _release(self, held: _Held) -> None:
+        if held in self._held:
+            self._held.remove(held)
+            held.release()
+
+    # Placing.
 
     def _place(self, id: Raw, ask: Ask, origin: int | None) -> None:
         if task := tasks.related(ask.params):
@@ -117,12 +217,12 @@ class Questions:
         if owner and owner.call:
             unsure = [each.exchange for each in calls if each is not owner] if origin is None else []
             self._put(id, ask, owner.exchange, owner.call, unsure)
+        elif calls and origin is None:
+            self._hold(id, ask)
         elif self._sole_owner and not calls and len(self._kept) < MOST_KEPT:
             self._kept.append((id, ask))
         else:
-            self._decline(id, ask)
-            if calls and origin is None:
-                self._turns.limit = 1  # from now on it is certain whose question it is
+            self._refuse(id, ask, _NOBODYS if origin is None else _OVER)
 
     def _place_of_task(self, id: Raw, ask: Ask, task: str) -> None:
         """A task's question is for whoever waits for its result, and waits until somebody does."""
@@ -132,13 +232,13 @@ class Questions:
             return
         self._kept.append((id, ask))
         if len(self._kept) > MOST_KEPT:
-            self._decline(*self._kept.pop(0))
+            self._refuse(*self._kept.pop(0), "Nobody waits for the result of this task")
 
     def _put(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
         too, and one of them takes it over if this call ends first."""
         if not asks.is_answerable(ask, call.client.capabilities):
-            self._decline(id, ask)
+            self._send(legacy.write_answer(id, asks.undeclared(ask)))
             return
         if ask.method == "elicitation/create":
             self._sent_to(_read_page(ask.params), call)
@@ -163,12 +263,30 @@ class Questions:
             elif self._sole_owner and exchange.is_done and not self._is_over:
                 self._kept.append((id, ask))  # a call that ended without the answer had not asked
             else:
-                self._decline(id, ask)
+                self._refuse(id, ask, _OVER)
 
         future.add_done_callback(answered)
 
-    def _decline(self, id: Raw, ask: Ask) -> None:
-        self._send(legacy.write_answer(id, _of_task(asks.declined(ask), tasks.related(ask.params))))
+    def _refuse(self, id: Raw, ask: Ask, why: str) -> None:
+        log.info("%s asked for %s and got no answer: %s", self._server.name, ask.method, why)
+        self._send(legacy.write_answer(id, asks.unanswered(why)))
+
+
+_OVER = "The call that this question belongs to is over, and nobody can answer it"
+_NOBODYS = "No call is in flight that this question could belong to, so there is nobody to be asked"
+_UNCLEAR = (
+    "Calls of several clients are in flight, and it did not become clear which of them this question belongs to, so "
+    "nobody was asked. From now on calls run one at a time here: the same call can be made again"
+)
+
+
+def _that_ask(requests: Mapping[int, Request]) -> dict[int, Request]:
+    asking = askers(requests.values())
+    return {id: request for id, request in requests.items() if request in asking}
+
+
+def _is_of_another(request: Request, call: Call) -> bool:
+    return request.call is not None and request.call.client.identity != call.client.identity
 
 
 def _read_page(params: Raw) -> str:

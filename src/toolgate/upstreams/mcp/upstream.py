@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -23,8 +24,10 @@ from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.berth import Berth, Terms
 from toolgate.upstreams.mcp.connection import Connection
+from toolgate.upstreams.mcp.speaking import Speaking
 from toolgate.upstreams.stopping import stopped
 from toolgate.wire import jsonrpc, mcp
+from toolgate.wire.mcp import Era
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +35,13 @@ MOST_AWAY = 256  # scopes without a connection that are remembered, to be compar
 
 # A server with several berths is shown as the most lively of them; among equals, as the one that changed last.
 _LIVELINESS: Mapping[State, int] = {"configured": 0, "stopped": 1, "failed": 1, "starting": 2, "ready": 3, "busy": 4}
+
+
+Place: TypeAlias = tuple[str, Era | None]
+"""A scope, and the era of its second berth; None for the first."""
+
+Found = TypeVar("Found")
+Work: TypeAlias = Callable[[Connection], Awaitable[Found]]
 
 
 class McpUpstream:
@@ -43,8 +53,11 @@ class McpUpstream:
         self._server = server = _own(server)
         self._clock = ground.clock
         self._on_event = on_event
-        self._terms = Terms(server, ground, make_link, self.invoke, on_event, self._opened, self._rested)
-        self._berths: dict[str, Berth] = {}  # by scope, the latest opened last
+        self._speaking = Speaking(server, ground.eras)
+        self._terms = Terms(
+            server, self._speaking, ground, make_link, self.invoke, on_event, self._opened, self._rested
+        )
+        self._berths: dict[Place, Berth] = {}  # the latest opened last
         self._breakers = Breakers(server.name, ground.clock)
         self._latest: Berth | None = None  # that did not start, and is kept for its reason only
         self._unused = Status()  # where there is no berth
@@ -58,9 +71,10 @@ class McpUpstream:
         server = self._server
         if server.scope == "shared":
             return ""
+        if server.scope == "principal":
+            return f"{client.principal.id}/"
         told = hashlib.sha256(jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))).hexdigest()[:8]
-        session = client.session if server.scope == "session" else ""
-        return f"{client.principal.id}/{session}/{told}"
+        return f"{client.principal.id}/{client.session}/{told}"
 
     @property
     def calls(self) -> int:
@@ -78,15 +92,14 @@ class McpUpstream:
 
     async def open(self) -> None:
         try:
-            await self._berth(Client()).use(Client(), _nothing)
+            await self._use(Client(), _nothing)
         except Fault:
             pass  # it stands in the status, and in the log
 
     async def about(self, client: Client) -> About:
-        berth = self._berth(client)
-        if berth.known is None:
-            await berth.use(client, _nothing)
-        return berth.about or About()
+        if self._place(client).known is None:
+            await self._use(client, _nothing)
+        return self._place(client).about or About()
 
     async def list(self, kind: str, client: Client) -> Items:
         try:
@@ -109,10 +122,10 @@ class McpUpstream:
                 )
             return found
 
-        berth = self._berth(client)
-        if berth.known and mcp.LISTS[method].capability not in berth.known.capabilities:
+        known = self._place(client).known
+        if known and mcp.LISTS[method].capability not in known.capabilities:
             return Items()
-        return await berth.use(client, read)
+        return await self._use(client, read)
 
     def _can_be_called(self, tool: Raw) -> bool:
         """Tools whose annotations break the rules are left out (streamable-http, "Schema Extension")."""
@@ -124,19 +137,23 @@ class McpUpstream:
         return True
 
     async def invoke(self, call: Call) -> Outcome:
-        return await self._berth(call.client).use(call.client, lambda connection: connection.invoke(call), is_call=True)
+        return await self._use(call.client, lambda connection: connection.invoke(call), is_call=True)
 
     async def tasks(self, client: Client) -> Mapping[str, Raw]:
-        berth = self._berths.get(self.scope(client))
+        berth = self._found(client)
         if not berth or not berth.book.of(client.principal.id):
             return {}
         return await berth.use(client, lambda connection: connection.tasks_of(client.principal.id))
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
-        await self._berth(client).watching.begin((kind, uri), client)
+        if self._place(client).era is None:
+            await self._use(client, _nothing)
+        await self._place(client).watching.begin((kind, uri), client)
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
-        berth = self._berths.get(self.scope(client))
+        berth = self._found(client)
+        if berth and not berth.watching.wanted.watched[kind, uri]:  # then, it was not known yet that there are two
+            berth = self._berths.get((self.scope(client), None))
         if berth:  # else all that was held for this client has ended
             berth.watching.end((kind, uri))
 
@@ -147,16 +164,16 @@ class McpUpstream:
 
     async def roots_changed(self, client: Client) -> None:
         live = self._live(client)
-        if live and self._server.scope != "shared":
+        if live and self._server.scope == "session":
             await live.roots_changed()
 
     async def leave(self, client: Client) -> None:
         if self._server.scope != "session" or not client.session:
             return
         theirs = f"{client.principal.id}/{client.session}/"  # whatever the client could do when each was opened
-        for scope, berth in [each for each in self._berths.items() if each[0].startswith(theirs)]:
+        for place, berth in [each for each in self._berths.items() if each[0][0].startswith(theirs)]:
             await berth.close()
-            self._forget(scope)
+            self._forget(place)
 
     async def stop(self) -> None:
         await asyncio.gather(*(berth.stop() for berth in self._berths.values()))
@@ -180,46 +197,98 @@ class McpUpstream:
 
     # Berths.
 
-    def _berth(self, client: Client) -> Berth:
-        """Where this client's connection is, or will be. Raises `Fault` where all is over."""
+    async def _use(self, client: Client, work: Work[Found], is_call: bool = False) -> Found:
+        """Do something with the connection that is for this client, in its era. Raises `Fault`."""
+        berth = self._place(client)
+        if berth.beside:
+            try:
+                return await berth.use(client, work, is_call)
+            except Fault:
+                if not berth.is_refused:
+                    raise
+            return await self._use(client, work, is_call)
+        if berth.era is not None:  # it stays as it is when it is opened again, unless the server has changed
+            return await berth.use(client, work, is_call)
+
+        async def in_its_era(connection: Connection) -> Found:
+            if not self._speaking.suits(client, berth.era):  # it was opened for a client of the other
+                raise _Other
+            return await work(connection)
+
+        try:
+            return await berth.use(client, in_its_era, is_call)
+        except _Other:
+            return await self._use(client, work, is_call)
+
+    def _place(self, client: Client) -> Berth:
+        """Where this client's connection is, or will be, as far as is known of the server. Raises `Fault` where all is
+        over."""
+        first = self._first(client)
+        if self._speaking.suits(client, first.era):
+            return first
+        place = (first.scope, client.era)
+        second = self._berths.get(place)
+        if second and second.is_refused:
+            self._speaking.found(mcp.other_era(second.beside or "modern"), refused=True)
+            self._drop(second)
+            return first
+        if not second:
+            second = self._berths[place] = Berth(self._terms, first.scope, first.breaker, client.era)
+            first.has_other = second.has_other = True
+        return second
+
+    def _first(self, client: Client) -> Berth:
         if self._is_over:
             raise stopped(self.id, self.name, "not_sent")
         scope = self.scope(client)
-        berth = self._berths.get(scope)
+        berth = self._berths.get((scope, None))
         if not berth:
-            berth = self._berths[scope] = Berth(self._terms, scope, self._breakers.of(scope))
+            berth = self._berths[scope, None] = Berth(self._terms, scope, self._breakers.of(scope))
         return berth
 
+    def _found(self, client: Client) -> Berth | None:
+        """Where this client's connection is, if there is anything."""
+        scope = self.scope(client)
+        first = self._berths.get((scope, None))
+        if first and not self._speaking.suits(client, first.era):
+            return self._berths.get((scope, client.era), first)
+        return first
+
     def _live(self, client: Client) -> Connection | None:
-        berth = self._berths.get(self.scope(client))
+        berth = self._found(client)
         return berth.live if berth else None
 
     def _opened(self, berth: Berth) -> None:
-        if self._berths.pop(berth.scope, None):
-            self._berths[berth.scope] = berth
+        if self._berths.pop(_place_of(berth), None):
+            self._berths[_place_of(berth)] = berth
         self._forget_the_longest_away()
 
     def _forget_the_longest_away(self) -> None:
-        """A client can have many scopes: one for each set of capabilities that it declares."""
-        away = [scope for scope, berth in self._berths.items() if berth.is_away]
-        for scope in away[:-MOST_AWAY]:
-            self._forget(scope)
+        """A client can have many scopes: one for each session, and each set of capabilities that it declares there."""
+        away = [place for place, berth in self._berths.items() if berth.is_away]
+        for place in away[:-MOST_AWAY]:
+            self._forget(place)
 
     def _rested(self, berth: Berth) -> None:
         self._rest.set()
-        if berth.scope and berth.is_blank and self._berths.get(berth.scope) is berth:
+        if berth.scope and berth.is_blank and not berth.beside and self._berths.get(_place_of(berth)) is berth:
             if berth.condition.fault:
                 self._latest = berth
             self._drop(berth)
 
-    def _forget(self, scope: str) -> None:
-        if berth := self._berths.get(scope):
+    def _forget(self, place: Place) -> None:
+        if berth := self._berths.get(place):
             self._drop(berth)
-        self._on_event(Event(self.id, "scope_ended", scope))
+        if (place[0], None) not in self._berths:
+            self._on_event(Event(self.id, "scope_ended", place[0]))
 
     def _drop(self, berth: Berth) -> None:
-        del self._berths[berth.scope]
-        self._breakers.keep(berth.scope, berth.breaker)
+        del self._berths[_place_of(berth)]
+        if not berth.beside:
+            self._breakers.keep(berth.scope, berth.breaker)
+        for there in self._berths.values():
+            if there.scope == berth.scope:
+                there.has_other = False
 
 
 def _own(server: Server) -> Server:
@@ -232,6 +301,14 @@ def _own(server: Server) -> Server:
     ):
         return msgspec.structs.replace(server, scope="principal")
     return server
+
+
+def _place_of(berth: Berth) -> Place:
+    return berth.scope, berth.beside
+
+
+class _Other(Exception):
+    """A connection is in another era than its client, and the server may speak that, too."""
 
 
 async def _nothing(_connection: Connection) -> None:
