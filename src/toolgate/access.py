@@ -363,16 +363,16 @@ def _plain(uri: str) -> str:
 
 def _lenient(uri: str) -> str:
     """As a server takes it that looks at nothing it needs not: of `file:` the path alone, whatever host stands there;
-    elsewhere the host without user and port. Whether there are two slashes or more is all the same to it. Ports of
-    schemes that go by them mean something."""
+    elsewhere the host without user and port. How many slashes there are is all the same to it; where there are none,
+    colons and `@` are of the name (`urn:a:b`). Ports of schemes that go by them mean something."""
     found = _parts.fullmatch(uri)
-    if not found or not found[2]:
+    if not found:
         return uri
     scheme, host, rest = found[1].lower(), found[3], found[4]
     if scheme == "file":
         return "file:///" + (rest if found[2] == "//" else host + rest).lstrip("/")
-    host = host.rpartition("@")[2].lower()
-    if scheme not in _PORTS:
+    host = (host.rpartition("@")[2] if found[2] else host).lower()
+    if found[2] and scheme not in _PORTS:
         bracketed, bracket, port = host.rpartition("]")
         host = (bracketed + bracket + port.partition(":")[0]).rstrip(".")
     return f"{scheme}://{host}{rest}"

@@ -58,7 +58,10 @@ class Entering:
         if doubtful := self._doubtful(entered, needs, call, route):
             entered = self._tried(call, route, await self._looked_at(doubtful, route, call.client, rules), rules)
         if isinstance(entered, Fault):
-            raise entered
+            try:
+                raise entered
+            finally:
+                del entered  # or this frame and it would hold each other, and the request with them
         return entered
 
     def _tried(self, call: Call, route: Route, view: CatalogView, rules: Rules | None) -> Call | Fault:
@@ -158,7 +161,7 @@ def _entered(route: Route, call: Call, view: CatalogView) -> Call:
     try:
         return route.surface.enter(call, view)
     except Fault as fault:
-        if fault.code == "TOOLNOT_FOUND":
+        if fault.code == "TOOL_NOT_FOUND":
             with contextlib.suppress(Fault):
                 return route.surface.enter(call, view.with_held())
         raise fault.at("", call.target) from None

@@ -58,6 +58,9 @@ VARIATIONS = [
     "notes://u%40private/key",
     "notes://private:80/a/../key",
     "notes://private:80\\key",
+    "notes:private/key",
+    "Notes:private\\key/./%2e%2e//key#y",
+    "notes:q/../private/key",
 ]
 
 
@@ -71,6 +74,11 @@ def test_an_authority_is_no_way_around_a_permission(uri: str, said: Any) -> None
 @pytest.mark.parametrize("uri", ["file:///q/key", "file://x/q/p/key", "notes://public:80/key", "notes://u@public/key"])
 def test_what_is_another_resource_to_everybody_stays_open(uri: str) -> None:
     assert not is_closed(uri)
+
+
+def test_a_name_without_slashes_is_closed_whole() -> None:
+    said = {"docs+urn:a:b": "off"}
+    assert is_closed("urn:a:b", said) and not is_closed("urn:a:c", said) and not is_closed("urn:a", said)
 
 
 def test_a_port_that_means_something_stays_another_place() -> None:
