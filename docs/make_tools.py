@@ -135,7 +135,7 @@ def _conversation(title: str, arguments: Any, answer: Any) -> Iterator[str]:
     result = answer["result"]
     flag = "`isError: true`" if result.get("isError") else "no `isError`"
     text = result["content"][0]["text"]
-    also = ", `structuredContent` the same" if "structuredContent" in result else ""
+    also = ", the same in `structuredContent`" if "structuredContent" in result else ""
     try:
         said = json.loads(text)
     except ValueError:

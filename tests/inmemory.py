@@ -48,10 +48,9 @@ class Scripted:
 
     def __init__(self, revision: str = LATEST, **answers: Any) -> None:
         self.revision = revision
-        self.answers = {name.replace("_", "/"): answer for name, answer in answers.items()}
+        self.answers = self._opening() | {name.replace("_", "/"): answer for name, answer in answers.items()}
         self.requests: list[Json] = []
         self.on_bytes: Callable[[bytes], object] = len
-        self.answers |= self._opening()
 
     def _opening(self) -> Json:
         capabilities = {"tools": {}, "resources": {}, "prompts": {}}

@@ -261,14 +261,22 @@ def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, rea
 
 
 def say(control: Control, said: Any) -> Object:
-    """The result of a tool that works. Servers that are still starting stand in a second block, so that a model that
-    finds nothing knows that it may ask again."""
-    if not isinstance(said, Unfinished):
-        return control.family.say(said)
-    result = control.family.say(said.said)
-    told = f"Still starting: {', '.join(said.pending)}. Ask again in a few seconds."
-    content = [*result["content"], {"type": "text", "text": told}]
-    return {**result, "content": content, "_meta": {**result.get("_meta", {}), "pending": said.pending}}
+    """The result of a tool that works.
+
+    Servers that are still starting are named in a second block, so that a model that finds nothing knows that it may
+    ask again. What is no object is repeated as an object in `structuredContent`: Gemini CLI 0.61 reads a text that is
+    JSON into that itself, and then refuses the whole result where it is a list. Some clients show their model
+    `structuredContent` instead of the text, so it has all that the text has.
+    """
+    whole, pending = (said.said, said.pending) if isinstance(said, Unfinished) else (said, ())
+    result = control.family.say(whole)
+    structured = result.get("structuredContent", None if isinstance(whole, Mapping) else {"result": whole})
+    if pending:
+        told = f"Still starting: {', '.join(pending)}. Ask again in a few seconds."
+        content = [*result["content"], {"type": "text", "text": told}]
+        result = {**result, "content": content, "_meta": {**result.get("_meta", {}), "pending": pending}}
+        structured = structured and {**structured, "pending": pending}
+    return result if structured is None else {**result, "structuredContent": structured}
 
 
 def what_helps(fault: Fault) -> dict[str, Any]:
