@@ -61,6 +61,13 @@ VARIATIONS = [
     "notes:private/key",
     "Notes:private\\key/./%2e%2e//key#y",
     "notes:q/../private/key",
+    "FILE://127.0.0.2//p%2Fkey/.//./%2e%2e",
+    "file://x//p/key//..",
+    "FILE://u@private.:9\\q/p%2Fkey/%2e%2e/key?x/private",
+    "file://:p%2Fkey/p%2Fkey",
+    "file://\\p%2Fkey/p%2Fkey",
+    "file://\\p/p/key?x",
+    "FILE:////a@b@%70rivate:9/..//p%2Fkey/%2e%2e/p%2Fkey",
 ]
 
 
