@@ -10,6 +10,7 @@ redacted before it is cut (`excerpt`), so that no part of a secret is left at th
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
@@ -32,6 +33,10 @@ GONE = "[secret]"
 ADJOINING = 4096  # characters around a secret that go with it, at most
 LONGEST_QUOTED = 65_536  # characters of a text that are looked at before its beginning is quoted
 LARGE = 8192  # bytes from which on it pays to look at single letters first
+MOST_PLACES = 20_000  # of secrets in one text: taking them out takes about 50 ms
+MOST_SEARCHED = 1024 * 1024  # characters around secrets that are written with escapes, for each: about 100 ms
+MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
+WINDOW = 16_384  # characters that are looked at for escapes at once, at least
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
@@ -47,6 +52,8 @@ class Redactor:
         self._letters: tuple[frozenset[str], ...] = ()  # of each of these
         self._alphabet: frozenset[str] = frozenset()
         self._plainly: tuple[tuple[str, str], ...] = ()  # secrets without escapes, and as they are
+        self._escape = _ASCII_ESCAPE  # what any of them that is escaped has in it
+        self._reach = 0  # characters of the longest, each of them escaped
         self._turn = threading.Lock()
         self.learn(secrets)
         with _all_turn:
@@ -76,23 +83,29 @@ class Redactor:
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
         self._plainly = tuple((plain, forms.texts[0]) for forms in secrets for plain in forms.plainly)
+        self._escape = _ASCII_ESCAPE if all(forms.texts[0].isascii() for forms in secrets) else _ESCAPE
+        self._reach = LONGEST_ESCAPE * (1 + max((len(forms.texts[0]) for forms in secrets), default=0))
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""
         for secret in self._texts:  # for each call: a generator would take twice as long
             if secret in shown:
                 return self._without(shown)
-        return self._without(shown) if _ESCAPE in shown and self._texts else shown
+        return self._without(shown) if self._escape in shown and self._texts else shown
 
     def body(self, shown: bytes) -> bytes:
-        """JSON, which stays JSON."""
+        """JSON, which stays JSON. Of what holds more secrets than can be taken out in bounded time no more is left than
+        its shape."""
         if not self._bodies:
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
-        changed = _cut_out(text, _places(text, self._bodies)) if self._is_held_by(text) else text
-        if _ESCAPE in changed:
-            changed = self._unescaped(changed)
-        return shown if changed is text else _sound(changed.encode("latin-1"), shown, self._without)
+        try:
+            changed = _cut_out(text, _places(text, self._bodies)) if self._is_held_by(text) else text
+            if self._escape in changed:
+                changed = self._unescaped(changed)
+            return shown if changed is text else _sound(changed.encode("latin-1"), shown, self._without)
+        except _TooMuch:
+            return self._emptied(shown)
 
     def _is_held_by(self, text: str) -> bool:
         if len(text) < LARGE:
@@ -101,19 +114,59 @@ class Redactor:
         return any(secret in text for secret, own in zip(self._bodies, self._letters, strict=False) if own <= there)
 
     def _without(self, shown: str) -> str:
-        changed = _cut_out(shown, _places(shown, self._texts))
-        return self._unescaped(changed) if _ESCAPE in changed else changed
+        try:
+            changed = _cut_out(shown, _places(shown, self._texts))
+            return self._unescaped(changed) if self._escape in changed else changed
+        except _TooMuch:
+            return GONE
 
     def _unescaped(self, shown: str) -> str:
-        """A text without secrets of which some characters are escapes; the same object where there are none."""
-        plain = _plain(shown)
-        searched = {secret for each, secret in self._plainly if each in plain}
-        places = [found.span() for secret in searched for found in _pattern(secret).finditer(shown)]
+        """A text without secrets of which some characters are escapes; the same object where there are none. It is
+        looked through in pieces, so that only those are searched at length that have one. Raises `_TooMuch`."""
+        step = max(WINDOW, self._reach) if self._escape == _ASCII_ESCAPE else len(shown)  # others might be cut apart
+        places: list[tuple[int, int]] = []
+        left = MOST_SEARCHED
+        for start in range(0, len(shown), step):
+            piece = shown[start : start + step + self._reach]
+            piece = piece[:-6] + piece[-6:].partition("\\")[0] if start + len(piece) < len(shown) else piece
+            if self._escape not in piece:
+                continue
+            plain = _plain(piece)
+            for secret in {secret for each, secret in self._plainly if each in plain}:
+                left -= len(piece)
+                if left < 0:
+                    raise _TooMuch
+                found = _pattern(secret).finditer(piece)
+                places += [(start + place.start(), start + place.end()) for place in found]
         return _cut_out(shown, places) if places else shown
+
+    def _emptied(self, shown: bytes) -> bytes:
+        """The outermost members of JSON: lists and objects without anything in them, and what is short and no
+        secret."""
+        try:
+            members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
+        except _UNREADABLE:
+            return b"[]" if shown.lstrip()[:1] == b"[" else _write(GONE)
+        kept: dict[str, Any] = {}
+        for name, member in itertools.islice(members.items(), MOST_MEMBERS):
+            first = bytes(memoryview(member)[:1])
+            if len(name) <= LONGEST_KEPT and self.text(name) == name:
+                is_short = len(memoryview(member)) <= LONGEST_KEPT
+                kept[name] = _EMPTY.get(first) or (self.value(msgspec.json.decode(member)) if is_short else GONE)
+        return _write(kept)
 
     def value(self, shown: Any) -> Any:
         """The same in plain values."""
         return _walked(shown, self._without) if self._texts else shown
+
+
+class _TooMuch(Exception):
+    """More secrets are in something than can be taken out of it in bounded time."""
+
+
+MOST_MEMBERS = 100  # that are left of JSON that is emptied
+LONGEST_KEPT = 64  # bytes of each
+_EMPTY: Mapping[bytes, Any] = {b"[": msgspec.Raw(b"[]"), b"{": msgspec.Raw(b"{}")}
 
 
 class _Forms(NamedTuple):
@@ -139,6 +192,8 @@ def _forms(secret: str) -> _Forms:
 
 _percent = re.compile("%[0-9A-F]{2}")
 _ESCAPE = "\\u"
+_ASCII_ESCAPE = "\\u00"
+LONGEST_ESCAPE = 2 * (16 + len("u0041"))  # characters that write one, as two units, behind backslashes
 
 
 def _plain(text: str) -> str:
@@ -148,9 +203,16 @@ def _plain(text: str) -> str:
         text = text.encode("latin-1").decode()
     except UnicodeError:  # these are the characters
         pass
-    kept = _broken.sub("", text.replace("\0", "")).replace(_ESCAPE, "\0").replace("\\", "")
-    ascii = kept.encode("ascii", "backslashreplace").replace(b"\0", b"\\u")
-    return ascii.decode("unicode_escape")
+    text = text.replace("\0", "")
+    try:
+        return _of_escapes(text)
+    except UnicodeDecodeError:  # an escaped backslash, and a `u`, for example
+        return _of_escapes(_broken.sub("", text))
+
+
+def _of_escapes(text: str) -> str:
+    ascii = text.replace(_ESCAPE, "\0").replace("\\", "").encode("ascii", "backslashreplace")
+    return ascii.replace(b"\0", b"\\u").decode("unicode_escape")
 
 
 _broken = re.compile(r"\\u(?![0-9a-fA-F]{4})")
@@ -198,11 +260,14 @@ def _as_json(text: str) -> Iterable[str]:
 
 
 def _places(shown: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
+    """Raises `_TooMuch`."""
     places: list[tuple[int, int]] = []
     for secret in secrets:
         at = shown.find(secret)
         while at >= 0:
             places.append((at, at + len(secret)))
+            if len(places) > MOST_PLACES:
+                raise _TooMuch
             at = shown.find(secret, at + 1)
     return places
 
@@ -236,12 +301,15 @@ _ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 
 def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:
-    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then."""
+    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then.
+    Raises `_TooMuch`."""
     try:
-        _read(changed)
+        msgspec.json.decode(changed, type=msgspec.Raw)
         return changed
-    except _UNREADABLE:
+    except msgspec.DecodeError:
         pass
+    if len(before) > MOST_WALKED:
+        raise _TooMuch
     try:
         return _write(_walked(_read(before), redact))
     except _UNREADABLE:

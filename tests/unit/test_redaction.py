@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.redaction import ADJOINING, GONE, MOST, MOST_PASSING, Redactor, excerpt, quiet_logs, shaped
+from toolgate.redaction import ADJOINING, GONE, MOST, MOST_PASSING, WINDOW, Redactor, excerpt, quiet_logs, shaped
 
 SECRET = "canary-7f3a9c"
 
@@ -144,6 +144,42 @@ def test_letters_beyond_ascii_are_known_however_each_is_written() -> None:
 def test_paths_and_other_backslashes_are_no_escapes() -> None:
     body = json.dumps({"a": r"C:\users\u12\new \ \u00", "b": "\u1234"}).encode()
     assert Redactor([ESCAPED]).body(body) is body
+
+
+@pytest.mark.parametrize("before", [0, 1, 100, *range(WINDOW - 130, WINDOW + 30, 7)])
+@pytest.mark.parametrize("secret", [ESCAPED, "pässwörd-😀-123456"])
+def test_a_secret_with_escapes_is_found_wherever_a_long_text_is_parted(secret: str, before: int) -> None:
+    units = secret.encode("utf-16-be").hex()
+    written = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    for filling in (".", "é", "\\u0041"):
+        many = before // len(filling)
+        body = f'{{"a":"{filling * many},{written},{filling * (2 * WINDOW)}"}}'.encode()
+        assert GONE.encode() in (shown := Redactor([secret]).body(body))
+        assert secret not in json.loads(shown)["a"]
+
+
+@pytest.mark.promise("b.attacks.redaction")
+@pytest.mark.parametrize(
+    "filling",
+    [
+        f"{ESCAPED}, ",
+        "".join(f"\\u{ord(letter):04x}" for letter in ESCAPED) + ", ",
+        "\\\\" * 500 + "".join(f"\\u{ord(letter):04x}" for letter in ESCAPED),
+        f'","{ESCAPED}',
+    ],
+)
+def test_of_what_holds_more_secrets_than_can_be_taken_out_its_shape_is_left(filling: str) -> None:
+    many = filling * (4_000_000 // len(filling))
+    redactor = Redactor([ESCAPED])
+    body = f'{{"content":["{many}"],"isError":false,"s":"{ESCAPED}","o":{{"a":"b"}},"t":"complete","{ESCAPED}":1}}'
+    kept = {"content": [], "isError": False, "s": GONE, "o": {}, "t": "complete"}
+    assert json.loads(redactor.body(body.encode())) == kept
+    assert redactor.body(f'["{many}"]'.encode()) == b"[]" and redactor.body(f'"{many}'.encode()) == b'"[secret]"'
+    assert redactor.text(many) == GONE and ESCAPED not in json.dumps(redactor.value({"a": [many, "b"]}))
+
+
+def test_a_secret_that_overlaps_itself_is_not_looked_for_at_every_character() -> None:
+    assert Redactor(["aaaaaaaaaaaa"]).body(b'{"content":["' + b"a" * 4_000_000 + b'"]}') == b'{"content":[]}'
 
 
 def test_a_secret_number_leaves_json() -> None:
