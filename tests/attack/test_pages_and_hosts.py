@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+import websockets
 from inmemory import Visitor, gateway
 from processes.ground import gateway as real_gateway
 from processes.ground import real, settings
@@ -143,3 +144,40 @@ async def test_one_address_has_a_share_of_the_connections_only() -> None:
                 each.close()
     finally:
         server._most_connections = most
+
+
+@pytest.mark.promise("b.attacks.connections")
+@real
+async def test_a_websocket_that_ended_takes_no_share_and_one_that_lives_has_no_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_most_connections", lambda: 2)
+    monkeypatch.setattr(server, "BODY_PATIENCE", 0.05)
+    async with real_gateway(settings()) as served, asyncio.timeout(30):
+        async with websockets.connect(f"ws://127.0.0.1:{served.port}/mcp") as kept:
+            for _ in range(5):
+                async with websockets.connect(f"ws://127.0.0.1:{served.port}/mcp") as socket:
+                    await _ping(socket)
+            await _ping(kept)
+
+
+async def _ping(socket: websockets.ClientConnection) -> None:
+    await socket.send(BODY.decode())
+    assert b"result" in await socket.recv(decode=False)
+
+
+@pytest.mark.promise("b.attacks.connections")
+@real
+async def test_a_body_that_comes_in_pieces_may_be_larger_than_a_head() -> None:
+    async with real_gateway(settings()) as served, asyncio.timeout(30):
+        body = BODY + b" " * (2 * server.HEAD_LIMIT)
+        head = f"POST /mcp HTTP/1.1\nHost: localhost\n{HEAD}{len(body)}"
+        assert b" 200 " in (await _answer(served.port, head, body)).split(b"\n")[0]
+
+
+@pytest.mark.promise("b.attacks.pages")
+@real
+async def test_two_hosts_are_one_too_many_beside_an_absolute_target_too() -> None:
+    async with real_gateway(settings()) as served, asyncio.timeout(30):
+        head = f"POST http://localhost/mcp HTTP/1.1\nHost: localhost\nHost: localhost\n{HEAD}{len(BODY)}"
+        assert b" 400 " in (await _answer(served.port, head, BODY)).split(b"\n")[0]
