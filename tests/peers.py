@@ -141,7 +141,7 @@ class Scene:
         self.id = message["id"]
         self.method = message["method"]
         self.params: Json = message["params"]
-        self.target = self.params[TARGET[self.method]]
+        self.target = self.params[TARGET[self.method]] if self.method in TARGET else ""
         self.arguments: Json = self.params.get("arguments", {})
         self.meta: Json = self.params.get("_meta", {})
         self.connection = connection
@@ -231,6 +231,8 @@ class _Connection:
             self.reply(message, self.completed(method, self._page(method, message.get("params", {}).get("cursor"))))
         elif method == "completion/complete" and self.server.completes:
             self._complete(message, self.server.completes)
+        elif method in self.server.extension:
+            self._playing[message["id"]] = asyncio.get_running_loop().create_task(self._play(message))
         else:
             self.refuse(message, RpcError(-32601, f"Method not found: {method}"))
 
@@ -326,6 +328,7 @@ class _Server:
     request's parameters. `announces`: it tells when its lists change; `tells`: it can be asked to tell of resources,
     save of those of `deaf_to`. `page` items of a list come at once. `keeps` are its hints for caches (modern).
     `heeds_levels`: it logs only what is wanted. `declares` are its capabilities, whatever else it has.
+    `extension` holds the scripts of methods that MCP does not define.
     """
 
     connection: type[_Connection]
@@ -347,6 +350,7 @@ class _Server:
         keeps: Json | None = None,
         heeds_levels: bool = False,
         declares: Json | None = None,
+        extension: Scripts | None = None,
         **settings: Any,
     ) -> None:
         self.scripts: dict[str, Scripts] = {
@@ -365,6 +369,7 @@ class _Server:
         self.keeps = {"ttlMs": 0, "cacheScope": "private"} | (keeps or {})
         self.heeds_levels = heeds_levels
         self.declares = declares
+        self.extension = extension or {}
         self.settings = settings
         self.connections: list[Any] = []
         self.received: list[Json] = []
@@ -392,6 +397,8 @@ class _Server:
         return found | ({"completions": {}} if self.completes else {})
 
     def script(self, scene: Scene) -> Script | None:
+        if scene.method in self.extension:
+            return self.extension[scene.method]
         scripts = self.scripts[KIND[scene.method]]
         if scene.target in scripts or scene.method != "resources/read":
             return scripts.get(scene.target)
@@ -1014,7 +1021,9 @@ class ModernClient:
         if pending.is_listening:
             _check_subscription(message, pending)
         elif "method" in message:
-            assert message["method"] in _OF_A_REQUEST, f"no notification of a request: {message}"
+            assert message["method"].startswith((*_OF_A_REQUEST, official.EXTENSION)), (
+                f"no notification of a request: {message}"
+            )
         _check_common(message, pending, meta)
 
 

@@ -14,7 +14,8 @@ import asyncio
 import gc
 import inspect
 import selectors
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pytest
@@ -91,6 +92,17 @@ class FakeClock:
 async def settle() -> None:
     """Let everything happen that can happen without time."""
     await asyncio.sleep(MOMENT)
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Inside, what comes `soon` may need so much time: where a timeout is part of what is tested."""
+    global PATIENCE
+    before, PATIENCE = PATIENCE, seconds
+    try:
+        yield
+    finally:
+        PATIENCE = before
 
 
 async def soon(what: Awaitable[Value]) -> Value:

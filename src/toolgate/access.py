@@ -129,6 +129,8 @@ class Rules:
             return self._thing(server, kind, name) or self._base(server, hints)
         if self._gate is not None and server not in self._gate:
             found: Verdict = "off"
+        elif kind == "methods":
+            found = self._whole(server)
         elif kind == "tasks":  # which tool has made one is not known; whoever has it was let call that
             found = "allow" if self.sees(server) else "off"
         else:
@@ -138,6 +140,13 @@ class Rules:
         if len(name) <= _LONGEST_REMEMBERED:
             self._known[server, kind, name] = found
         return found
+
+    def _whole(self, server: str) -> Verdict:
+        """What a method that MCP does not define may do: whatever its server can. It is for those who may use
+        all of that; where less is said of anything there, nobody knows whether the method keeps to it."""
+        base = self._base(server, _SILENT)
+        is_narrowed = self.read_only or any(table.narrows(server) for table in (*self._things.values(), self._meant))
+        return "off" if is_narrowed else base
 
     def is_off(self, server: str, kind: str, name: str) -> bool:
         """By its name alone, whatever it says of itself."""
@@ -250,6 +259,13 @@ class _Table:
             if any(map(pattern.fits, spellings)):
                 return pattern.verdict
         return None
+
+    def narrows(self, server: str) -> bool:
+        """Whether anything of a server may be less than allowed."""
+        named = [name for name, verdict in self._exact.items() if verdict != "allow"]
+        named += [pattern.parts[0] for pattern in self._patterns if pattern.verdict != "allow"]
+        prefixes = {*_prefixes(server, "tools"), *_prefixes(server, "resources")}
+        return any(_may_begin(name, prefix) for name in named for prefix in prefixes)
 
     def opens(self, prefixes: tuple[str, ...], otherwise: bool) -> bool:
         """Whether anything may be used whose name begins with one of these; `otherwise`: of which nothing is said."""

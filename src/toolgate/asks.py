@@ -40,6 +40,33 @@ def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
     return True
 
 
+class _Meta(msgspec.Struct):
+    progressToken: Raw = jsonrpc.NOTHING
+
+
+class _Addressed(msgspec.Struct):
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
+def progress_token(ask: Ask) -> Raw:
+    """By which its asker wants to hear of progress; empty where it does not."""
+    if mcp.PROGRESS_KEY.encode() not in bytes(ask.params):
+        return jsonrpc.NOTHING
+    try:
+        meta = jsonrpc.read(ask.params, type=_Addressed).meta
+    except jsonrpc.UNREADABLE:
+        return jsonrpc.NOTHING
+    return Raw(bytes(meta.progressToken)) if meta and meta.progressToken else jsonrpc.NOTHING
+
+
+def with_token(question: bytes, token: int) -> bytes:
+    """A question whose asker hears of progress by this token."""
+    meta = jsonrpc.members(Raw(question)).get("_meta", jsonrpc.EMPTY_OBJECT)
+    return jsonrpc.with_members(
+        question, {"_meta": jsonrpc.with_members(meta, {mcp.PROGRESS_KEY: jsonrpc.encode(token)})}
+    )
+
+
 def sign_in_at(server: str) -> str:
     """Who asks where a server wants its user to sign in: the server itself asks nothing, and gets no answer."""
     return _SIGN_IN + server

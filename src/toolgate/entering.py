@@ -122,6 +122,8 @@ class Entering:
         return lambda server, kind: catalog.known(server, kind, client)
 
     def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
+        if entered.kind == "methods" and self._current().catalog.hides(entered.server):
+            raise Fault("ACCESS_DENIED", "Access denied: what the method reaches may be hidden here", reach="not_sent")
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return entered
         shelf = view.shelf(entered.server, "tools")

@@ -39,6 +39,7 @@ class Exchange:
         self._budget = timeout
         self._on_cancel = on_cancel
         self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+        self._on_report: dict[str, Callable[[Raw], None]] = {}
         self._fresh: list[Ask] = []
         self._asked = 0
         self._outcome: Outcome | None = None
@@ -68,8 +69,9 @@ class Exchange:
 
     # The side that works.
 
-    def ask(self, method: str, params: Raw) -> asyncio.Future[Answer]:
-        """Ask the client. Cancelling the future withdraws the question; the end of the exchange cancels it."""
+    def ask(self, method: str, params: Raw, on_report: Callable[[Raw], None] | None = None) -> asyncio.Future[Answer]:
+        """Ask the client. Cancelling the future withdraws the question; the end of the exchange cancels it. `on_report`
+        is told of progress with it."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.ended:
             future.cancel()
@@ -77,6 +79,8 @@ class Exchange:
         self._asked += 1
         ask = Ask(f"ask-{self._asked}", method, params)
         self._open[ask.key] = (ask, future)
+        if on_report:
+            self._on_report[ask.key] = on_report
         self._fresh.append(ask)
         future.add_done_callback(lambda done: self._close(ask) if done.cancelled() else None)
         self.pause()
@@ -123,6 +127,10 @@ class Exchange:
         if not future.done():
             future.set_result(answer)
 
+    def report(self, key: str, params: Raw) -> None:
+        if on_report := self._on_report.get(key):
+            on_report(params)
+
     async def settled(self, key: str) -> None:
         if key in self._open:
             await asyncio.wait((self._open[key][1],))
@@ -151,6 +159,7 @@ class Exchange:
     def _close(self, ask: Ask) -> None:
         if not self._open.pop(ask.key, None):
             return
+        self._on_report.pop(ask.key, None)
         if ask in self._fresh:
             self._fresh.remove(ask)
         self.go_on()
@@ -186,10 +195,10 @@ class Part(Exchange):
         self._put: set[asyncio.Future[Answer]] = set()
         super().__init__(whole.asker, clock, timeout, on_cancel)
 
-    def ask(self, method: str, params: Raw) -> asyncio.Future[Answer]:
+    def ask(self, method: str, params: Raw, on_report: Callable[[Raw], None] | None = None) -> asyncio.Future[Answer]:
         if self.ended:
             return super().ask(method, params)
-        future = self.whole.ask(method, params)
+        future = self.whole.ask(method, params, on_report)
         if not future.done():
             self.pause()
             self._put.add(future)
@@ -262,6 +271,9 @@ class Retry:
             self._answers[key] = answer
             self._answered.set()
 
+    def report(self, key: str, params: Raw) -> None:
+        """Who keeps nothing hears nothing."""
+
     async def settled(self, key: str) -> None:
         while key in self._open:  # who keeps nothing withdraws nothing
             self._answered.clear()
@@ -319,6 +331,9 @@ class Then:
 
     def answer(self, key: str, answer: Answer) -> None:
         self._inner.answer(key, answer)
+
+    def report(self, key: str, params: Raw) -> None:
+        self._inner.report(key, params)
 
     async def settled(self, key: str) -> None:
         await self._inner.settled(key)

@@ -89,19 +89,14 @@ class Gateway:
             return route.surface.refuse(entered, shown, known)
 
         try:
-            entered = await self._enter(call, route)
+            try:  # here, and in no function of its own: each call passes this
+                entered = await self._entering.enter(call, route)
+            except Fault as fault:
+                raise _missed(call, fault, route) from None
             outcome = await self._handled(entered, route, call.target)
         except Fault as fault:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
-
-    async def _enter(self, call: Call, route: Route) -> Call:
-        """The call with its true target. What is not found is counted and noted as any other call: by what is said of
-        it somebody may guess names."""
-        try:
-            return await self._entering.enter(call, route)
-        except Fault as fault:
-            raise (missed(call, fault, route.policies) if fault.code in NOT_FOUND else fault) from None
 
     async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
         try:
@@ -223,7 +218,10 @@ class Gateway:
             raise scrub.fault(fault, self.redactor) from None
 
     async def _watched(self, call: Call, route: Route) -> Call:
-        entered = await self._enter(call, route)
+        try:
+            entered = await self._entering.enter(call, route)
+        except Fault as fault:
+            raise _missed(call, fault, route) from None
         try:
             watched = await self._let_watch(entered, route)
         except Fault as fault:
@@ -345,6 +343,11 @@ def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
     shown = "; ".join(f"{server}: {why}" for server, why in failures)
     extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
     return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
+
+
+def _missed(call: Call, fault: Fault, route: Route) -> Fault:
+    """What is not found is counted and noted as any other call: by what is said of it somebody may guess names."""
+    return missed(call, fault, route.policies) if fault.code in NOT_FOUND else fault
 
 
 def _with_schema(call: Call, fault: Fault) -> Fault:

@@ -217,8 +217,9 @@ class Client(msgspec.Struct, frozen=True):
 class Note(msgspec.Struct, frozen=True):
     """A notification of one call. `params` has no progress token: each hop puts its own in."""
 
-    kind: Literal["progress", "log"]
+    kind: Literal["progress", "log", "other"]
     params: Raw
+    method: str = ""  # of one that MCP does not define
 
 
 Listener: TypeAlias = Callable[[Note], None]
@@ -388,11 +389,15 @@ class Call(msgspec.Struct, frozen=True):
     task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
     can_ask: bool = True  # where the call came in a question can go out, if its client knows such
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
+    asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
+    is_notification: bool = False  # of such a method: it has no answer
 
     @property
     def kind(self) -> str:
         """The kind of list that the target stands in."""
-        return mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED[self.method].kind
+        return (
+            mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED.get(self.method, mcp.UNDEFINED).kind
+        )
 
     @property
     def shown(self) -> str:
@@ -410,9 +415,10 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The result object, as bytes."""
+    """The result object, as bytes. `is_foreign`: of a `resultType` that we do not know."""
 
     body: Raw | bytes
+    is_foreign: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -465,6 +471,10 @@ class Resume(Protocol):
 
     def answer(self, key: str, answer: Answer) -> None:
         """Answer one question; an unknown or answered key is ignored."""
+        ...
+
+    def report(self, key: str, params: Raw) -> None:
+        """Tell the asker of progress with one question, where it can be told. `params` have no token."""
         ...
 
     async def settled(self, key: str) -> None:

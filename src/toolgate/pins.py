@@ -352,7 +352,7 @@ def _told(raw: Raw | bytes) -> str:
         return bytes(raw).decode(errors="backslashreplace")
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)  # each holds what it is made of
 def print_of(server: str, listed: bytes) -> str:
     """A hash of a server's own (`server`) and of a tool as it is listed: what a person who allows it has allowed."""
     return hashlib.sha256(json.dumps([server, _told(listed)]).encode()).hexdigest()

@@ -68,7 +68,7 @@ def _may_be_sent_again(call: Call, fault: Fault, snapshot: Snapshot) -> bool:
     if status and status < 500 and status != 404:
         return False  # it would be refused again
     if call.method != mcp.CALL or not call.traits:
-        return call.method != mcp.CALL
+        return call.method != mcp.CALL and call.kind != "methods"  # what such a method does is not known
     hints = call.traits.hints
     if hints.destructiveHint and not hints.idempotentHint:
         return False

@@ -36,13 +36,15 @@ log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """An endpoint path: what is shown there, of which servers, by which policies. `is_strict`: no implicit sessions."""
+    """An endpoint path: what is shown there, of which servers, by which policies. `is_strict`: no implicit sessions.
+    `is_transparent`: what we do not know of the protocol is its one server's to say."""
 
     path: str
     surface: Surface
     upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
     is_strict: bool = False
+    is_transparent: bool = False
     servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
 
     def __post_init__(self) -> None:
@@ -158,7 +160,9 @@ def build_routes(
     routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
     routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
     for id, upstream in upstreams.items():
-        route = Route(f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True)
+        route = Route(
+            f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True, is_transparent=True
+        )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
     return routes | _bundles(config, upstreams, policies)

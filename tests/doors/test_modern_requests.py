@@ -27,7 +27,7 @@ async def test_discover_says_what_is_served() -> None:
     async with gateway() as app:
         result = (await Visitor(app).ask_modern("server/discover")).result
         assert result["supportedVersions"] == [MODERN]
-        assert set(result["capabilities"]) == {"tools", "resources", "prompts"}
+        assert {"tools", "resources", "prompts", "completions"} <= set(result["capabilities"])
         assert result["_meta"][META + "serverInfo"]["name"] == "toolgate"
 
 

@@ -171,7 +171,7 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
 
 def _scopes(upstream: Upstream) -> set[str]:
     assert isinstance(upstream, McpUpstream)
-    return {scope for scope in upstream._berths if scope}
+    return {scope for scope, _ in upstream._berths if scope}
 
 
 @contextmanager

@@ -77,7 +77,10 @@ def test_any_result_is_valid_for_every_client(method: str, told: tuple[str, str]
     assert is_valid(json.loads(found), hears, method), found
     assert json.loads(found).get("isError") == result.get("isError")
     if is_valid_from(result, hears, method):
-        assert found == bytes(raw(result))
+        if hears == MODERN or "resultType" not in result:
+            assert found == bytes(raw(result))
+        else:  # which clients of the handshake know nothing of
+            assert json.loads(found) == {name: value for name, value in result.items() if name != "resultType"}
 
 
 def asked(method: str, params: Any, revision: str) -> Any:

@@ -175,7 +175,6 @@ def test_a_result_may_want_nothing_but_its_state_back() -> None:
     "body",
     [
         b"[]",
-        b'{"resultType":"guess"}',
         b'{"resultType":"input_required"}',
         b'{"resultType":"input_required","inputRequests":[]}',
         b'{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}}',

@@ -183,9 +183,10 @@ def _yaml_line(text: str, format: Format, path: Sequence[str | int]) -> int:
     if format == "json":
         text = _comment_or_string.sub(_blank, text).replace("\t", " ")
     try:
-        node, line = yaml.compose(text.removeprefix("\ufeff"), yaml.SafeLoader), 0
+        node = cast("Any", yaml).compose(text.removeprefix("\ufeff"), yaml.SafeLoader)
     except yaml.YAMLError:
         return 0
+    line = 0
     for key in path:
         if isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]

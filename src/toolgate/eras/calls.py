@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any, Literal
 
 from msgspec import Raw
 
@@ -120,17 +121,43 @@ def read_told(params: Raw) -> Raw:
 def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
     """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
     params: Members = dict(call.extra)
-    if call.reference:
+    if call.asked_in:
+        params = jsonrpc.members(call.arguments)
+    elif call.reference:
         target = {mcp.REFERENCES[call.reference].target: jsonrpc.encode(call.target)}
         params["ref"] = Raw(jsonrpc.with_members(call.extra["ref"], target))
     else:
         params[mcp.TARGETED[call.method].target] = Raw(jsonrpc.encode(call.target))
-    if call.arguments:
+    if call.arguments and not call.asked_in:
         params["arguments"] = call.arguments
     merged = {**call.meta, **meta}
     if merged:
         params["_meta"] = Raw(jsonrpc.encode(merged))
     return params
+
+
+def read_undefined(
+    method: str,
+    params: Members,
+    meta: Members,
+    client: Client,
+    notes: Notes | None,
+    era: Literal["legacy", "modern"],
+    **more: Any,
+) -> Call:
+    """The call of a method that MCP does not define: all its parameters are its arguments. `more` are other members."""
+    taken = {"_meta", *(_OF_A_RETRY if era == "modern" else ())}
+    return Call(
+        method=method,
+        target="",
+        client=client,
+        arguments=Raw(jsonrpc.encode({name: member for name, member in params.items() if name not in taken})),
+        meta={name: member for name, member in meta.items() if name not in mcp.HOP_KEYS},
+        notes=notes,
+        asked_in=era,
+        wants_progress=mcp.PROGRESS_KEY in meta,
+        **more,
+    )
 
 
 def digest(call: Call) -> bytes:

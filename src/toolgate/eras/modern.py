@@ -123,8 +123,11 @@ def read_state(params: Members) -> str | None:
     return calls.read_text(params, "requestState") if "requestState" in params else None
 
 
-def write_done(method: str, body: Raw | bytes) -> bytes:
-    """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in."""
+def write_done(method: str, body: Raw | bytes, is_foreign: bool = False) -> bytes:
+    """A complete result. What this era requires and an older server left out, or meant otherwise, is filled in. One of
+    a type that we do not know is as it was."""
+    if is_foreign:
+        return bytes(body)
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
     body = revisions.write_modern_result(method, body)
     try:
@@ -293,7 +296,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if peek.resultType == "task":
         return _read_task(call, body)
     if peek.resultType != "input_required":
-        raise Fault("UPSTREAM_ERROR", f"The server's result has the unknown type {peek.resultType!r}", reach="executed")
+        return Done(body, is_foreign=True)
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
     for ask in questions:
         if not asks.is_answerable(ask, call.client.capabilities):

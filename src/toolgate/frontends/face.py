@@ -76,6 +76,8 @@ def write_malformed(error: jsonrpc.Malformed) -> bytes:
 
 def write_note(note: Note, progress_token: bytes) -> bytes:
     """A note as the notification that it is for a client. Progress is for those only who gave a token."""
+    if note.kind == "other":
+        return jsonrpc.notification(note.method, note.params)
     params = revisions.write_note(note.kind, note.params)
     if note.kind == "log":
         return jsonrpc.notification(mcp.LOGGED, params)

@@ -139,6 +139,8 @@ class ModernFace:
             return Reply(modern.write_discovered(about.capabilities, face.SERVER_INFO, about.instructions))
         if message.method == mcp.LISTEN:
             return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
+        if route.is_transparent and message.method not in mcp.DEFINED:
+            return await self._call(message.method, params, meta, envelope, http, client, route, send)
         raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
 
     def flushed(self, reply: Reply) -> None:
@@ -203,15 +205,21 @@ class ModernFace:
         send: SendMessage,
     ) -> Reply:
         def listen(note: Note) -> None:
-            if note.kind == "progress" and envelope.progress_token:
-                send(face.write_note(note, bytes(envelope.progress_token)))
-            elif note.kind == "log" and envelope.log_level and face.is_loud_enough(note, envelope.log_level):
+            if note.kind == "progress":
+                if envelope.progress_token:
+                    send(face.write_note(note, bytes(envelope.progress_token)))
+            elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
                 send(face.write_note(note, b""))
 
         passed_on = self._gateway.passed_on(http) if http else None
-        call = calls.read_call(
-            method, params, meta, client, Notes(listen), envelope.log_level, headers=http, passed_on=passed_on
-        )
+        level = envelope.log_level
+        if method in mcp.TARGETED:
+            call = calls.read_call(
+                method, params, meta, client, Notes(listen), level, headers=http, passed_on=passed_on
+            )
+        else:
+            more = {"log_level": level, "passed_on": passed_on or {}}
+            call = calls.read_undefined(method, params, meta, client, Notes(listen), "modern", **more)
         sealed = modern.read_state(params)
         if sealed is None:
             if "inputResponses" in params:
@@ -227,6 +235,9 @@ class ModernFace:
         if flow.notes and not flow.leg:
             flow.notes.attach(listen)
         return await self._parking.leg(flow, lambda: self._leg(flow, call, route, answers))
+
+    def _is_wanted(self, note: Note, envelope: modern.Envelope) -> bool:
+        return bool(envelope.log_level) and face.is_loud_enough(note, envelope.log_level or "")
 
     async def _afresh(self, call: Call, route: Route) -> Reply:
         """A leg behind which nothing waits yet."""
@@ -277,7 +288,7 @@ class ModernFace:
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), flow)
-        return Reply(modern.write_done(call.method, outcome.body), flow)
+        return Reply(modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in)), flow)
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
         """The questions of a call, with those that follow at once."""

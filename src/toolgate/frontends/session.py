@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
@@ -41,6 +42,10 @@ from toolgate.ports import Clock
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
 from toolgate.wire.jsonrpc import Malformed, Message, RpcError
+
+MOST_RELAYED = 64  # notifications of one session on their way to its server
+
+log = logging.getLogger(__name__)
 
 
 class Stream(Protocol):
@@ -99,6 +104,8 @@ class Session:
         self._archive: Archive | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
+        self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
+        self._relayed: set[asyncio.Task[None]] = set()
         self._ids = itertools.count(1)
         self._work: set[asyncio.Task[Any]] = set()
 
@@ -149,8 +156,37 @@ class Session:
         key = calls.read_cancelled(message)
         if key in self._in_flight:
             self._in_flight[key].cancel()
+        elif message.method == mcp.PROGRESSED:
+            self._progressed(message.params)
+        elif message.method not in mcp.DEFINED_NOTIFICATIONS and self.is_initialized:
+            if len(self._relayed) < MOST_RELAYED:  # else it is lost, as anything that has no answer may be
+                work = self._spawn(self._relay(message))
+                self._relayed.add(work)
+                work.add_done_callback(self._relayed.discard)
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
             self._spawn(self._gateway.roots_changed(self.path, self.client))
+
+    def _progressed(self, params: Raw) -> None:
+        """The client reports on a question that wants to hear of it, by the id of the question."""
+        try:
+            told = jsonrpc.members(params)
+            token = jsonrpc.read(told.pop(mcp.PROGRESS_KEY, jsonrpc.NOTHING), type=int)
+        except jsonrpc.UNREADABLE:
+            return
+        if report := self._reports.get(token):
+            report(Raw(jsonrpc.encode(told)))
+
+    async def _relay(self, message: Message) -> None:
+        """A notification that MCP does not define: for the one server of this path."""
+        try:
+            if self.route.is_transparent:
+                params = calls.read_members(message.params or jsonrpc.EMPTY_OBJECT, "params")
+                meta = calls.read_meta(params)
+                call = calls.read_undefined(message.method, params, meta, self.client, None, "legacy")
+                call = msgspec.structs.replace(call, is_notification=True)
+                await self._gateway.handle(call, self.route)
+        except Fault as fault:
+            log.debug("%s is not relayed: %s", message.method, fault.message)
 
     def answered(self, message: Message) -> None:
         """The client answers a question of ours."""
@@ -253,6 +289,8 @@ class Session:
             return await self._set_level(message.params)
         if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
             return await self._subscribe(message)
+        if message.method not in mcp.DEFINED and self.is_initialized and self.route.is_transparent:
+            return await self._call(message, stream, principal)
         raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
 
     async def _initialize(self, params: Raw) -> bytes:
@@ -301,22 +339,35 @@ class Session:
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
         notes = Notes(self._reporter(stream.note, token))
         passed_on = self._gateway.passed_on(stream.headers)
-        call = calls.read_call(message.method, params, meta, client, notes, self._log_level, True, passed_on=passed_on)
+        level = self._log_level
+        if message.method in mcp.TARGETED:
+            call = calls.read_call(message.method, params, meta, client, notes, level, True, passed_on=passed_on)
+        else:
+            more = {"log_level": level, "wants_logs": True, "passed_on": passed_on}
+            call = calls.read_undefined(message.method, params, meta, client, notes, "legacy", **more)
         if call.method == mcp.TASK_RESULT:
             notes.attach(self._reporter(stream.note, token, call.target))
         call = msgspec.structs.replace(call, can_ask=stream.can_ask)
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
         if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
             notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
-        return legacy.write_done(self.revision, outcome.body)
+        if isinstance(outcome, Done) and outcome.is_foreign:
+            text = "The server's result is of a type that clients of this revision do not know"
+            raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
+        return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body)
 
     def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Listener:
         def report(note: Note) -> None:
-            if self._is_wanted(note) if note.kind == "log" else token:
+            if self._is_heard(note, token):
                 params = tasks.with_related(note.params, task) if task else note.params
-                say(face.write_note(Note(note.kind, params), token))
+                say(face.write_note(msgspec.structs.replace(note, params=params), token))
 
         return report
+
+    def _is_heard(self, note: Note, token: bytes) -> bool:
+        if note.kind == "log":
+            return self._is_wanted(note)
+        return bool(token) if note.kind == "progress" else self.route.is_transparent
 
     def _is_wanted(self, note: Note) -> bool:
         """A client of this era that sets no level hears what the server thinks right."""
@@ -356,6 +407,9 @@ class Session:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[id] = future
         question = jsonrpc.encode(legacy.write_ask(ask, self.revision))
+        if resume.origin.is_live and asks.progress_token(ask):
+            question = asks.with_token(question, id)
+            self._reports[id] = lambda params: resume.origin.report(ask.key, params)
         stream.send(jsonrpc.request(id, ask.method, tasks.with_related(question, task)))
         settled = asyncio.ensure_future(resume.settled(ask.key))
         try:
@@ -374,6 +428,7 @@ class Session:
         finally:
             settled.cancel()
             self._questions.pop(id, None)
+            self._reports.pop(id, None)
         resume.answer(ask.key, questions.read_choices(ask, answer, self.revision))
 
     def _ended(self, key: str | int | float) -> None:

@@ -6,6 +6,7 @@ are those of permissions; and who lacks a scope is told all that the operation n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from toolgate.config import Auth, written
@@ -24,10 +25,17 @@ class Scopes:
 
     def before(self, call: Call, was_passed: bool) -> Call:
         held = call.client.principal.scopes
-        if held is None or call.kind != "tools":
+        if held is None or (call.kind not in ("tools", "methods")):
             return call
+        if call.kind == "methods":  # it may reach any tool of its server
+            begin = call.server + names.SEPARATOR
+            near = [scopes for parts, scopes in self._steps if parts[0].startswith(begin) or begin.startswith(parts[0])]
+            return self._held(call, held, dict.fromkeys((*self._auth.scopes, *itertools.chain(*near))))
         via = self._of(names.OWN, call.via) if call.asked else ()
-        needed = tuple(dict.fromkeys((*self._auth.scopes, *self._of(call.server, call.target), *via)))
+        return self._held(call, held, dict.fromkeys((*self._auth.scopes, *self._of(call.server, call.target), *via)))
+
+    def _held(self, call: Call, held: frozenset[str], needed: Iterable[str]) -> Call:
+        needed = tuple(needed)
         if missing := [scope for scope in needed if scope not in held]:
             raise Fault(
                 "INSUFFICIENT_SCOPE",

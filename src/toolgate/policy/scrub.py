@@ -49,7 +49,7 @@ class Scrubber(msgspec.Struct, frozen=True):
             return outcome
         before = bytes(outcome.body)
         after = self.body(before)
-        return outcome if after is before else type(outcome)(after)
+        return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
     def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:
         return tuple(map(self.raw, raw)) if self.has_work else tuple(raw)
@@ -65,7 +65,7 @@ class Scrubber(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(event, params=self.raw(event.params))
 
     def note(self, note: Note) -> Note:
-        return Note(note.kind, self.raw(note.params))
+        return msgspec.structs.replace(note, params=self.raw(note.params))
 
 
 class Scrub:

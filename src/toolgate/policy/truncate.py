@@ -63,7 +63,7 @@ class Truncate:
         if limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         try:
-            return Done(_Shortening(call, limit, self._spills).of(outcome.body))
+            return Done(_Shortening(call, limit, self._spills).of(outcome.body), outcome.is_foreign)
         except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return outcome  # out of shape: nothing that we could cut
 

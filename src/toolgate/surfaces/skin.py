@@ -128,6 +128,8 @@ class Skin:
     def leave(self, call: Call, outcome: Outcome) -> Outcome:
         if call.server == names.OWN or not isinstance(outcome, Done):
             return outcome
+        if outcome.is_foreign:
+            raise Fault("UPSTREAM_ERROR", "The server's result has an unknown type", reach="executed")
         if not call.asked:
             return self._behind.leave(call, outcome)
         control = controls.CONTROLS[call.via]

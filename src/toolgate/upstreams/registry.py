@@ -54,6 +54,8 @@ class RegistryUpstream:
     async def invoke(self, call: Call) -> Outcome:
         if call.kind == "tasks":
             raise tasks.not_found()
+        if call.kind == "methods":
+            raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
         work = self._work(call)
         try:
             arguments = jsonrpc.read(call.arguments or b"{}", type=dict[str, Any])

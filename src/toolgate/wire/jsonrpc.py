@@ -183,10 +183,9 @@ def salvaged(data: bytes) -> tuple[bytes, bool]:
     return (id if len(id) <= LONGEST_SALVAGED and _is_readable_id(id) else b"null"), is_answer
 
 
-def has_result(data: bytes) -> bool:
-    """Whether such bytes have a result, and no error."""
-    found = _envelope(data)
-    return b'"result"' in found and b'"error"' not in found
+def has_only(data: bytes, member: bytes) -> bool:
+    """Whether of `method`, `result` and `error` such bytes have this one alone."""
+    return {member} == _envelope(data).keys() & {b'"method"', b'"result"', b'"error"'}
 
 
 def _envelope(data: bytes) -> dict[bytes, bytes]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -149,6 +150,7 @@ ASKS: Final[dict[str, AskMethod]] = {
 
 # What opens a conversation, sets it up and belongs to all calls.
 INITIALIZE: Final = "initialize"
+INITIALIZED: Final = "notifications/initialized"
 DISCOVER: Final = "server/discover"
 SET_LEVEL: Final = "logging/setLevel"
 PROGRESSED: Final = "notifications/progress"
@@ -170,6 +172,32 @@ LIST_FILTERS: Final = {
 }
 # All that names something of one server.
 TARGETED: Final = CALLS | TASK_CALLS | TASK_CALLS_BEFORE | {SUBSCRIBE: CallMethod("uri", "resources")}
+
+UNDEFINED: Final = CallMethod("", "methods")
+"""A request that MCP does not define. It names nothing that stands in a list."""
+
+# What is defined, by whichever revision: the rest may be an extension's.
+DEFINED: Final = frozenset(
+    (*TARGETED, *LISTS, *ASKS, TASKS_LIST, INITIALIZE, DISCOVER, SET_LEVEL, UNSUBSCRIBE, LISTEN, "ping", "close")
+)
+DEFINED_NOTIFICATIONS: Final = frozenset(
+    (
+        *(method for _, method in LIST_FILTERS.values()),
+        *(PROGRESSED, CANCELLED, INITIALIZED, UPDATED, ACKNOWLEDGED, ROOTS_CHANGED, LOGGED, ELICITED),
+        *(TASK_CHANGED, TASK_STATUS),
+    )
+)
+_CAPABILITIES = frozenset(
+    ("tools", "prompts", "resources", "completions", "logging", "tasks", "experimental", "extensions")
+)
+
+
+def declares_more(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a server's capabilities name something that we do not know, so that it may have methods of its own."""
+    named = cast("Mapping[str, Any]", capabilities.get("extensions") or {})
+    more = (set(capabilities) - _CAPABILITIES) | (set(named) - {TASKS_EXTENSION, UI_EXTENSION})
+    return bool(more or capabilities.get("experimental"))
+
 
 LIST_CHANGED: Final = {
     "notifications/tools/list_changed": ("tools",),

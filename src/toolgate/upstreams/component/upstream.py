@@ -210,6 +210,8 @@ class ComponentUpstream:
         return Fault(code, f"Tool execution failed: {why}", server=self.id, reach=reach, hint=hint)
 
     def _nothing_such(self, call: Call) -> Fault:
+        if call.kind == "methods":
+            return Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
         if call.kind == "tasks":
             return tasks.not_found()
         if call.reference:

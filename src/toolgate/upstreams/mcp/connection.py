@@ -48,6 +48,7 @@ from toolgate.wire.jsonrpc import Members, Message
 
 log = logging.getLogger(__name__)
 
+MOST_UNTOLD = 64  # messages on their way, beyond which those that may be lost are
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
@@ -99,7 +100,9 @@ class Connection:
         self._given_up: dict[int, Request] = {}  # that the server may still work on
         self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
         self._turns = Turns(server.name, server.concurrency, clock)
-        self._questions = Questions(server, sole_owner, self._requests, self._given_up, self._turns, self.notify, clock)
+        self._questions = Questions(
+            server, sole_owner, self._requests, self._given_up, self._turns, self.notify, self.remark, clock
+        )
         self._work: set[asyncio.Task[None]] = set()
         self._extended = Book()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
@@ -126,6 +129,11 @@ class Connection:
         """One leg of a call. Raises `Fault`."""
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
+        if call.asked_in:
+            self._check_relayed(call)
+        if call.is_notification:
+            self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
+            return Done(b"{}")
         if call.log_level and self.hearing and self.wanted.raise_level(call.log_level):
             await self.hearing.set_level(call.log_level)
         if call.task and not self.dialect.runs_tasks:
@@ -133,6 +141,14 @@ class Connection:
         if call.traits and call.traits.task_support == "required" and not call.task and self.dialect.runs_tasks:
             return await self._as_task(call)
         return await self.leg(call)
+
+    def _check_relayed(self, call: Call) -> None:
+        """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
+        where it is a process that others use too and declares nothing but what we know: some die of any such method."""
+        era = "modern" if self.dialect.revision == mcp.MODERN else "legacy"
+        may_die = self._server.type == "stdio" and self._server.scope == "shared"
+        if call.asked_in != era or (may_die and not mcp.declares_more(self.dialect.capabilities)):
+            raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
 
     async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
@@ -255,6 +271,11 @@ class Connection:
         """Send a message that waits for nothing; what becomes of it shows in what follows."""
         self._spawn(self.tell(message))
 
+    def remark(self, message: bytes) -> None:
+        """The same of what may be lost: where the server does not read, it is."""
+        if len(self._work) < MOST_UNTOLD:
+            self.notify(message)
+
     async def tell(self, message: bytes) -> None:
         if not self.link or self.fault:
             return
@@ -327,7 +348,7 @@ class Connection:
             if message.is_response:
                 self._answered(message, origin)
             elif message.is_notification:
-                self._notified(message)
+                self._notified(message, origin)
             else:
                 self._questions.asked(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
@@ -337,10 +358,10 @@ class Connection:
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
-        if not error.is_answer and error.id != b"null":
+        if error.id != b"null" and jsonrpc.has_only(data, b'"method"'):
             self.notify(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
-            reach: Reach = "executed" if jsonrpc.has_result(data) else "sent_unknown"
+            reach: Reach = "executed" if jsonrpc.has_only(data, b'"result"') else "sent_unknown"
             self.failed(int(error.id), self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
@@ -457,7 +478,7 @@ class Connection:
             return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self._clock))
         return found
 
-    def _notified(self, message: Message) -> None:
+    def _notified(self, message: Message, origin: int | None) -> None:
         changed = mcp.LIST_CHANGED.get(message.method)
         if changed:
             self._on_event(Event(self._server.id, "list_changed", self._scope, changed))
@@ -477,6 +498,11 @@ class Connection:
             self._logged(message.params)
         elif message.method == mcp.CANCELLED:
             self._questions.withdrawn(calls.read_cancelled(message))
+        elif message.method not in mcp.DEFINED_NOTIFICATIONS:
+            owner = owner_of(origin, self._requests, self._given_up.values())
+            if owner and owner.call and owner.call.notes:
+                params = message.params or jsonrpc.EMPTY_OBJECT
+                owner.call.notes.put(Note("other", params, message.method))
 
     def _progress(self, params: Raw) -> None:
         token = jsonrpc.read(params, type=_Progress).progressToken

@@ -91,6 +91,7 @@ class Questions:
         given_up: Mapping[int, Request],
         turns: Turns,
         send: Callable[[bytes], None],
+        remark: Callable[[bytes], None],
         clock: Clock,
     ) -> None:
         self._server = server
@@ -99,6 +100,7 @@ class Questions:
         self._given_up = given_up
         self._turns = turns
         self._send = send
+        self._remark = remark  # sends what may be lost
         self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
         self._clock = clock
         self._held: list[_Held] = []
@@ -244,7 +246,7 @@ class Questions:
             self._sent_to(_read_page(ask.params), call)
         key = jsonrpc.id_key(id)
         task = tasks.related(ask.params)
-        future = self._open[key] = exchange.ask(ask.method, ask.params)
+        future = self._open[key] = exchange.ask(ask.method, ask.params, self._reporter(ask))
         for other in others:
             other.pause()
 
@@ -266,6 +268,15 @@ class Questions:
                 self._refuse(id, ask, _OVER)
 
         future.add_done_callback(answered)
+
+    def _reporter(self, ask: Ask) -> Callable[[Raw], None] | None:
+        """Tells the server of progress with its question, by its own token; None where it wants none."""
+        token = asks.progress_token(ask)
+
+        def report(params: Raw) -> None:
+            self._remark(jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: token})))
+
+        return report if token else None
 
     def _refuse(self, id: Raw, ask: Ask, why: str) -> None:
         log.info("%s asked for %s and got no answer: %s", self._server.name, ask.method, why)
