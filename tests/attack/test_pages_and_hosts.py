@@ -153,12 +153,15 @@ async def test_a_websocket_that_ended_takes_no_share_and_one_that_lives_has_no_d
 ) -> None:
     monkeypatch.setattr(server, "_most_connections", lambda: 2)
     monkeypatch.setattr(server, "BODY_PATIENCE", 0.05)
-    async with real_gateway(settings()) as served, asyncio.timeout(30):
-        async with websockets.connect(f"ws://127.0.0.1:{served.port}/mcp") as kept:
-            for _ in range(5):
-                async with websockets.connect(f"ws://127.0.0.1:{served.port}/mcp") as socket:
-                    await _ping(socket)
-            await _ping(kept)
+    async with real_gateway(settings()) as served, asyncio.timeout(30), _connected(served.port) as kept:
+        for _ in range(5):
+            async with _connected(served.port) as socket:
+                await _ping(socket)
+        await _ping(kept)
+
+
+def _connected(port: int) -> websockets.connect:
+    return websockets.connect(f"ws://127.0.0.1:{port}/mcp")
 
 
 async def _ping(socket: websockets.ClientConnection) -> None:
