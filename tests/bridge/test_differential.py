@@ -85,9 +85,10 @@ DECLARED: Json = {"tools": {}, "prompts": {}, "resources": {"x-odd": 1}, "comple
 RELAYED: Json = {
     "tools": {"listChanged": True},
     "prompts": {"listChanged": True},
-    "resources": {"listChanged": True},
+    "resources": {"x-odd": 1, "listChanged": True},
     "completions": {},
     "logging": {},
+    "x-odd": {"a": 1},
 }
 
 REWRITES = (
@@ -107,7 +108,7 @@ REWRITES = (
     Rewrite(
         ("initialize", "server/discover"),
         KINDS,
-        "what is not relayed is not offered; of changed lists the gateway tells in any case",
+        "of changed lists the gateway tells in any case",
         setting(capabilities=RELAYED),
     ),
     Rewrite(

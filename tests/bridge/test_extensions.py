@@ -39,7 +39,7 @@ def there(server: Any, script: Any = rows, **more: Any) -> Any:
 @PAIRS
 async def test_a_method_that_we_do_not_know_is_its_servers_to_answer(revision: str, server: Any) -> None:
     async with gateway(there=there(server)) as house:
-        client = await house.client(revision, path=PATH)
+        client: Any = await house.client(revision, path=PATH)
         reply = await client.request(METHOD, of="t", arguments=7, meta={"example.com/kind": "k"})
         given = {"of": "t", "arguments": 7}
         assert {"rows": [1, 2], "given": given, "kind": "k"}.items() <= reply.result.items()
@@ -52,7 +52,7 @@ async def test_its_error_stands_as_it_is(revision: str, server: Any) -> None:
         raise RpcError(-31999, "no such table", {"table": "t"})
 
     async with gateway(there=there(server, fails)) as house:
-        client = await house.client(revision, path=PATH)
+        client: Any = await house.client(revision, path=PATH)
         error = (await client.request(METHOD)).error
         assert error == {"code": -31999, "message": "no such table", "data": {"table": "t"}}
 
@@ -63,7 +63,7 @@ async def test_it_may_ask_as_any_call_may(revision: str, server: Any) -> None:
         return {"who": (await scene.ask(form()))["content"]["name"]}
 
     async with gateway(there=there(server, asks)) as house:
-        client = await house.client(revision, path=PATH)
+        client: Any = await house.client(revision, path=PATH)
         reply = await client.converse(METHOD, {"elicitation/create": named("Ann")}, of="t")
         assert reply.result["who"] == "Ann"
 
@@ -80,7 +80,7 @@ async def test_on_a_merged_path_nobody_knows_whose_it_is(revision: str, server: 
 @CROSSED
 async def test_it_is_not_translated_into_another_era(revision: str, server: Any) -> None:
     async with gateway(there=there(server)) as house:
-        client = await house.client(revision, path=PATH)
+        client: Any = await house.client(revision, path=PATH)
         assert (await client.request(METHOD)).error["code"] == -32601
         assert not house.servers["there"].requests(METHOD)
 
@@ -89,7 +89,7 @@ async def test_it_is_not_translated_into_another_era(revision: str, server: Any)
 @pytest.mark.parametrize("settings", [{}, {"scope": "session"}, {"scope": "principal"}])
 async def test_a_process_that_all_share_gets_none_unless_it_declares_more(settings: Any) -> None:
     async with gateway(there=there(LegacyServer, declares={"tools": {}}, **settings)) as house:
-        client = await house.client(LATEST, path=PATH)
+        client = await house.legacy(LATEST, path=PATH)
         message = (await client.request(METHOD)).message
         assert ("result" in message) is bool(settings)
         assert len(house.servers["there"].requests(METHOD)) == bool(settings)
@@ -98,7 +98,7 @@ async def test_a_process_that_all_share_gets_none_unless_it_declares_more(settin
 @pytest.mark.parametrize("method", ["tasks/list", "resources/subscribe", "server/discover", "roots/list"])
 async def test_what_mcp_defines_is_ours_to_answer(method: str) -> None:
     async with gateway(there=there(LegacyServer)) as house:
-        client = await house.client(LATEST, path=PATH)
+        client = await house.legacy(LATEST, path=PATH)
         before = len(house.servers["there"].requests(method))
         assert "error" in (await client.request(method)).message
         assert len(house.servers["there"].requests(method)) == before
@@ -127,7 +127,7 @@ def known(servers: Any = "all", **permissions: Any) -> Config:
 )
 async def test_it_is_for_clients_who_have_the_whole_server(config: Config, passes: bool) -> None:
     async with gateway(config=config, there=there(LegacyServer)) as house:
-        client = await house.client(LATEST, path=PATH, principal="ann")
+        client = await house.legacy(LATEST, path=PATH, principal="ann")
         message = (await client.request(METHOD)).message
         assert ("result" in message) is passes
         client.tell({"jsonrpc": "2.0", "method": "example/seen", "params": {}})
@@ -139,7 +139,7 @@ async def test_where_an_operator_hides_tools_it_is_refused() -> None:
     server = there(LegacyServer)
     server.settings["tools"] = {"plain": Overlay(hidden=True)}
     async with gateway(there=server) as house:
-        client = await house.client(LATEST, path=PATH)
+        client = await house.legacy(LATEST, path=PATH)
         assert (await client.request(METHOD)).error["data"]["code"] == "ACCESS_DENIED"
 
 
@@ -149,7 +149,7 @@ async def test_where_an_operator_hides_tools_it_is_refused() -> None:
 @pytest.mark.promise("b.surfaces.server.notifications")
 async def test_a_notification_that_we_do_not_know_reaches_the_server() -> None:
     async with gateway(there=there(LegacyServer)) as house:
-        client = await house.client(LATEST, path=PATH)
+        client = await house.legacy(LATEST, path=PATH)
         client.tell({"jsonrpc": "2.0", "method": "example/seen", "params": {"row": 1.0}})
         assert (await house.servers["there"].got("example/seen"))["params"] == {"row": 1.0}
 
@@ -162,7 +162,7 @@ async def test_one_of_the_server_reaches_whose_request_it_is(revision: str, serv
         return await rows(scene)
 
     async with gateway(there=there(server, tells)) as house:
-        client = await house.client(revision, path=PATH)
+        client: Any = await house.client(revision, path=PATH)
         reply = await client.request(METHOD)
         assert [each["params"] for each in reply.before if each.get("method") == "example/row"] == [{"row": 1}]
 
@@ -196,7 +196,7 @@ async def test_a_clients_progress_with_a_question_reaches_its_asker() -> None:
         return (await scene.ask((method, {**params, "_meta": {"progressToken": "mine"}})))["action"]
 
     async with gateway(there=LegacyServer({"asks": asks})) as house:
-        client = await house.client(LATEST)
+        client = await house.legacy(LATEST)
         pending = client.start("tools/call", name="there__asks")
         await eventually(lambda: client.asked, "nothing was asked")
         token = client.asked[0]["params"]["_meta"]["progressToken"]
@@ -209,3 +209,22 @@ async def test_a_clients_progress_with_a_question_reaches_its_asker() -> None:
         client.answer(client.asked[0], named("Ann"))
         await pending.reply()
         assert len(house.servers["there"].requests("notifications/progress")) == 1
+
+
+# Answers that nobody can read.
+
+
+async def test_an_answer_out_of_shape_ends_its_question_by_an_error() -> None:
+    async def asks(scene: Scene) -> Any:
+        try:
+            return (await scene.ask(form()))["action"]
+        except RpcError as error:
+            return f"no answer: {error.code}"
+
+    async with gateway(there=LegacyServer({"asks": asks})) as house:
+        client = await house.legacy(LATEST, stdio=True)
+        pending = client.start("tools/call", name="there__asks")
+        await eventually(lambda: client.asked, "nothing was asked")
+        wire: Any = client.wire
+        wire.say(b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{}}' % client.asked[0]["id"])
+        assert (await pending.reply()).text.startswith("no answer")

@@ -466,3 +466,20 @@ async def test_a_level_that_there_is_not_is_an_error(level: Any) -> None:
     async with gateway(old=LegacyServer({"talks": talks})) as house:
         client = await house.legacy()
         assert (await client.request("logging/setLevel", level=level)).error["code"] == -32602
+
+
+async def test_who_the_server_is_stays_with_clients_of_its_era() -> None:
+    async def signed(scene: Scene) -> Any:
+        info = {"name": "foreign", "version": "1"}
+        return {"content": [], "_meta": {"io.modelcontextprotocol/serverInfo": info, "example.com/a": 1}}
+
+    async with gateway(there=ModernServer({"signed": signed})) as house:
+        client = await house.client(LATEST)
+        assert (await client.call("there__signed")).result == {"content": [], "_meta": {"example.com/a": 1}}
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_gateway_without_servers_lists_nothing(revision: str) -> None:
+    async with gateway() as house:
+        client = await house.client(revision)
+        assert (await client.request("tools/list")).result["tools"] == []

@@ -80,7 +80,8 @@ def server(found: Any, masked: bool = False, whole: bool = False) -> Table:
     """One server. `whole`: with what is as by default."""
     fields = {name: getattr(found, name) for name in _PLAIN}
     fields["start"] = found.start or None  # what is not written depends on the type
-    fields["era"] = None if found.type in ("component", "sse") else found.era  # they have one only
+    if found.type in ("component", "sse"):
+        fields["era"] = None  # they have one only
     defaults = {field.name: field.default for field in msgspec.structs.fields(found)}
     written = {
         "type": found.type,

@@ -94,15 +94,14 @@ class Aggregate:
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
             )
             raise Fault(mcp.KINDS[kind].missing, message, tool=call.target, extra={"candidates": candidates})
-        listed = {
-            name: (server, own)
-            for server in view.servers
-            if (shelf := view.shelf(server, kind))
-            for name, (own, _) in exposed(server, kind, shelf).items()
-        }
-        if call.target in listed:  # a shortened name may lack its server's whole id
-            return call.at(*listed[call.target])
-        raise _not_found(call, listed, view)
+        shelves = ((server, shelf) for server in view.servers if (shelf := view.shelf(server, kind)))
+        listed = ((server, exposed(server, kind, shelf)) for server, shelf in shelves)
+        if len(call.target) == names.LONGEST:  # a shortened name may lack its server's whole id
+            for server, found in listed:
+                if call.target in found:
+                    return call.at(server, found[call.target][0])
+            raise _not_found(call, (), view)
+        raise _not_found(call, (name for _, found in listed for name in found), view)
 
 
 def _shown_uri(server: str, uri: str) -> str:

@@ -106,16 +106,17 @@ def meant(pattern: str, servers: Collection[str]) -> list[str]:
 
 def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """What may have been meant by a name that is not known, the likeliest first. Comparing takes long, so only those
-    that share most with it are compared; very long ones are not."""
+    that share most with it are compared, of those that are about as long; very long ones are not."""
     name = name[:LONGEST_COMPARED]
-    short = [each for each in known if len(each) <= LONGEST_COMPARED]
+    shortest, longest = len(name) // 3, min(3 * len(name), LONGEST_COMPARED)
+    short = [each for each in known if shortest <= len(each) <= longest]
     pairs = set(itertools.pairwise(name))
     likely = heapq.nlargest(MOST_COMPARED, short, lambda each: len(pairs.intersection(itertools.pairwise(each))))
     return difflib.get_close_matches(name, likely, n=most)
 
 
 LONGEST_COMPARED = 200  # characters
-MOST_COMPARED = 100
+MOST_COMPARED = 50
 
 
 def split_name(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
