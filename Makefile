@@ -4,14 +4,14 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test check format install interop faults conformance behaviour tools grid fuzz soak bench retrieval \
+.PHONY: demo test attack check format install interop faults conformance behaviour tools grid fuzz soak bench retrieval \
 	constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
 
 test: check
-	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance"
+	$(RUN) pytest -n 2 --dist worksteal -m "not interop and not conformance and not attack"
 
 check: $(INSTALLED)
 	$(RUN) ruff check .
@@ -36,6 +36,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 interop: $(INSTALLED)
 	.venv/bin/python tests/interop/install.py
 	$(RUN) pytest -n 2 --dist loadscope -m interop tests/interop
+
+# Every attack that was found, in its long form too.
+attack: $(INSTALLED)
+	$(RUN) pytest -n 2 --dist worksteal tests/attack
 
 # Calls through servers that fail in every way: what they are told, against what was run. FAULT_CALLS says how many.
 faults: $(INSTALLED)

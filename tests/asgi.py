@@ -43,7 +43,11 @@ class HttpRequest:
             "method": method,
             "path": path,
             "query_string": query,
-            "headers": [(b"host", b"localhost"), *((name.encode(), value.encode()) for name, value in headers)],
+            "headers": [
+                (b"host", b"localhost"),
+                (b"content-type", b"application/json"),
+                *((name.encode(), value.encode()) for name, value in headers),
+            ],
             "client": (address, 50000),
         }
         self.task = asyncio.get_running_loop().create_task(app(scope, self._receive, self._send))  # type: ignore[arg-type]

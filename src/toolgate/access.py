@@ -6,6 +6,7 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -37,6 +38,8 @@ _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
 _unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
+_dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
+_differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
 _expression = re.compile(r"\{[^{}]*\}")
 
 
@@ -331,11 +334,30 @@ def _meant(name: str) -> Iterable[str]:
 def forms(uri: str) -> tuple[str, ...]:
     """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
     what follows its path. What a permission says of any of them, it says of the URI."""
+    apart = _decoded_last(uri) if _differs.search(uri) else ()
+    return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
+
+
+def _decoded_last(uri: str) -> Iterable[str]:
+    """The same to who takes it apart first, or resolves its dots first as well: a `/` that is encoded parts nothing
+    there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
+    dotted = _dot.sub(".", uri)
+    bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
+    hosts = dict.fromkeys(form for each in bare for form in (_plain(each), _lenient(each)))
+    found: list[str] = []
+    for each, start in itertools.product(hosts, (2, 3)):
+        early = (each, _resolved(each, start, nothing=(".",)), _resolved(each, start))
+        found += [_resolved(_decoded(form), start) for form in dict.fromkeys(early)]
+    return found
+
+
+def _forms(uri: str) -> Iterable[str]:
     decoded = _decoded(uri)
     plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
     bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
-    found = (uri, decoded, *(_resolved(each, start) for each in (*plain, *bare) for start in (2, 3)))
-    return tuple(dict.fromkeys((*found, *plain)))
+    lenient = [_lenient(each) for each in (*plain, *bare, _unquoted(uri))]  # to some a backslash is of the host
+    resolved = [_resolved(each, start) for each in (*plain, *bare, *lenient) for start in (2, 3)]
+    return decoded, *resolved, *plain, *lenient
 
 
 def _is_obscure(uri: str) -> bool:
@@ -376,8 +398,26 @@ def _plain(uri: str) -> str:
     return f"{scheme}://{host}{rest}"
 
 
-def _resolved(uri: str, start: int) -> str:
-    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it."""
+def _lenient(uri: str) -> str:
+    """As a server takes it that looks at nothing it needs not: of `file:` the path alone, whatever host stands there;
+    elsewhere the host without user and port. How many slashes there are is all the same to it; where there are none,
+    colons and `@` are of the name (`urn:a:b`). Ports of schemes that go by them mean something."""
+    found = _parts.fullmatch(uri)
+    if not found:
+        return uri
+    scheme, host, rest = found[1].lower(), found[3], found[4]
+    if scheme == "file":
+        return "file:///" + (rest if found[2] == "//" else host + rest).lstrip("/")
+    host = (host.rpartition("@")[2] if found[2] else host).lower()
+    if found[2] and scheme not in _PORTS:
+        bracketed, bracket, port = host.rpartition("]")
+        host = (bracketed + bracket + port.partition(":")[0]).rstrip(".")
+    return f"{scheme}://{host}{rest}"
+
+
+def _resolved(uri: str, start: int, nothing: Sequence[str] = (".", "")) -> str:
+    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it. `nothing`: the
+    segments that `..` passes over."""
     parts = uri.split("/")
     if len(parts) > 2 and parts[0].endswith(":") and not parts[1]:
         head, path = parts[:start], parts[start:]
@@ -387,6 +427,6 @@ def _resolved(uri: str, start: int) -> str:
     for part in path:
         if part == "..":
             del kept[-1:]
-        elif part not in ("", "."):
+        elif part not in nothing:
             kept.append(part)
-    return "/".join((*head, *kept))
+    return "/".join((*head, *filter(None, kept)))

@@ -37,7 +37,7 @@ from toolgate.news import News
 from toolgate.notices import Notices
 from toolgate.outside import Outside
 from toolgate.parking import Parking
-from toolgate.pins import Pins
+from toolgate.pins import Pins, trouble
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
@@ -106,6 +106,7 @@ class App:
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
         self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
+        self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
         self._news.listen("pins", self._catalog.look_at_pins)
         snapshot = self._build(config, None)
         snapshot.take_over()
@@ -319,6 +320,8 @@ async def running(
     settings = settings or Settings(lambda: config, gateway_environ)
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
+    if why := await trouble(config, store):
+        log.warning("Quarantine: tools that are not pinned are held back: %s", why)
     audit = audit or nowhere(clock)
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     with quiet_logs(app.redactor):

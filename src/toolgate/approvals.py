@@ -35,8 +35,8 @@ _REQUESTS, _GRANTS, _PASSAGES = "approvals", "grants", "passages"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Whose call it is, and of what. `print` is a hash of how the server is reached: another one by the same name has
-    been approved by nobody."""
+    """Whose call it is, and of what. `print` is a hash of how the server is reached, and of what it says of
+    the tool: another server or tool by the same name has been approved by nobody."""
 
     principal: str
     server: str

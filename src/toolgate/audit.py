@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from toolgate.config import Config, state_folder
+from toolgate.config import Config, ownership, state_folder
 from toolgate.config.edits import make_folder
 from toolgate.model import Principal
 from toolgate.ports import Clock, NotKept, Store, Timer
@@ -140,9 +140,12 @@ class Trail:
             return
         whose = {"who": who.id, "client": who.client, "address": who.address} if isinstance(who, Principal) else {}
         named = {"who": who} if isinstance(who, str) else whose
-        said = {**named, **{name: _bounded(value) for name, value in about.items()}}
+        said = {**named, **{name: self._bounded(value) for name, value in about.items()}}
         told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
-        self.put(msgspec.Raw(self._redactor.own(jsonrpc.encode(told))))
+        self.put(msgspec.Raw(self._redactor.body(jsonrpc.encode(told))))
+
+    def _bounded(self, value: Any) -> Any:
+        return self._redactor.text(value)[:LONGEST] if isinstance(value, str) else value
 
     def note_of_strangers(self, event: str, who: Principal | str = "", **about: Any) -> None:
         """Note what anybody can bring about as often as they like: no more than `MOST_OF_STRANGERS` in a minute; the
@@ -252,10 +255,6 @@ def operator() -> str:
         return f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
     except KeyError:
         return f"cli:{os.getuid()}"
-
-
-def _bounded(value: Any) -> Any:
-    return value[:LONGEST] if isinstance(value, str) else value
 
 
 def nowhere(clock: Clock, redactor: Redactor | None = None) -> Trail:
@@ -377,6 +376,7 @@ class Chain:
             _lock(descriptor)
             try:
                 if _is_same(descriptor, self._file):
+                    self._refuse_strange(descriptor)
                     yield descriptor
                     return
             finally:
@@ -386,11 +386,24 @@ class Chain:
     def _descriptor(self) -> int:
         if self._open < 0:
             self._size = -1
-            make_folder(self._file.parent)
-            self._open = os.open(self._file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-            if stat.S_ISREG(found := os.fstat(self._open).st_mode) and found & 0o077:
-                os.fchmod(self._open, 0o600)
+            if not self._file.parent.is_dir():
+                make_folder(self._file.parent)
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            self._open = os.open(self._file, flags, 0o600)
         return self._open
+
+    def _refuse_strange(self, descriptor: int) -> None:
+        """Others could have made the file, or a link to one that is not meant. A rotation gives it a second name for a
+        moment, but keeps the lock meanwhile."""
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return
+        if found.st_nlink > 1:
+            raise ownership.NotOurs(self._file, "has another name, too: remove one of them")
+        if why := ownership.problem(found):
+            raise ownership.NotOurs(self._file, why)
+        if found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
 
 
 def _lock(descriptor: int) -> None:
@@ -404,9 +417,21 @@ def _lock(descriptor: int) -> None:
             time.sleep(0.005)
 
 
+class _Event(msgspec.Struct):
+    event: str = ""
+
+
+def _event(line: bytes) -> str:
+    """What a line is about, by its own member: a caller's arguments may hold another one."""
+    try:
+        return msgspec.json.decode(line, type=_Event).event
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
 def _is_same(descriptor: int, file: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(file))
+        return os.path.samestat(os.fstat(descriptor), os.lstat(file))
     except FileNotFoundError:
         return False
 
@@ -541,7 +566,7 @@ class _Checking:
     def _first(self, where: str, found: Line, line: bytes) -> None:
         if found.seq == 1 and found.prev == NOTHING.hash:
             return
-        if b'"event":"%b"' % ROTATED.encode() in line:
+        if _event(line) == ROTATED:
             self._remark = f"lines 1 to {found.seq - 1} are in files that were moved away: name those first"
         else:
             self._say(f"{where}: it begins with line {found.seq}")

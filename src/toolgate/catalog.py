@@ -37,6 +37,7 @@ from toolgate.overlays import Overlays
 from toolgate.pins import Pins
 from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Place, Records
+from toolgate.redaction import excerpt
 from toolgate.views import CatalogView, Wanted
 from toolgate.wire import jsonrpc, mcp
 
@@ -553,7 +554,7 @@ def _keyed(items: Iterable[Raw], kind: str, server: str) -> dict[str, Raw]:
         try:
             name = jsonrpc.read(jsonrpc.members(item)[key], type=str)
         except (KeyError, *jsonrpc.UNREADABLE):
-            log.warning("%s lists something without %s in its %s: %.200r", server, key, kind, bytes(item)[:200])
+            log.warning("%s lists something without %s in its %s: %r", server, key, kind, excerpt(bytes(item)))
             continue
         found[name] = item
     return found

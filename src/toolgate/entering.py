@@ -28,8 +28,8 @@ from toolgate.wire import mcp, names
 
 Shelves = Callable[[str, str], Shelf | None]
 
-_NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
-_BY_LISTS = _NOT_FOUND | {"INVALID_ARGS", "HEADER_MISMATCH"}  # how lists refuse
+NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+_BY_LISTS = NOT_FOUND | {"INVALID_ARGS", "HEADER_MISMATCH"}  # how lists refuse
 _HARMLESS = Traits(hints=HARMLESS)
 
 
@@ -58,7 +58,10 @@ class Entering:
         if doubtful := self._doubtful(entered, needs, call, route):
             entered = self._tried(call, route, await self._looked_at(doubtful, route, call.client, rules), rules)
         if isinstance(entered, Fault):
-            raise entered
+            try:
+                raise entered
+            finally:
+                del entered  # or this frame and it would hold each other, and the request with them
         return entered
 
     def _tried(self, call: Call, route: Route, view: CatalogView, rules: Rules | None) -> Call | Fault:
@@ -66,8 +69,8 @@ class Entering:
         try:
             return self._by_own_name(_entered(route, call, view), view)
         except Fault as fault:
-            is_hidden = rules is not None and fault.code in _NOT_FOUND
-            return (rules and is_hidden and self._denied(call, route, rules)) or fault
+            is_hidden = rules is not None and fault.code in NOT_FOUND
+            return (rules and is_hidden and self._denied(call, route, rules)) or fault.with_traceback(None)
 
     def _doubtful(self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route) -> Sequence[Wanted]:
         """The lists to be looked at before a call goes by them. A server may be another program each time that it is
@@ -151,7 +154,7 @@ class Entering:
 
         found = _found(call, route, seen)
         if isinstance(found, Fault):
-            found = _found(call, route, known if found.code in _NOT_FOUND else seen_or_anything)
+            found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything)
         return found if isinstance(found, Call) and self._access.judge(found) == "off" else None
 
 
@@ -190,7 +193,7 @@ def _found(call: Call, route: Route, shelves: Shelves) -> Call | Fault:
     try:
         entered = route.surface.enter(call, CatalogView(route.servers, shelves, {}, ()))
     except Fault as fault:
-        return fault
+        return fault.with_traceback(None)  # which holds the frame that will hold the fault
     return _as_permitted(entered, shelves(entered.server, "tools"))
 
 

@@ -20,13 +20,13 @@ from toolgate.access import Access
 from toolgate.controls import own
 from toolgate.controls.base import find_server
 from toolgate.earshot import Earshot
-from toolgate.entering import Entering
+from toolgate.entering import NOT_FOUND, Entering
 from toolgate.eras import tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
 from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal, Reach
 from toolgate.policy import scrub, validate
-from toolgate.policy.judging import Judging
+from toolgate.policy.judging import Judging, missed
 from toolgate.policy.scrub import Scrubber
 from toolgate.ports import About, Clock, Editor, House, Upstream
 from toolgate.realm import Realms
@@ -89,7 +89,10 @@ class Gateway:
             return route.surface.refuse(entered, shown, known)
 
         try:
-            entered = await self._entering.enter(call, route)
+            try:  # here, and in no function of its own: each call passes this
+                entered = await self._entering.enter(call, route)
+            except Fault as fault:
+                raise _missed(call, fault, route) from None
             outcome = await self._handled(entered, route, call.target)
         except Fault as fault:
             return refused(fault)
@@ -215,7 +218,10 @@ class Gateway:
             raise scrub.fault(fault, self.redactor) from None
 
     async def _watched(self, call: Call, route: Route) -> Call:
-        entered = await self._entering.enter(call, route)
+        try:
+            entered = await self._entering.enter(call, route)
+        except Fault as fault:
+            raise _missed(call, fault, route) from None
         try:
             watched = await self._let_watch(entered, route)
         except Fault as fault:
@@ -337,6 +343,11 @@ def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
     shown = "; ".join(f"{server}: {why}" for server, why in failures)
     extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
     return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
+
+
+def _missed(call: Call, fault: Fault, route: Route) -> Fault:
+    """What is not found is counted and noted as any other call: by what is said of it somebody may guess names."""
+    return missed(call, fault, route.policies) if fault.code in NOT_FOUND else fault
 
 
 def _with_schema(call: Call, fault: Fault) -> Fault:

@@ -345,6 +345,7 @@ class Traits(msgspec.Struct, frozen=True):
     parameters by, by the server's names."""
 
     schema: bytes = b""
+    listed: bytes = b""  # all that its server says of the tool
     mirrors: tuple[Mirror, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()

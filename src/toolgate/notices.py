@@ -62,7 +62,7 @@ class Notices:
         if len(self._waiting) >= MOST_WAITING:
             log.warning("approvals.notify: too much waits to be told; the approval %s is in the log only", request.id)
             return
-        self._waiting.append(self._redactor.own(msgspec.json.encode(told(request, command))))
+        self._waiting.append(self._redactor.body(msgspec.json.encode(told(request, command))))
         if self._working < AT_ONCE:
             self._working += 1
             self._errands.start(self._tell_all(), "approvals.notify")

@@ -17,12 +17,14 @@ What is not as it was is *pending*: told, and with `quarantine` held back, until
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import hashlib
 import json
 import logging
-import os.path
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import msgspec
@@ -30,7 +32,7 @@ from msgspec import Raw
 
 from toolgate import suspicions
 from toolgate.config import Config
-from toolgate.ports import Clock, Store
+from toolgate.ports import Clock, NotKept, Store
 from toolgate.suspicions import Pairs, Suspicion, visible
 from toolgate.wire import surrogates
 
@@ -72,20 +74,44 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
     """`was` is the name under which a renamed tool is pinned."""
 
     digest: str
-    what: Literal["changed", "new", "renamed", ""]
+    what: Literal["changed", "new", "renamed", "unknown", ""]
     was: str
     found: tuple[Suspicion, ...]
     is_held: bool
     text: str
 
     def __str__(self) -> str:
-        said = {"changed": "it has changed", "new": "it is new", "renamed": f"it was {visible(self.was)[:100]}", "": ""}
+        said = {
+            "changed": "it has changed",
+            "new": "it is new",
+            "renamed": f"it was {visible(self.was)[:100]}",
+            "unknown": "whether it was trusted is not known",
+            "": "",
+        }
         what = [said[self.what]] if self.what else []
         return "; ".join([*what, *dict.fromkeys(each.what for each in self.found)])
 
 
+class Unreadable(Exception):
+    """What is pinned cannot be read: it is not known whether there is anything. `str()` says why."""
+
+
 def _read_pins(raw: bytes) -> dict[str, Pin]:
-    return surrogates.unpack(raw, dict[str, Pin])
+    try:
+        return surrogates.unpack(raw, dict[str, Pin])
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Unreadable(f"what is kept of it is damaged: {error}") from None
+
+
+async def trouble(config: Config, store: Store) -> str:
+    """Why tools that are not pinned are held back, where there is quarantine; empty where all is well."""
+    if "quarantine" not in (config.guard.pinning, *(server.pinning for server in config.servers)):
+        return ""
+    try:
+        await store.put("pins probe", "", os.urandom(8), ttl=1.0)
+    except NotKept as error:
+        return f"nothing can be kept: {error}"
+    return store.problem
 
 
 class PinRecords:
@@ -99,13 +125,18 @@ class PinRecords:
         return f"{self._which}/{server}"
 
     def pins(self, server: str) -> dict[str, Pin] | None:
-        """By name; None where nothing of the server is pinned."""
+        """By name; None where nothing of the server is pinned. Raises `Unreadable`: that is not the same."""
         raw = self.store.get("pins", self.key(server))
+        if raw is None and self.store.problem:
+            raise Unreadable(self.store.problem)
         return None if raw is None else _read_pins(raw)
 
     def pending(self, server: str) -> dict[str, Pending]:
         raw = self.store.get("pending", self.key(server))
-        return {} if raw is None else surrogates.unpack(raw, dict[str, Pending])
+        try:
+            return {} if raw is None else surrogates.unpack(raw, dict[str, Pending])
+        except (msgspec.DecodeError, ValueError):
+            return {}  # it is made again from the next list
 
     def first(self, server: str, pins: Mapping[str, Pin]) -> Awaitable[bool]:
         return self.store.compare_and_set("pins", self.key(server), None, surrogates.pack(pins))
@@ -126,7 +157,10 @@ class PinRecords:
         gone = {each.was for each in approved.values() if each.was} - new.keys()
         while True:
             before = self.store.get("pins", self.key(server))
-            kept = {} if before is None else _read_pins(before)
+            try:
+                kept = {} if before is None else _read_pins(before)
+            except Unreadable:
+                kept = dict[str, Pin]()
             after = {name: pin for name, pin in kept.items() if name not in gone} | new
             if await self.store.compare_and_set("pins", self.key(server), before, surrogates.pack(after)):
                 break
@@ -153,6 +187,8 @@ class Pins:
         self._pending: dict[str, dict[str, Pending]] = {}
         self._read: dict[str, dict[str, tuple[Raw, _Listed]]] = {}  # by server and tool: the last list
         self._said: set[tuple[str, str, str]] = set()
+        self._unknown: dict[str, str] = {}  # by server: why it is not known what was trusted
+        self.on_change: Callable[[], object] = lambda: None  # what was shown as trusted is held back after all
 
     def use(self, config: Config) -> None:
         """Go by these rules from now on."""
@@ -166,6 +202,7 @@ class Pins:
         """Somebody has approved of something."""
         self._pins.clear()
         self._pending.clear()
+        self._unknown.clear()
 
     def holds(self, server: str) -> bool:
         """Whether any of a server's tools may be in quarantine."""
@@ -207,6 +244,7 @@ class Pins:
             what, was = "", ""
             if rules.pinning != "off" and not is_same:
                 what, was = ("changed", "") if pin else _where_from(each.text, gone if is_few else {})
+                what = "unknown" if server in self._unknown else what
             is_approved = is_same and pin is not None and pin.is_approved
             found = () if rules.descriptions == "off" or is_approved else each.suspicions
             if what or found:
@@ -218,9 +256,17 @@ class Pins:
         return pending
 
     def _pins_of(self, server: str, listed: Mapping[str, _Listed]) -> dict[str, Pin]:
-        """At first sight what is listed is pinned. A server that lists nothing has not been seen."""
+        """At first sight what is listed is pinned. A server that lists nothing has not been seen. Where there is
+        quarantine, and it cannot be told whether this is the first sight, nothing is trusted."""
+        if server in self._unknown:
+            return {}
         if server not in self._pins:
-            known = self._records.pins(server)
+            try:
+                known = self._records.pins(server)
+            except Unreadable as why:
+                if self._modes[server].pinning == "quarantine":
+                    return self._not_known(server, str(why))
+                known = None
             if known is None:
                 if not listed:
                     return {}
@@ -229,9 +275,29 @@ class Pins:
                 for name, each in listed.items():
                     known[name] = Pin(each.digest, now, False, each.text if left > 0 else "")
                     left -= len(each.text)
-                self._records.first(server, known)
+                asyncio.ensure_future(self._records.first(server, known)).add_done_callback(
+                    lambda kept: self._was_first(server, kept)
+                )
             self._pins[server] = known
         return self._pins[server]
+
+    def _not_known(self, server: str, why: str) -> dict[str, Pin]:
+        if server not in self._unknown:
+            self._unknown[server] = why
+            log.warning("Tools of %s are held back, since it cannot be told which were trusted: %s", server, why)
+            self._note("pins.unreadable", server=server, reason=why)
+        return {}
+
+    def _was_first(self, server: str, kept: asyncio.Future[bool]) -> None:
+        """What is pinned nowhere would be trusted anew at each start; and another gateway may have been first."""
+        if kept.cancelled() or self._modes.get(server, _OFF).pinning != "quarantine":
+            return
+        if error := kept.exception():
+            self._not_known(server, f"nothing can be kept: {error}")
+        elif kept.result():
+            return
+        self._pins.pop(server, None)
+        self.on_change()
 
     def _keep(self, server: str, scope: str, listed: Mapping[str, _Listed], pending: Mapping[str, Pending]) -> None:
         """For the command line. Of a server that lists each principal its own, nothing is over because another's list
@@ -278,14 +344,25 @@ def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
     return {name: each for name, each in pending.items() if each.is_held}
 
 
+def _told(raw: Raw | bytes) -> str:
+    """What of a tool is pinned, in one order and one spelling."""
+    try:
+        return json.dumps({key: _plain(each) for key, each in _unique(suspicions.read(Raw(raw))) if key in PINNED})
+    except (ValueError, RecursionError):
+        return bytes(raw).decode(errors="backslashreplace")
+
+
+@lru_cache(maxsize=128)  # each holds what it is made of
+def print_of(server: str, listed: bytes) -> str:
+    """A hash of a server's own (`server`) and of a tool as it is listed: what a person who allows it has allowed."""
+    return hashlib.sha256(json.dumps([server, _told(listed)]).encode()).hexdigest()
+
+
 class _Listed:
-    """A tool as it is listed now. `text` is what of it is pinned, in one order and one spelling."""
+    """A tool as it is listed now. `text` is what of it is pinned."""
 
     def __init__(self, raw: Raw) -> None:
-        try:
-            whole = json.dumps({key: _plain(each) for key, each in _unique(suspicions.read(raw)) if key in PINNED})
-        except (ValueError, RecursionError):
-            whole = bytes(raw).decode(errors="backslashreplace")
+        whole = _told(raw)
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
         self.text = whole[:LONGEST_TEXT]
         self.suspicions = suspicions.of(raw)

@@ -476,6 +476,11 @@ class Store(Protocol):
     raise `NotKept`. A value with a `ttl` (in seconds) is gone when that is over, whoever reads it.
     """
 
+    @property
+    def problem(self) -> str:
+        """Why what is not found may have been there all the same, or be lost at the end; empty where all is well."""
+        ...
+
     def get(self, space: str, key: str) -> bytes | None: ...
 
     def items(self, space: str) -> Mapping[str, bytes]:

@@ -1,18 +1,25 @@
 """Secrets that the gateway knows, taken out of what it shows: errors, logs, the audit, pages, excerpts of stderr.
 
 The rules this file keeps: a value that was once known stays known, also when the configuration has others by now;
-where secrets overlap, all of them is gone; what was JSON stays JSON; and what holds none of them is not touched. Our
-own words quote others', cut to a length: in them a secret is gone with as much of its beginning as stands there.
+where secrets overlap, all of them is gone; what was JSON stays JSON; and what holds none of them is not touched.
+
+A redactor can be asked questions: whoever sees what became of a guess learns from it. So only whole secrets are looked
+for, never parts of them, and with a secret goes whatever adjoins it that could belong to it. What others say is
+redacted before it is cut (`excerpt`), so that no part of a secret is left at the cut.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
+import string
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
@@ -23,8 +30,13 @@ MOST = 1000  # secrets; beyond that those that were learned longest ago are forg
 MOST_PASSING = 200  # of those that are renewed again and again, so that they never push out the others
 LONGEST_TOKEN = 4096  # characters
 GONE = "[secret]"
-PART = 12  # characters by which a secret is known in our own words, where it may have been cut off
+ADJOINING = 4096  # characters around a secret that go with it, at most
+LONGEST_QUOTED = 65_536  # characters of a text that are looked at before its beginning is quoted
 LARGE = 8192  # bytes from which on it pays to look at single letters first
+MOST_PLACES = 20_000  # of secrets in one text: taking them out takes about 50 ms
+MOST_SEARCHED = 1024 * 1024  # characters around secrets that are written with escapes, for each: about 100 ms
+MOST_WALKED = 1024 * 1024  # bytes of JSON that are read when what is left of it is none
+WINDOW = 16_384  # characters that are looked at for escapes at once, at least
 
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
@@ -36,12 +48,16 @@ class Redactor:
         self._lasting: dict[str, _Forms] = {}
         self._passing: dict[str, _Forms] = {}
         self._texts: tuple[str, ...] = ()  # in each way of writing them
-        self._parts: tuple[str, ...] = ()  # what these begin with
         self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
         self._letters: tuple[frozenset[str], ...] = ()  # of each of these
         self._alphabet: frozenset[str] = frozenset()
+        self._plainly: tuple[tuple[str, str], ...] = ()  # secrets without escapes, and as they are
+        self._escape = _ASCII_ESCAPE  # what any of them that is escaped has in it
+        self._reach = 0  # characters of the longest, each of them escaped
         self._turn = threading.Lock()
         self.learn(secrets)
+        with _all_turn:
+            _all.add(self)
 
     @property
     def knows_any(self) -> bool:
@@ -63,34 +79,33 @@ class Redactor:
 
     def _look_for(self, secrets: Sequence[_Forms]) -> None:
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
-        self._parts = tuple(dict.fromkeys(text[:PART] for text in self._texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
+        self._plainly = tuple((plain, forms.texts[0]) for forms in secrets for plain in forms.plainly)
+        self._escape = _ASCII_ESCAPE if all(forms.texts[0].isascii() for forms in secrets) else _ESCAPE
+        self._reach = LONGEST_ESCAPE * (1 + max((len(forms.texts[0]) for forms in secrets), default=0))
 
     def text(self, shown: str) -> str:
-        """Words of our own."""
-        for part in self._parts:  # for each call: a generator would take twice as long
-            if part in shown:
-                return _without(shown, self._texts, PART)
-        return shown
-
-    def own(self, shown: bytes) -> bytes:
-        """The same in JSON of our own."""
-        text = shown.decode("latin-1")
-        if any(part.encode().decode("latin-1") in text for part in self._parts):
-            return _write(_walked(_read(shown), self.text))
-        return shown
+        """Any text that is no JSON."""
+        for secret in self._texts:  # for each call: a generator would take twice as long
+            if secret in shown:
+                return self._without(shown)
+        return self._without(shown) if self._escape in shown and self._texts else shown
 
     def body(self, shown: bytes) -> bytes:
-        """What others say, in JSON, which stays JSON."""
+        """JSON, which stays JSON. Of what holds more secrets than can be taken out in bounded time no more is left than
+        its shape."""
         if not self._bodies:
             return shown
         text = shown.decode("latin-1")  # in texts Python finds a short one three times as fast as in bytes
-        if not self._is_held_by(text):
-            return shown
-        changed = _without(text, self._bodies).encode("latin-1")
-        return _sound(changed, shown, lambda text: _without(text, self._texts))
+        try:
+            changed = _cut_out(text, _places(text, self._bodies)) if self._is_held_by(text) else text
+            if self._escape in changed:
+                changed = self._unescaped(changed)
+            return shown if changed is text else _sound(changed.encode("latin-1"), shown, self._without)
+        except _TooMuch:
+            return self._emptied(shown)
 
     def _is_held_by(self, text: str) -> bool:
         if len(text) < LARGE:
@@ -98,24 +113,136 @@ class Redactor:
         there = {letter for letter in self._alphabet if letter in text}  # one letter is found at memory's speed
         return any(secret in text for secret, own in zip(self._bodies, self._letters, strict=False) if own <= there)
 
+    def _without(self, shown: str) -> str:
+        try:
+            changed = _cut_out(shown, _places(shown, self._texts))
+            return self._unescaped(changed) if self._escape in changed else changed
+        except _TooMuch:
+            return GONE
+
+    def _unescaped(self, shown: str) -> str:
+        """A text without secrets of which some characters are escapes; the same object where there are none. It is
+        looked through in pieces, so that only those are searched at length that have one. Raises `_TooMuch`."""
+        step = max(WINDOW, self._reach) if self._escape == _ASCII_ESCAPE else len(shown)  # others might be cut apart
+        places: list[tuple[int, int]] = []
+        left = MOST_SEARCHED
+        for start in range(0, len(shown), step):
+            piece = shown[start : start + step + self._reach]
+            piece = piece[:-6] + piece[-6:].partition("\\")[0] if start + len(piece) < len(shown) else piece
+            if self._escape not in piece:
+                continue
+            plain = _plain(piece)
+            for secret in {secret for each, secret in self._plainly if each in plain}:
+                left -= len(piece)
+                if left < 0:
+                    raise _TooMuch
+                found = _pattern(secret).finditer(piece)
+                places += [(start + place.start(), start + place.end()) for place in found]
+        return _cut_out(shown, places) if places else shown
+
+    def _emptied(self, shown: bytes) -> bytes:
+        """The outermost members of JSON: lists and objects without anything in them, and what is short and no
+        secret."""
+        try:
+            members = msgspec.json.decode(shown, type=dict[str, msgspec.Raw])
+        except _UNREADABLE:
+            return b"[]" if shown.lstrip()[:1] == b"[" else _write(GONE)
+        kept: dict[str, Any] = {}
+        for name, member in itertools.islice(members.items(), MOST_MEMBERS):
+            first = bytes(memoryview(member)[:1])
+            if len(name) <= LONGEST_KEPT and self.text(name) == name:
+                is_short = len(memoryview(member)) <= LONGEST_KEPT
+                kept[name] = _EMPTY.get(first) or (self.value(msgspec.json.decode(member)) if is_short else GONE)
+        return _write(kept)
+
     def value(self, shown: Any) -> Any:
         """The same in plain values."""
-        return _walked(shown, self.text) if self._texts else shown
+        return _walked(shown, self._without) if self._texts else shown
+
+
+class _TooMuch(Exception):
+    """More secrets are in something than can be taken out of it in bounded time."""
+
+
+MOST_MEMBERS = 100  # that are left of JSON that is emptied
+LONGEST_KEPT = 64  # bytes of each
+_EMPTY: Mapping[bytes, Any] = {b"[": msgspec.Raw(b"[]"), b"{": msgspec.Raw(b"{}")}
 
 
 class _Forms(NamedTuple):
-    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte."""
+    """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; and as
+    `_plain` gives it."""
 
     texts: tuple[str, ...]
     bodies: tuple[str, ...]
+    plainly: tuple[str, ...]
 
 
 def _forms(secret: str) -> _Forms:
     """As it is, and in a URL; each as JSON writes it in either way, and once more inside of JSON in a text."""
-    ways = (secret, quote(secret, safe=""), quote(secret))
+    urls = (quote(secret, safe=""), quote(secret))
+    ways = dict.fromkeys([secret, *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)])
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
     bodies = (form.encode("utf-8", "surrogatepass").decode("latin-1") for form in written)
-    return _Forms(tuple(dict.fromkeys([*ways, *written])), tuple(bodies))
+    plain = [_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)]
+    plainly = [*plain, *("".join(_in_units(each)) for each in plain)]
+    texts = tuple(dict.fromkeys([*ways, *written]))
+    return _Forms(texts, tuple(bodies), tuple(dict.fromkeys(plainly)))
+
+
+_percent = re.compile("%[0-9A-F]{2}")
+_ESCAPE = "\\u"
+_ASCII_ESCAPE = "\\u00"
+LONGEST_ESCAPE = 2 * (16 + len("u0041"))  # characters that write one, as two units, behind backslashes
+
+
+def _plain(text: str) -> str:
+    """A text with all that is written `\\uXXXX`, behind any number of backslashes, as what it stands for, and without
+    other backslashes. A character for each byte of UTF-8 is as good as the characters. In C, whatever the text is."""
+    try:
+        text = text.encode("latin-1").decode()
+    except UnicodeError:  # these are the characters
+        pass
+    text = text.replace("\0", "")
+    try:
+        return _of_escapes(text)
+    except UnicodeDecodeError:  # an escaped backslash, and a `u`, for example
+        return _of_escapes(_broken.sub("", text))
+
+
+def _of_escapes(text: str) -> str:
+    ascii = text.replace(_ESCAPE, "\0").replace("\\", "").encode("ascii", "backslashreplace")
+    return ascii.replace(b"\0", b"\\u").decode("unicode_escape")
+
+
+_broken = re.compile(r"\\u(?![0-9a-fA-F]{4})")
+
+
+def _in_units(text: str) -> Generator[str]:
+    """What UTF-16 writes as two units, as these."""
+    for letter in text:
+        pair = letter.encode("utf-16-be", "surrogatepass")
+        yield letter if len(pair) == 2 else chr(int.from_bytes(pair[:2])) + chr(int.from_bytes(pair[2:]))
+
+
+@lru_cache(maxsize=64)
+def _pattern(secret: str) -> re.Pattern[str]:
+    """For a secret with any of its characters escaped."""
+    return re.compile("".join(map(_anyhow, secret)))
+
+
+def _anyhow(letter: str) -> str:
+    """A pattern for one character of a secret in JSON, also inside of texts of JSON."""
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    escaped = "".join(rf"\\{{1,16}}u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4))
+    ways = [escaped, *(rf"\\{{1,16}}{short}" for short in _SHORT.get(letter, ()))]
+    if letter not in _SHORT or letter in '"/':
+        ways.append(re.escape(letter))
+    bytes = letter.encode("utf-8", "surrogatepass").decode("latin-1")
+    return f"(?:{'|'.join([*ways, re.escape(bytes)] if bytes != letter else ways)})"
+
+
+_SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", '"': '"', "/": "/", "\\": ("",)}  # behind backslashes
 
 
 def _is_token(text: str) -> bool:
@@ -132,38 +259,57 @@ def _as_json(text: str) -> Iterable[str]:
         yield from (once, once.replace("/", "\\/"), json.dumps(once, ensure_ascii=ascii)[1:-1])
 
 
-def _without(shown: str, secrets: Iterable[str], part: int | None = None) -> str:
-    """All at once, so that a secret which overlaps another, or holds it, leaves nothing behind. With `part`, one that
-    begins so goes as far as it goes."""
+def _places(shown: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
+    """Raises `_TooMuch`."""
     places: list[tuple[int, int]] = []
     for secret in secrets:
-        begins = secret[:part]
-        at = shown.find(begins)
+        at = shown.find(secret)
         while at >= 0:
-            places.append((at, at + (len(begins) if part is None else _length(shown, at, secret))))
-            at = shown.find(begins, at + 1)
+            places.append((at, at + len(secret)))
+            if len(places) > MOST_PLACES:
+                raise _TooMuch
+            at = shown.find(secret, at + 1)
+    return places
+
+
+def _cut_out(shown: str, places: Iterable[tuple[int, int]]) -> str:
+    """All at once, so that a secret which overlaps another, or holds it, leaves nothing behind; each with what adjoins
+    it, which stands within the same string of JSON, since no quote and no backslash does."""
     parts: list[str] = []
     end = 0
     for start, stop in sorted(places):
-        if start >= end:
-            parts += [shown[end:start], GONE]
-        end = max(end, stop)
+        if stop <= end:
+            continue
+        left = _adjoining_before(shown, max(end, start - ADJOINING), start)
+        behind = shown[stop : stop + ADJOINING - left]
+        if start - left > end or not parts:
+            parts += [shown[end : start - left], GONE]
+        end = stop + len(behind) - len(behind.lstrip(_ADJOINS))
     return "".join([*parts, shown[end:]])
 
 
-def _length(shown: str, at: int, secret: str) -> int:
-    """How much of a secret stands there."""
-    pairs = enumerate(zip(shown[at : at + len(secret)], secret, strict=False))
-    return next((length for length, (one, other) in pairs if one != other), min(len(shown) - at, len(secret)))
+def _adjoining_before(shown: str, start: int, stop: int) -> int:
+    """How many characters before `stop` go with it. What belongs to an escape stays."""
+    before = shown[start:stop]
+    at = stop - len(before) + len(before.rstrip(_ADJOINS))
+    if at < stop and shown[at - 1 : at] == "\\":
+        at += 5 if shown[at] == "u" else 1
+    return max(0, stop - at)
+
+
+_ADJOINS = f"{string.ascii_letters}{string.digits}+/_=.-"
 
 
 def _sound(changed: bytes, before: bytes, redact: Callable[[str], str]) -> bytes:
-    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then."""
+    """Where a secret was a number, or began in the middle of an escape, what is left is no JSON: it is read then.
+    Raises `_TooMuch`."""
     try:
-        _read(changed)
+        msgspec.json.decode(changed, type=msgspec.Raw)
         return changed
-    except _UNREADABLE:
+    except msgspec.DecodeError:
         pass
+    if len(before) > MOST_WALKED:
+        raise _TooMuch
     try:
         return _write(_walked(_read(before), redact))
     except _UNREADABLE:
@@ -194,6 +340,23 @@ def _walked(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, list | tuple):
         return [_walked(each, redact) for each in cast("list[Any]", value)]
     return value
+
+
+# What is quoted.
+
+_all: weakref.WeakSet[Redactor] = weakref.WeakSet()
+_all_turn = threading.Lock()
+
+
+def excerpt(said: str | bytes, most: int = 200) -> str:
+    """The beginning of what a server said, in `most` characters, to be quoted in words of our own. It is without the
+    secrets of each gateway in this process: those who quote know of none."""
+    text = said[:LONGEST_QUOTED] if isinstance(said, str) else bytes(said[:LONGEST_QUOTED]).decode(errors="replace")
+    with _all_turn:
+        known = list(_all)
+    for redactor in known:
+        text = redactor.text(text)
+    return text[:most]
 
 
 # Shapes of tokens that are known to be secrets, whoever has them.

@@ -65,6 +65,7 @@ def read(raw: Raw) -> Traits:
     support = _part(listed.get("execution"), dict[str, Any], {}).get("taskSupport")
     return Traits(
         schema=bytes(listed.get("inputSchema", b"")),
+        listed=bytes(raw),
         mirrors=mirrored,
         task_support=support if support in _TASK_SUPPORT else "",
         hints=_part(listed.get("annotations"), Hints, Hints()),

@@ -45,7 +45,11 @@ class WebSocket:
         scope = {
             "type": "websocket",
             "path": path,
-            "headers": [(b"host", b"localhost"), *((name.encode(), value.encode()) for name, value in headers)],
+            "headers": [
+                (b"host", b"localhost"),
+                (b"content-type", b"application/json"),
+                *((name.encode(), value.encode()) for name, value in headers),
+            ],
             "client": ("192.0.2.1", 50000),
             "subprotocols": list(subprotocols),
             "extensions": {"websocket.http.response": {}} if knows_denials else {},

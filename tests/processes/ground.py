@@ -326,7 +326,14 @@ class Client:
 
     def request(self, method: str, params: Json | None = None, accept: str = "application/json") -> bytes:
         params = dict(params or {})
-        lines = ["POST /mcp HTTP/1.1", "Host: localhost", f"Accept: {accept}", "Connection: close", *self.headers]
+        lines = [
+            "POST /mcp HTTP/1.1",
+            "Host: localhost",
+            "Content-Type: application/json",
+            f"Accept: {accept}",
+            "Connection: close",
+            *self.headers,
+        ]
         if self.era == MODERN:
             params["_meta"] = params.get("_meta", {}) | {
                 PREFIX + "protocolVersion": MODERN,

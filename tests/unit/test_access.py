@@ -113,7 +113,13 @@ DECIDED: list[tuple[dict[str, Any], str, str, str, Verdict]] = [
     ({"resources": {"docs+file:///p": "off"}}, "docs", "resources", "file:///" + "q" * 10_000, "off"),
     ({"resources": {"docs+file:///p": "off"}}, "docs", "resources", "file:///" + "%" + "25" * 9 + "70", "off"),
     ({"resources": {"docs+https://h:8443/p*": "off"}}, "docs", "resources", "https://h/p", "allow"),
-    ({"resources": {"docs+file://share/p*": "off"}}, "docs", "resources", "file:///p", "allow"),
+    (
+        {"resources": {"docs+file://share/p*": "off"}},
+        "docs",
+        "resources",
+        "file:///p",
+        "off",
+    ),  # to a server that looks at no host
     # What is allowed is that alone, not what it may be taken for.
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/.\t./q", "off"),
     ({"everything": "off", "resources": {"d+file:///p/*": "allow"}}, "d", "resources", "file:///p/%2e%09./q", "off"),

@@ -177,17 +177,21 @@ async def test_a_file_is_moved_away_and_the_next_one_goes_on_where_it_ends(tmp_p
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+def _full(_descriptor: int, _data: bytes) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 async def test_a_full_disk_is_said_once_and_what_waited_is_written_when_there_is_room(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "audit.jsonl"
-    file.symlink_to("/dev/full")
     there = trail(file)
+    monkeypatch.setattr(os, "write", _full)
     there.note("one")
     await until(lambda: bool(there.problem))
     assert "No space left on device" in there.problem
     there.note("two")
-    file.unlink()
+    monkeypatch.undo()
     await until(lambda: not there.problem)
     await there.close()
     assert [line["event"] for line in lines(file)] == ["one", "two"]

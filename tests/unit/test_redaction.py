@@ -10,20 +10,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.redaction import GONE, MOST, MOST_PASSING, Redactor, quiet_logs, shaped
+from toolgate.redaction import ADJOINING, GONE, MOST, MOST_PASSING, WINDOW, Redactor, excerpt, quiet_logs, shaped
 
 SECRET = "canary-7f3a9c"
 
 
 def test_a_secret_is_taken_out_wherever_it_stands() -> None:
-    assert Redactor([SECRET]).text(f"a {SECRET} b{SECRET}") == f"a {GONE} b{GONE}"
+    assert Redactor([SECRET]).text(f"a {SECRET} b!{SECRET}") == f"a {GONE} b!{GONE}"
 
 
-def test_of_a_secret_that_was_cut_off_nothing_is_left_in_our_own_words() -> None:
+def test_parts_of_a_secret_are_not_looked_for_since_that_would_answer_guesses() -> None:
     redactor = Redactor([f"{SECRET}-and-more"])
-    assert redactor.text(f"it said: {SECRET}-an (cut)") == f"it said: {GONE} (cut)"
-    assert redactor.own(json.dumps({"a": f"it said {SECRET}-an"}).encode()) == b'{"a":"it said [secret]"}'
-    assert redactor.body(f'"{SECRET}-an"'.encode()) == f'"{SECRET}-an"'.encode()
+    guess = f"it said: {SECRET}-an (cut)"
+    assert redactor.text(guess) is guess
+    assert redactor.body(json.dumps(guess).encode()) == json.dumps(guess).encode()
+
+
+def test_of_a_secret_at_the_end_of_an_excerpt_nothing_is_left() -> None:
+    redactor = Redactor(["canary-of-an-excerpt-7f3a"])
+    for said in ("x " * 95 + "canary-of-an-excerpt-7f3a", b"x " * 95 + b"canary-of-an-excerpt-7f3a and more"):
+        assert "canary" not in excerpt(said) and excerpt(said).startswith("x x")
+    assert redactor.knows_any
+
+
+@pytest.mark.parametrize(
+    ("shown", "left"),
+    [
+        ("a KEY=canary-7f3a9c/and+more== b", f"a {GONE} b"),
+        ("https://x/?k=canary-7f3a9c&y", f"https://x/?{GONE}&y"),
+        ("x" * 5000 + SECRET, "x" * (5000 - ADJOINING) + GONE),
+        (SECRET + "x" * 5000, GONE + "x" * (5000 - ADJOINING)),
+    ],
+)
+def test_what_adjoins_a_secret_goes_with_it_within_bounds(shown: str, left: str) -> None:
+    assert Redactor([SECRET]).text(shown) == left
+    assert json.loads(Redactor([SECRET]).body(json.dumps({"a": shown, "b": "b"}).encode())) == {"a": left, "b": "b"}
 
 
 def test_a_text_without_secrets_is_the_same_object() -> None:
@@ -48,8 +69,8 @@ def test_what_is_too_short_is_no_secret() -> None:
 @pytest.mark.parametrize("length", [10, 10_000, 100_000])
 @pytest.mark.parametrize("before", ["x", "ü", "lorem ipsum 7"])
 def test_a_secret_is_found_in_a_body_of_any_length(length: int, before: str) -> None:
-    body = json.dumps({"a": before * length + SECRET + " end"}, ensure_ascii=False).encode()
-    assert json.loads(Redactor(["Other-SECRET-1", SECRET]).body(body)) == {"a": before * length + GONE + " end"}
+    body = json.dumps({"a": before * length + " " + SECRET + " end"}, ensure_ascii=False).encode()
+    assert json.loads(Redactor(["Other-SECRET-1", SECRET]).body(body)) == {"a": before * length + f" {GONE} end"}
 
 
 def test_a_value_stays_known_when_others_are_learned() -> None:
@@ -92,6 +113,73 @@ def test_letters_beyond_ascii_are_known_in_both_ways_of_writing_them() -> None:
 
 def test_a_slash_that_is_escaped_hides_nothing() -> None:
     assert json.loads(Redactor(["abc/def/ghi"]).body(rb'{"a":"abc\/def\/ghi"}')) == {"a": GONE}
+
+
+ESCAPED = "ab+cd/ef&gh='1234"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"a":"ab\u002Bcd/ef\u0026gh=\u00271234"}',  # .NET
+        rb'{"a":"ab+cd/ef\u0026gh=\u0027123\u0034"}',  # Go
+        rb'{"a":"ab+cd\/ef&gh\u003d\u00271234"}',  # gson, with PHP's slash
+        rb'{"a":"{\"b\":\"ab\\u002Bcd/ef\\u0026gh=\\u00271234\"}"}',  # JSON in a text of JSON
+        rb'{"a":"{\"b\":\"{\\\"c\\\":\\\"ab\\\\u002Bcd/ef&gh=\u00271234\\\"}\"}"}',  # and once more
+        rb'{"ab\u002bcd\u002Fef&gh=\u00271234":1}',  # a key
+        "".join(['{"a":"', *(f"\\u{ord(letter):04X}" for letter in ESCAPED), '"}']).encode(),
+    ],
+)
+def test_a_secret_is_known_with_any_of_its_characters_escaped(body: bytes) -> None:
+    shown = json.dumps(json.loads(Redactor([ESCAPED]).body(body)))
+    assert GONE in shown and "ab" not in shown and "1234" not in shown
+    assert "1234" not in Redactor([ESCAPED]).text(f"it said {body.decode()}")
+
+
+def test_letters_beyond_ascii_are_known_however_each_is_written() -> None:
+    for body in (rb'"p\u00E4ssw\u00f6rd-\uD83D\ude00"', '"p\\u00E4sswörd-😀"'.encode(), '"pässw\\u00f6rd-😀"'.encode()):
+        assert Redactor(["pässwörd-😀"]).body(body) == b'"[secret]"'
+
+
+def test_paths_and_other_backslashes_are_no_escapes() -> None:
+    body = json.dumps({"a": r"C:\users\u12\new \ \u00", "b": "\u1234"}).encode()
+    assert Redactor([ESCAPED]).body(body) is body
+
+
+@pytest.mark.parametrize("before", [0, 1, 100, *range(WINDOW - 130, WINDOW + 30, 7)])
+@pytest.mark.parametrize("secret", [ESCAPED, "pässwörd-😀-123456"])
+def test_a_secret_with_escapes_is_found_wherever_a_long_text_is_parted(secret: str, before: int) -> None:
+    units = secret.encode("utf-16-be").hex()
+    written = "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    for filling in (".", "é", "\\u0041"):
+        many = before // len(filling)
+        body = f'{{"a":"{filling * many},{written},{filling * (2 * WINDOW)}"}}'.encode()
+        assert GONE.encode() in (shown := Redactor([secret]).body(body))
+        assert secret not in json.loads(shown)["a"]
+
+
+@pytest.mark.promise("b.attacks.redaction")
+@pytest.mark.parametrize(
+    "filling",
+    [
+        f"{ESCAPED}, ",
+        "".join(f"\\u{ord(letter):04x}" for letter in ESCAPED) + ", ",
+        "\\\\" * 500 + "".join(f"\\u{ord(letter):04x}" for letter in ESCAPED),
+        f'","{ESCAPED}',
+    ],
+)
+def test_of_what_holds_more_secrets_than_can_be_taken_out_its_shape_is_left(filling: str) -> None:
+    many = filling * (4_000_000 // len(filling))
+    redactor = Redactor([ESCAPED])
+    body = f'{{"content":["{many}"],"isError":false,"s":"{ESCAPED}","o":{{"a":"b"}},"t":"complete","{ESCAPED}":1}}'
+    kept = {"content": [], "isError": False, "s": GONE, "o": {}, "t": "complete"}
+    assert json.loads(redactor.body(body.encode())) == kept
+    assert redactor.body(f'["{many}"]'.encode()) == b"[]" and redactor.body(f'"{many}'.encode()) == b'"[secret]"'
+    assert redactor.text(many) == GONE and ESCAPED not in json.dumps(redactor.value({"a": [many, "b"]}))
+
+
+def test_a_secret_that_overlaps_itself_is_not_looked_for_at_every_character() -> None:
+    assert Redactor(["aaaaaaaaaaaa"]).body(b'{"content":["' + b"a" * 4_000_000 + b'"]}') == b'{"content":[]}'
 
 
 def test_a_secret_number_leaves_json() -> None:

@@ -25,7 +25,7 @@ from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 
-from toolgate import __version__, audit, suspicions
+from toolgate import __version__, audit, pins, suspicions
 from toolgate import store as stores
 from toolgate.auth.soundness import problems
 from toolgate.cli import common, gateways
@@ -99,7 +99,7 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
             "  Linux only: grandchildren that leave their process group are not found when the gateway is killed"
         )
     console.print(f"configuration: {escape(config.source or 'none')}", soft_wrap=True)
-    general = [*_configuration(config), *_disk(config)]
+    general = [*_configuration(config), *_disk(config), *await _quarantine(config)]
     for found in general:
         _print(console, found)
     async with gateways.reached(config) as gateway:
@@ -118,6 +118,18 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
 
 
 # The gateway itself.
+
+
+async def _quarantine(config: Config) -> list[Finding]:
+    """Whether it is known which tools were trusted, where others are in quarantine."""
+    where = state_folder(config, os.environ)
+    if not where.exists():
+        return []
+    async with stores.opened(where) as store:
+        why = await pins.trouble(config, store)
+    says = f"tools that are not pinned are held back: {why}"
+    fix = "mend the store, or look at them and approve: toolgate pins diff"
+    return [Finding(name="quarantine", is_ok=False, says=says, fix=fix)] if why else []
 
 
 def _configuration(config: Config) -> list[Finding]:

@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from toolgate.config import dialects, showing
+from toolgate.config import dialects, ownership, showing
 from toolgate.config.access import (
     Approvals,
     Audit,
@@ -286,7 +286,8 @@ def load(path: Path, environ: Mapping[str, str], dialect: str = "", references: 
     `ConfigError`."""
     tree = _tree(path)
     file = File(str(path), environ)
-    return _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), references)
+    config = _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), references)
+    return msgspec.structs.replace(config, warnings=(*config.warnings, *ownership.risks(path)))
 
 
 def read(

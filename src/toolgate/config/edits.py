@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from toolgate.config import Config, ConfigError, Problem, state_folder
+from toolgate.config import Config, ConfigError, Problem, ownership, state_folder
 from toolgate.config.formats import LONGEST, Malformed, parse
 from toolgate.config.keys import FOREIGN_TYPES
 from toolgate.wire.names import slug, spellings
@@ -32,7 +32,9 @@ def own_file(config: Config, environ: Mapping[str, str]) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """For us alone, where it is not there yet; so are the folders above it (XDG Base Directory)."""
+    """For us alone, where it is not there yet; so are the folders above it (XDG Base Directory). Raises `OSError`, also
+    where another user could write to it."""
+    ownership.check(folder)
     for missing in reversed([each for each in (folder, *folder.parents) if not each.is_dir()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
@@ -43,7 +45,10 @@ def make_folder(folder: Path) -> None:
 def read_own(path: Path) -> Tree:
     """What was added; nothing where there is no file. Raises `ConfigError`."""
     try:
-        tree = parse(path.read_bytes()[: 4 * LONGEST].decode(), "json")
+        with ownership.opened(path) as file:
+            tree = parse(file.read(4 * LONGEST).decode(), "json")
+    except ownership.NotOurs as error:
+        raise ConfigError((Problem(str(error.filename), "", error.why),)) from None
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except Malformed as error:
@@ -156,7 +161,9 @@ def _sync_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Generator[None]:
     """The lock has a file of its own, since the other one is replaced. It stays: who removed it would free two."""
-    descriptor = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(
+        path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+    )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         _sweep(path)

@@ -19,7 +19,8 @@ VERSION = "mcp-protocol-version"
 METHOD = "mcp-method"
 NAME = "mcp-name"
 SESSION = "mcp-session-id"
-_ROUTING = frozenset({VERSION, METHOD, NAME})
+HOST = "host"
+_ROUTING = frozenset({VERSION, METHOD, NAME, HOST})
 _MIRRORED = "mcp-param-"
 
 _sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
@@ -47,12 +48,12 @@ def decode_value(text: str) -> str | None:
 
 def read(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | None]:
     """The headers of a request, and a routing header that stands there twice: readers of the first and of the last
-    would disagree."""
+    would disagree. A host that does is told before all else."""
     found: dict[str, str] = {}
     twice: str | None = None
     for raw, value in pairs:
         name = raw.decode("latin-1")
-        if name in found and (name in _ROUTING or name.startswith(_MIRRORED)):
+        if name in found and (name in _ROUTING or name.startswith(_MIRRORED)) and twice != HOST:
             twice = name
         found[name] = value.decode("latin-1").strip(" \t")  # which is no part of it (RFC 9110 5.5)
     return found, twice

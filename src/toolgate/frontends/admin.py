@@ -88,7 +88,7 @@ class Admin:
             shown = scrub.fault(fault, self._gateway.redactor)
             said = _written(shown)
             status = STATUSES.get(fault.code, 500)
-        return status, said if isinstance(said, bytes) else self._gateway.redactor.own(jsonrpc.encode(said))
+        return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
 
     def _find(self, method: str, path: str, by: Principal) -> Work:
         path = path.rstrip("/").removeprefix(PREFIX)

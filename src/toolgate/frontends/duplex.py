@@ -184,6 +184,7 @@ class Conversation:
             return
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             self.send(face.write_failed(bytes(message.id), error, modern.error_code))
+            face.let_go(error)
             return
         self.send(jsonrpc.result(bytes(message.id), reply.body))
         self._modern.flushed(reply)

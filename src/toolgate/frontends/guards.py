@@ -5,10 +5,12 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 
 from __future__ import annotations
 
+import gc
+import re
 from collections.abc import MutableMapping
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -33,6 +35,8 @@ Scope = MutableMapping[str, Any]
 
 LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
+LARGE = 1024 * 1024  # bytes of a body
+COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
 ADMIN = "/admin"
@@ -100,6 +104,7 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
+        self._read = 0  # bytes of large bodies since garbage was last looked for
 
     async def admit(self, scope: Scope, receive: Receive) -> Request:
         """Who a client is comes first: to who is nobody, all paths are alike. Raises `Refused`."""
@@ -139,7 +144,8 @@ class Guards:
 
     def admit_page(self, scope: Scope) -> Headers:
         """The headers of a request for a page of our own, whose forms come back from there only. Raises `Refused`."""
-        headers, _ = era_headers.read(scope["headers"])
+        headers, twice = era_headers.read(scope["headers"])
+        _refuse_two_hosts(twice)
         self._check_host(headers)
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
@@ -176,6 +182,7 @@ class Guards:
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
         """The headers of a request, as `era_headers.read` has them. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
+        _refuse_two_hosts(twice)
         self._check(headers)
         return headers, twice
 
@@ -183,18 +190,20 @@ class Guards:
         """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
         self._check_host(headers)
         origin = headers.get("origin")
-        is_local = self._config.http.host in LOOPBACK and origin is not None and _hostname(origin) in LOOPBACK
+        is_local = self._config.http.host in LOOPBACK and origin is not None and _is_page_of_loopback(origin)
         if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
             raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
-        if self._hosts and host not in self._hosts and _hostname("//" + host) not in self._hosts:
+        if self._hosts and host not in self._hosts and _hostname(host) not in self._hosts:
             raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
 
     async def read(self, request: Request) -> bytes:
         """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
         and would find a broken connection instead of the refusal."""
+        if self._gateway.snapshot.config.is_open and not _is_json(request.headers.get("content-type", "")):
+            raise Refused(415, "Send application/json: other types any page of a browser could send")
         limit = self._config.http.body_limit
         declared = request.headers.get("content-length", "")
         announced = int(declared[:20]) if declared.isdecimal() else 0
@@ -216,7 +225,16 @@ class Guards:
                 chunks.clear()
         if size > limit:
             raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
+        if size > LARGE:
+            self._collect_after(size)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _collect_after(self, size: int) -> None:
+        """Should large bodies be left in cycles after all, they are collected by their bytes: Python counts objects."""
+        self._read += size
+        if self._read > COLLECTED:
+            self._read = 0
+            gc.collect()
 
 
 def refused(unauthorized: Unauthorized) -> Refused:
@@ -235,11 +253,30 @@ def _served_hosts(config: Config) -> frozenset[str]:
 
 
 @lru_cache(maxsize=64)  # a gateway is called by few names
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
+def _hostname(host: str) -> str:
+    """Of a `Host`, the host alone; empty for what has more in it than a host and a port: URL readers differ on that."""
+    found = _host.fullmatch(host)
+    return (found[1] or found[2]) if found else ""
+
+
+_host = re.compile(r"(?:([a-z0-9._-]+)|\[([0-9a-f:.]+)\])(?::[0-9]*)?", re.IGNORECASE)
+
+
+@lru_cache(maxsize=64)
+def _is_page_of_loopback(origin: str) -> bool:
+    """Whether it is a page of a web server on this machine, and not, for example, an extension of that name."""
+    scheme, _, host = origin.partition("://")
+    return scheme in ("http", "https") and _hostname(host) in LOOPBACK
+
+
+def _refuse_two_hosts(twice: str | None) -> None:
+    if twice == era_headers.HOST:
+        raise Refused(400, "The header host stands there twice")
+
+
+@lru_cache(maxsize=64)
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"
 
 
 def _too_large(limit: int, is_unread: bool, id: bytes = b"null") -> Refused:

@@ -80,6 +80,7 @@ class HttpDoor:
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
+            face.let_go(refused)
             await response.whole(refused.status, refused.body, refused.headers)
 
     async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
@@ -183,15 +184,22 @@ class HttpDoor:
         self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
     ) -> None:
         id = bytes(message.id)
-        # Cancelled: the gateway ends, or the client is gone and nobody reads this.
-        error = self._inside.gateway.given_up() or _cancelled() if work.cancelled() else work.exception()
+        error: BaseException | None = None
+        reply: Any = None
+        if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
+            error = self._inside.gateway.given_up() or _cancelled()
+        else:
+            try:
+                reply = work.result()  # not `exception()`: the task would keep the traceback, and with it the request
+            except Exception as raised:  # noqa: BLE001  the rescue: see face.rescued
+                error = raised
         if error:
             fault = face.rescued(error)
             code = modern.error_code(fault)
             status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
+            face.let_go(error)
             await _finish(response, status, face.write_error(id, fault, code), headers)
             return
-        reply = work.result()
         try:
             if request.accepts_events_only:
                 await response.begin(b"")

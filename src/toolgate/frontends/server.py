@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import re
+import resource
 import socket
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,49 +30,81 @@ from toolgate.model import Principal
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
 HEAD_PATIENCE = 30.0  # seconds for them to come
+BODY_PATIENCE = 120.0  # seconds for a request's body
+UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
+SHARE = 2  # of the files that this process may open, one address has so many connections: half of them
 LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
 class _Protocol(HttpToolsProtocol):
-    """Bounds what uvicorn does not: the size of a request's head, and the time that it may take to come. A request is
-    started when it is its principal's turn."""
+    """Bounds what uvicorn does not: the size of a request's head, the time that it and its body may take to come, and
+    the connections of one address. A request is started when it is its principal's turn. Of one that comes whole in
+    one piece no timer is started."""
 
     _head = 0
+    _is_in_head = True
+    _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
+    _address = ""
     _timer: asyncio.TimerHandle | None = None
     _stranger = ""  # whose turn a request takes that shows nothing
     _turn: Turn | None = None
 
-    def __init__(self, scheduler: Scheduler, callers: Callers, **given: Any) -> None:
+    def __init__(self, scheduler: Scheduler, callers: Callers, open_by: Counter[str], **given: Any) -> None:
         super().__init__(**given)
         self._scheduler = scheduler
         self._callers = callers
+        self._open_by = open_by
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.client = met(transport) or (self.client and Peer(self.client))
         self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
+        self._address = self.client[0] if self.client else ""
+        self._open_by[self._address] += 1
+        if self._open_by[self._address] > _most_connections():
+            transport.abort()
+            return
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        _closed(self._open_by, self._address)
         super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on the connection has another protocol, which is told of its end."""
+        self._wait_for_nothing()
+        self._is_in_head = False
+        super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
         self._head += len(data)
         super().data_received(data)
-        if self._head > HEAD_LIMIT and self._timer and not self.transport.is_closing():
+        if self._is_in_head and self._head > HEAD_LIMIT and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
+        elif self._patience and not self._timer:
+            self._timer = self.loop.call_later(self._patience, self.transport.close)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head = 0
-        if not self._timer:
-            self._timer = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+        self._is_in_head = True
+        self._patience = HEAD_PATIENCE
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
+        self._is_in_head = False
+        self._patience = BODY_PATIENCE
+        if self.url[:1] != b"/" and (found := _absolute.match(self.url)):  # its host is the one that counts
+            hosts = [each for each in self.headers if each[0] == b"host"]
+            others = [each for each in self.headers if each[0] != b"host"]
+            self.headers[:] = [(b"host", found[1]), *hosts[1:], *others]  # two are refused all the same
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._wait_for_nothing()
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         key = self._callers.key(cycle.scope["headers"], self._stranger)
@@ -79,10 +115,20 @@ class _Protocol(HttpToolsProtocol):
             self._turn = self._scheduler.start(key, lambda: cycle.disconnected or start(cycle, app))
 
     def on_response_complete(self) -> None:
+        """Who was answered before all was read has a moment to end it."""
         turn, self._turn = self._turn, None
         super().on_response_complete()
         if turn:
             self._scheduler.ended(turn)
+        # Where the next one of a pipeline has begun to come, it is not what was answered.
+        is_unread = self._patience and not self._is_in_head and self.cycle.response_complete
+        if is_unread and not self.transport.is_closing():
+            self._stop_timer()
+            self._timer = self.loop.call_later(UNREAD_PATIENCE, self.transport.close)
+
+    def _wait_for_nothing(self) -> None:
+        self._stop_timer()
+        self._patience = 0.0
 
     def _stop_timer(self) -> None:
         if self._timer:
@@ -90,13 +136,31 @@ class _Protocol(HttpToolsProtocol):
             self._timer = None
 
 
-def _websocket(**given: Any) -> asyncio.Protocol:
+_absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
+
+
+def _most_connections() -> float:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if most == resource.RLIM_INFINITY else max(1, most // SHARE)
+
+
+def _closed(open_by: Counter[str], address: str) -> None:
+    open_by[address] -= 1
+    if not open_by[address]:
+        del open_by[address]
+
+
+def _websocket(open_by: Counter[str], **given: Any) -> asyncio.Protocol:
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
     class Socket(WebSocketsSansIOProtocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self.client = met(transport) or (self.client and Peer(self.client))
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            _closed(open_by, self.client[0] if self.client else "")
+            super().connection_lost(exc)
 
     return Socket(**given)
 
@@ -117,12 +181,13 @@ def bind(host: str, port: int) -> socket.socket:
 @asynccontextmanager
 async def serving(door: HttpDoor, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
+    open_by: Counter[str] = Counter()  # connections, by address
     config = uvicorn.Config(
         door,
-        http=cast("type[asyncio.Protocol]", partial(_Protocol, door.scheduler, door.callers)),
+        http=cast("type[asyncio.Protocol]", partial(_Protocol, door.scheduler, door.callers, open_by)),
         loop="none",
         lifespan="off",
-        ws=cast("type[asyncio.Protocol]", _websocket),
+        ws=cast("type[asyncio.Protocol]", partial(_websocket, open_by)),
         ws_max_size=door.body_limit,
         ws_per_message_deflate=False,
         log_config=None,

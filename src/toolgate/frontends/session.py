@@ -267,7 +267,9 @@ class Session:
             return face.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
-            return face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
+            answer = face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
+            face.let_go(error)
+            return answer
 
     async def _result(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
         if message.method in mcp.CALLS or (self._has_tasks and message.method in mcp.TASK_CALLS_BEFORE):

@@ -21,6 +21,7 @@ from toolgate.approvals import Approvals, Lasts, Place, Request, TooMany
 from toolgate.audit import Trail
 from toolgate.config import access
 from toolgate.model import Call, Fault, NeedInput, Outcome, Required
+from toolgate.pins import print_of
 from toolgate.policy import cases
 from toolgate.policy.base import Wait
 from toolgate.policy.cases import Case, Unsendable
@@ -114,6 +115,8 @@ class Approval:
 
     def _place(self, call: Call) -> Place:
         print = self._prints.get(call.server, "")
+        if call.traits:
+            print = print_of(print, call.traits.listed)
         return Place(call.client.principal.id, call.server, print, call.kind, call.target)
 
     def _take(self, decided: Decided) -> Call:

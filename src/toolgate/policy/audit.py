@@ -102,6 +102,8 @@ class Audit:
         elif isinstance(ending, NeedInput):
             self._wait(went, begun)
         decision, outcome, code, reason = _told(ending)
+        if not call.server and outcome == "error":
+            decision = "deny"  # there is no such target
         who, given, plainly = call.client.principal, call.arguments, self._trail.redactor.text
         entry = Entry(
             self._trail.time(),
@@ -113,7 +115,7 @@ class Audit:
             decision,
             outcome,
             code,
-            plainly(reason) if reason else "",
+            plainly(reason)[:LONGEST] if reason else "",
             None if begun is None else int((self._clock.now() - begun) * 1e6) / 1000,
             who.client,
             who.via,
@@ -151,7 +153,7 @@ def _told(
         return ("ask", "asked", "", asker) if asker.startswith("policy:") else ("allow", "asked", "", asker)
     if isinstance(ending, Fault):
         if ending.code in REFUSALS and not ending.upstream:
-            return "deny", "error", ending.code, ending.message[:LONGEST]
+            return "deny", "error", ending.code, ending.message
         return "allow", "error", ending.code, ""
     if isinstance(ending, asyncio.CancelledError):
         return "allow", "cancelled", "", ""

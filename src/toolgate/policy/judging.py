@@ -67,6 +67,26 @@ class Judging:
             policy.ended(went, self.call, ending)
 
 
+COUNT_MISSES = frozenset({"audit", "limits"})  # policies that look at calls whose target is not found
+
+
+def missed(call: Call, fault: Fault, policies: Sequence[Policy]) -> Fault:
+    """Have a call whose target is not found (`server` is empty) counted and noted. Returns the fault that its client
+    gets: this one, or what a policy says instead."""
+    passed: list[Policy] = []
+    for policy in policies:
+        if policy.name in COUNT_MISSES:
+            try:
+                policy.before(call, bool(call.resumption))
+            except Fault as refusal:
+                fault = refusal
+                break
+            passed.append(policy)
+    for policy in reversed(passed):
+        policy.ended(call, call, fault)
+    return fault
+
+
 def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
     """How many of the policies the call had passed when it was asked something: those in front of whoever asked."""
     if not resumption:

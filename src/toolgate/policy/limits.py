@@ -185,7 +185,7 @@ class Limits:
         """What concerns this call. Control tools cost their callers, and no server."""
         who = call.client.principal
         found: list[tuple[_Limit, object]] = [(self._clients.get(who.client, self._principal), who.counted_as)]
-        if call.server != names.OWN:
+        if call.server and call.server != names.OWN:  # it is empty where the target is not found
             found.append((self._servers.get(call.server, self._server), call.server))
             if call.method == mcp.CALL:
                 found.append((self._tool, (call.server, call.target)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
+from toolgate.redaction import excerpt
 from toolgate.wire import jsonrpc, surrogates
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _with(before: str, after: str = "") -> Callable[[Any], str]:
 
 def _shown(expected: Any) -> str:
     text = jsonrpc.encode(expected).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _LONGEST else f"{excerpt(text, _LONGEST)}…"
 
 
 def _types(expected: Any) -> str:

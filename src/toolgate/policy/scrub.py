@@ -83,7 +83,7 @@ class Scrub:
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         if call.server != names.OWN:
             return self._servers.outcome(outcome)
-        own = Done(self._redactor.own(bytes(outcome.body))) if isinstance(outcome, Done) else outcome
+        own = Done(self._redactor.body(bytes(outcome.body))) if isinstance(outcome, Done) else outcome
         return self._servers.outcome(own)
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...

@@ -33,4 +33,4 @@ def _open(where: Path, clock: Clock) -> Store:
         return SqliteStore(where, clock)
     except Unusable as why:
         log.warning("nothing is kept for the next start: %s", why)
-        return MemoryStore(clock)
+        return MemoryStore(clock, f"the store cannot be used: {why}")

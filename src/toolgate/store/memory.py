@@ -17,9 +17,10 @@ Result = TypeVar("Result")
 
 
 class MemoryStore:
-    """A `ports.Store`. Threads may share it, as processes may share a file."""
+    """A `ports.Store`. Threads may share it, as processes may share a file. `problem` is why it stands for another."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, problem: str = "") -> None:
+        self.problem = problem
         self._clock = clock
         self._spaces: dict[str, dict[str, Kept]] = {}
         self._turn = threading.RLock()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from toolgate.config import ownership
 from toolgate.config.edits import make_folder
 
 if TYPE_CHECKING:
@@ -56,8 +57,12 @@ def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Conn
 
     try:
         make_folder(file.parent)
+        for end in ("", "-wal", "-shm", ".lock"):
+            ownership.check_file(Path(f"{file}{end}"))
         with _alone(file):
             return _writer(file, (KEPT, *migrations)), _reader(file)
+    except ownership.NotOurs as error:
+        raise Unusable(f"{error.filename} {error.why}, or say another folder as `state`") from None
     except (OSError, sqlite3.Error) as error:
         raise Unusable(f"{file} cannot be used ({error}); say another folder as `state`") from None
 
@@ -84,7 +89,7 @@ def _reader(file: Path) -> sqlite3.Connection:
 def _alone(file: Path) -> Generator[None]:
     """One process at a time makes the file, moves it aside or takes it to the next version. One that does not get on
     with it is not waited for."""
-    lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         for _ in range(TRIES):
             try:
@@ -133,6 +138,12 @@ def _make(file: Path) -> None:
     opened: closing it would end all locks that this process has on it, and with them what keeps gateways apart."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def damaged(file: Path) -> str:
+    """Whether there was another file before this one, whose content is missing now; empty where there was none."""
+    aside = next(iter(sorted(file.parent.glob(f"{file.name}.damaged-[0-9]*"))), None)
+    return f"an earlier store was damaged; when it is no longer needed, remove {aside}" if aside else ""
 
 
 def _move_aside(file: Path, error: Exception) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolgate.ports import Clock, NotKept
-from toolgate.store.opening import Migration, open_file
+from toolgate.store.opening import Migration, damaged, open_file
 
 if TYPE_CHECKING:
     import sqlite3  # imported where it is used: most commands open no store, and it takes a while
@@ -74,12 +74,17 @@ class SqliteStore:
         self._writer, self._reader = open_file(self._file, migrations)
         self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
         self._is_closed = False
-        self._has_complained = False
+        self._problem = ""
+        self._damaged = damaged(self._file)
         self._purged = 0.0
         self._thread = threading.Thread(target=self._write_what_comes, name="toolgate store", daemon=True)
         self._thread.start()
 
     # In the event loop.
+
+    @property
+    def problem(self) -> str:
+        return self._problem or self._damaged
 
     def get(self, space: str, key: str) -> bytes | None:
         rows = self.read(_GET, (space, key, self._clock.wall()))
@@ -176,7 +181,7 @@ class SqliteStore:
                 for each in batch:
                     self._commit([each])
             return
-        self._has_complained = False
+        self._problem = ""
         self._tell(batch, results, None)
 
     def _undo(self) -> None:
@@ -208,6 +213,6 @@ class SqliteStore:
 
     def _complain(self, error: Exception) -> None:
         """Once, until it goes well again."""
-        if not self._has_complained:
-            self._has_complained = True
+        if not self._problem:
             log.warning("nothing is kept for the next start: %s: %s", self._file, error)
+        self._problem = f"the store cannot be read or written: {self._file}: {error}"

@@ -223,12 +223,11 @@ def id_key(raw: Raw | bytes) -> str | int | float:
 
 
 def read_error(raw: Raw) -> RpcError:
-    """The error of a response; one that is out of shape becomes an internal error that shows it."""
+    """The error of a response; one that is out of shape becomes an internal error."""
     try:
         return _error.decode(raw)
     except UNREADABLE:
-        shown = bytes(memoryview(raw)[:200])
-        return RpcError(INTERNAL_ERROR, f"The server sent an error out of shape: {shown.decode(errors='replace')}")
+        return RpcError(INTERNAL_ERROR, "The server sent an error out of shape")
 
 
 def members(raw: Raw | bytes) -> Members:

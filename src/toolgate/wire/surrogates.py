@@ -65,7 +65,10 @@ def decode(data: bytes, strict: Callable[[bytes], T], refusal: Exception) -> T:
     parts = _split(data)
     found = parts[1::2]
     if not found or len(found) > MOST:
-        raise refusal
+        try:
+            raise refusal
+        finally:
+            del refusal  # or this frame and it would hold each other, and what was refused with them
     free = _free(data)
     stand_ins = {written: chr(next(free)) for written in dict.fromkeys(found)}
     marks = _Marks(

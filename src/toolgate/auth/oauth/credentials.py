@@ -30,7 +30,7 @@ from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import Outside
 from toolgate.ports import Begun, Clock, Offered, Refusal, Store
-from toolgate.redaction import Redactor
+from toolgate.redaction import Redactor, excerpt
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class OAuth:
             raise Fault("INVALID_STATE", "This sign-in is over", reach="not_sent")
         check_issuer(found, answer)
         if "error" in answer or not answer.get("code"):
-            said = f"{answer.get('error', '')} {answer.get('error_description', '')}".strip()[:200]
+            said = excerpt(f"{answer.get('error', '')} {answer.get('error_description', '')}".strip())
             raise Fault("ACCESS_DENIED", f"{found.plan.issuer} has not signed you in: {said or 'no code'}")
         server = self._server_of(found)
         await self._take(server, found, answer["code"])

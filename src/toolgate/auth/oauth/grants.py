@@ -18,6 +18,7 @@ from toolgate.auth.oauth.registering import Registration, identified
 from toolgate.config import Server
 from toolgate.outside import Outside
 from toolgate.ports import Clock
+from toolgate.redaction import excerpt
 from toolgate.wire import jsonrpc
 
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -119,7 +120,7 @@ class Grants:
         if fetched.status >= 500 or (fetched.status != 200 and not answer.error):
             raise failed(server, f"cannot be signed in at: {authority.issuer} answered HTTP {fetched.status}")
         if fetched.status != 200:
-            said = f"{answer.error} {answer.error_description}".strip()[:200]
+            said = excerpt(f"{answer.error} {answer.error_description}".strip())
             raise NotGranted(answer.error, said)
         return self._read(server, authority, plan, answer)
 

@@ -19,6 +19,7 @@ from toolgate.auth.oauth.discovery import Authority, failed
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import LOOPBACK
+from toolgate.redaction import excerpt
 from toolgate.wire import jsonrpc
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -101,7 +102,7 @@ def read_registered(server: Server, authority: Authority, status: int, body: byt
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         found = None
     if not found:
-        said = body[:200].decode(errors="replace")
+        said = excerpt(body)
         raise failed(
             server,
             f"cannot be signed in at: {authority.issuer} does not register us, it answered HTTP {status}: {said}",

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
+from toolgate.redaction import excerpt
 from toolgate.wire import jsonrpc, surrogates
 
 
@@ -59,7 +60,7 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
         try:
             name = _tool.decode(item).name
         except jsonrpc.UNREADABLE as error:
-            faults.append(f"{error}: {shown(bytes(memoryview(item)[:200]))}")
+            faults.append(f"{error}: {shown(bytes(item))}")
             continue
         if name in good:
             faults.append(f"a second tool of the name {name}")
@@ -74,5 +75,5 @@ def _path(name: str, is_array: bool) -> str:
 
 def shown(body: bytes, most: int = 200) -> str:
     """The beginning of a body, for people."""
-    text = body.decode(errors="replace")
+    text = excerpt(body, most + 1)
     return text if len(text) <= most else text[:most] + "…"

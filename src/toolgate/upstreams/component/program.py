@@ -11,6 +11,7 @@ from collections.abc import Callable
 from toolgate.config import Server
 from toolgate.model import Fault
 from toolgate.ports import Clock
+from toolgate.redaction import excerpt
 from toolgate.upstreams import causes
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.links.refusals import fault
@@ -91,7 +92,7 @@ class Program:
 
     def _exited(self, reason: str) -> None:
         words = "" if reason.endswith("stopped") else causes.last_words(self._words())
-        message = f"{reason}: {words[:200]}" if words else reason
+        message = f"{reason}: {excerpt(words)}" if words else reason
         hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
         self.fault = fault(self._server, message, "not_sent", hint=hint)
         self._on_exit(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urljoin
 
+from toolgate import redaction
 from toolgate.config import Server, showing
 from toolgate.model import Fault, Reach
 from toolgate.upstreams import causes
@@ -48,7 +49,7 @@ def moved_hint(status: int, url: str, location: str) -> str:
     try:
         return f"it has moved: write {urljoin(showing.url(url), location)} into its configuration"
     except ValueError:  # a place that is none
-        return f"it has moved, it says, to {location[:200]!r}"
+        return f"it has moved, it says, to {redaction.excerpt(location)!r}"
 
 
 def is_rpc_error(body: bytes, to: int | None = None) -> bool:
@@ -64,4 +65,4 @@ def is_rpc_error(body: bytes, to: int | None = None) -> bool:
 
 def shown(body: bytes) -> str:
     """The beginning of a body, for a message to people."""
-    return body[:200].decode(errors="replace")
+    return redaction.excerpt(body)

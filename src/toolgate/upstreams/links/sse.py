@@ -14,6 +14,7 @@ from urllib.parse import urljoin
 from toolgate.config import Server, showing
 from toolgate.outside import Dial
 from toolgate.ports import Badge, Clock, Refusal
+from toolgate.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
@@ -156,7 +157,7 @@ class SseLink(PipeLink):
         if endpoint and endpoint.origin == self._pool.target.origin and _visible.fullmatch(endpoint.path):
             self._endpoint.set_result(endpoint)
         else:
-            self.refused(f"wants its messages sent to {written[:200]!r}, which is not of the origin of {told}")
+            self.refused(f"wants its messages sent to {excerpt(written)!r}, which is not of the origin of {told}")
 
     def refused(self, what: str, hint: str = "") -> None:
         """There is no stream."""

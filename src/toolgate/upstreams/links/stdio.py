@@ -9,6 +9,7 @@ import logging
 
 from toolgate.config import Server
 from toolgate.model import Fault
+from toolgate.redaction import excerpt
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.supervisor import Child, Supervisor
@@ -66,7 +67,7 @@ class StdioLink(PipeLink):
             if text[:1] == b"{":
                 self._receiver.received(text, None)
             elif text:
-                log.warning("%s wrote a line to stdout that is no message: %.200r", self._server.name, text[:200])
+                log.warning("%s wrote a line to stdout that is no message: %r", self._server.name, excerpt(text))
         if self._lines.pending > LONGEST_LINE and self._child:
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of over {LONGEST_LINE} bytes, and was stopped")
@@ -77,5 +78,5 @@ class StdioLink(PipeLink):
     def _exited(self, reason: str) -> None:
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
         if self._child and (words := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
-            reason = f"{reason}: {words[:200]}"
+            reason = f"{reason}: {excerpt(words)}"
         self._receiver.closed(Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint))

@@ -33,6 +33,7 @@ from toolgate.model import (
     Required,
 )
 from toolgate.ports import Clock, Items
+from toolgate.redaction import excerpt
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
@@ -356,7 +357,7 @@ class Connection:
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
-        log.warning("%s sent a message out of shape: %s: %.200r", self._server.name, error, data[:200])
+        log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
         if error.id != b"null" and jsonrpc.has_only(data, b'"method"'):
             self.notify(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
@@ -551,7 +552,7 @@ def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
         try:
             yield tasks.read_id(raw), raw
         except Fault as fault:
-            log.warning("%s: %.200r", fault.message, bytes(raw)[:200])
+            log.warning("%s: %r", fault.message, excerpt(bytes(raw)))
 
 
 def passed_on(server: Server, call: Call) -> Headers:

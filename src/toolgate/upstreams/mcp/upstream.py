@@ -19,6 +19,7 @@ from toolgate.config import Server
 from toolgate.eras import mirrors
 from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
 from toolgate.ports import About, Items, State, Status
+from toolgate.redaction import excerpt
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.berth import Berth, Terms
@@ -131,7 +132,7 @@ class McpUpstream:
         try:
             mirrors.of_tool(tool)
         except mirrors.Invalid as why:
-            log.warning("%s: a tool is left out: %s: %.200r", self.name, why, bytes(tool)[:200])
+            log.warning("%s: a tool is left out: %s: %r", self.name, why, excerpt(bytes(tool)))
             return False
         return True
 

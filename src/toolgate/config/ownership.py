@@ -1,0 +1,87 @@
+"""Whose files and folders are: what other users can write is not ours.
+
+The rule this file keeps: what toolgate takes for its own (the state folder and what lies in it) belongs to its user or
+to root, and nobody else can write to it. Of links to such files none is followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+class NotOurs(PermissionError):
+    """A file or folder that another user can change. `why` says how, and what to do about it."""
+
+    def __init__(self, path: str | Path, why: str) -> None:
+        super().__init__(errno.EACCES, why, str(path))
+        self.why = why
+
+
+def check(path: Path) -> None:
+    """A folder or file of ours, which need not be there. Raises `NotOurs`, or another `OSError`."""
+    try:
+        found = os.lstat(path)
+        _refuse(path, found)
+        if stat.S_ISLNK(found.st_mode):
+            _refuse(path, os.stat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+
+
+def check_file(path: Path) -> None:
+    """The same for a file, which must be one, and no link."""
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise NotOurs(path, "is a link, or no file: remove it")
+    _refuse(path, found)
+
+
+@contextmanager
+def opened(path: Path) -> Generator[BinaryIO]:
+    """A file of ours, to be read. Raises `NotOurs` and `OSError`."""
+    check(path.parent)
+    check_file(path)
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        _refuse(path, os.fstat(file.fileno()))
+        yield file
+
+
+def risks(path: Path) -> tuple[str, ...]:
+    """What to warn of where people have written a file at this path: who else can write it."""
+    found: list[str] = []
+    for each in (path, path.absolute().parent):
+        try:
+            why = problem(os.stat(each))
+        except OSError:
+            continue
+        if why:
+            found.append(f"{each} {why}; whoever changes the configuration runs commands as this user")
+    return tuple(found)
+
+
+def problem(found: os.stat_result) -> str:
+    """Why it is not ours alone, and what to do about it; empty where it is. In a folder with the sticky bit others can
+    only add files."""
+    if found.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user: chown it to the one that runs toolgate"
+    is_folder = stat.S_ISDIR(found.st_mode)
+    if stat.S_ISLNK(found.st_mode) or (is_folder and found.st_mode & stat.S_ISVTX):
+        return ""
+    return "can be written by other users: chmod go-w" if found.st_mode & 0o022 else ""
+
+
+def _refuse(path: Path, found: os.stat_result) -> None:
+    why = problem(found)
+    if not why and stat.S_ISDIR(found.st_mode) and found.st_mode & 0o022:
+        why = "can be written by other users: chmod go-w"  # they could plant files here
+    if why:
+        raise NotOurs(path, why)

@@ -1,0 +1,211 @@
+"""Permissions on resources against URIs that servers read in other ways than we do: a differential fuzz of readers."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolgate.access import Rules
+from toolgate.config.access import KnownClient, Permissions
+
+CLOSED = {"docs+file:///p/*": "off", "docs+notes://private/*": "off"}
+EXACT = {"docs+file:///p/key": "off", "docs+notes://private/key": "off"}
+
+
+def rules(said: Any) -> Rules:
+    return Rules(KnownClient(id="ci", name="ci", servers="all", permissions=Permissions(resources=said)))
+
+
+def is_closed(uri: str, said: Any = CLOSED) -> bool:
+    return rules(said).verdict("docs", "resources", uri) == "off"
+
+
+AUTHORITIES = [
+    "file://x/p/key",
+    "file://127.0.0.2/p/key",
+    "file://[::2]/p/key",
+    "notes://private:80/key",
+    "notes://u:p@private:9/key",
+]
+VARIATIONS = [
+    "file://evil.example:9/p/key",
+    "file://u:p@x/p/key",
+    "file://%78/p/key",
+    "file://x//p//key",
+    "file://x/q/../p/key",
+    "file://0x7f.1/p/key",
+    "file://x\\p\\key",
+    "FILE://X/p/key",
+    "notes://PRIVATE:/key",
+    "notes://private.:80/key",
+    "notes://private:abc/key",
+    "notes://a@b@private/key",
+    "notes:///private/key",
+    "notes:/private/key",
+    "notes:////u@private:1/key",
+    "notes://private%3A80/key",
+    "notes://u%40private/key",
+    "notes://private:80/a/../key",
+    "notes://private:80\\key",
+    "notes:private/key",
+    "Notes:private\\key/./%2e%2e//key#y",
+    "notes:q/../private/key",
+    "FILE://127.0.0.2//p%2Fkey/.//./%2e%2e",
+    "file://x//p/key//..",
+    "FILE://u@private.:9\\q/p%2Fkey/%2e%2e/key?x/private",
+    "file://:p%2Fkey/p%2Fkey",
+    "file://\\p%2Fkey/p%2Fkey",
+    "file://\\p/p/key?x",
+    "FILE:////a@b@%70rivate:9/..//p%2Fkey/%2e%2e/p%2Fkey",
+]
+
+
+@pytest.mark.promise("b.attacks.uris")
+@pytest.mark.parametrize("said", [CLOSED, EXACT], ids=["pattern", "exact"])
+@pytest.mark.parametrize("uri", AUTHORITIES + VARIATIONS)
+def test_an_authority_is_no_way_around_a_permission(uri: str, said: Any) -> None:
+    assert is_closed(uri, said)
+
+
+@pytest.mark.parametrize("uri", ["file:///q/key", "file://x/q/p/key", "notes://public:80/key", "notes://u@public/key"])
+def test_what_is_another_resource_to_everybody_stays_open(uri: str) -> None:
+    assert not is_closed(uri)
+
+
+def test_a_name_without_slashes_is_closed_whole() -> None:
+    said = {"docs+urn:a:b": "off"}
+    assert is_closed("urn:a:b", said) and not is_closed("urn:a:c", said) and not is_closed("urn:a", said)
+
+
+def test_a_port_that_means_something_stays_another_place() -> None:
+    said = {"docs+https://h:8443/*": "off"}
+    assert is_closed("https://h:8443/a", said) and not is_closed("https://h/a", said)
+
+
+# Readers: what resource a server that reads URIs so would serve. (scheme, name) or None.
+
+Read = tuple[str, str]
+Reader = Callable[[str], "Read | None"]
+
+
+def _path(path: str) -> str:
+    return posixpath.normpath("/" + unquote(path).replace("\\", "/").lstrip("/"))
+
+
+def by_urllib(uri: str) -> Read | None:
+    try:
+        found = urlsplit(uri)
+        host = found.hostname or ""
+    except ValueError:
+        return None
+    return ("file", _path(found.path)) if found.scheme == "file" else (found.scheme, _path(f"/{host}{found.path}"))
+
+
+def by_pathname(uri: str) -> Read | None:
+    """A server that hands what follows the scheme to `url2pathname`."""
+    try:
+        found = urlsplit(uri)
+        return (found.scheme, _path(url2pathname(found.path))) if found.scheme == "file" else None
+    except ValueError:
+        return None
+
+
+def by_hand(uri: str) -> Read | None:
+    scheme, found, rest = uri.partition("://")
+    return (scheme.lower(), _path(rest)) if found else None
+
+
+def by_slashes(uri: str) -> Read | None:
+    scheme, _, rest = uri.partition(":")
+    return scheme.lower(), _path(re.split(r"[?#]", rest)[0])
+
+
+READERS: list[Reader] = [by_urllib, by_pathname, by_hand, by_slashes]
+PROTECTED = {("file", "/p/key"), ("notes", "/private/key")}
+
+_hosts = st.sampled_from(
+    ["", "x", "localhost", "127.0.0.2", "[::2]", "private", "PRIVATE", "private.", "p", "%70rivate"]
+)
+_users = st.sampled_from(["", "", "u@", "u:p@", "private@", "a@b@", "%40@"])
+_ports = st.sampled_from(["", "", ":", ":80", ":9", ":0", ":abc", "%3A80"])
+_slashes = st.sampled_from(["//", "//", "/", "///", "////", "", "\\\\", "/\\"])
+_paths = st.lists(
+    st.sampled_from(["p", "key", "private", "..", ".", "", "q", "%70", "k%65y", "%2e%2e", "p%2Fkey", "key?x", "key#y"]),
+    max_size=5,
+).map("/".join)
+_uris = st.builds(
+    lambda scheme, slashes, user, host, port, joint, path: f"{scheme}:{slashes}{user}{host}{port}{joint}{path}",
+    st.sampled_from(["file", "FILE", "notes", "Notes"]),
+    _slashes,
+    _users,
+    _hosts,
+    _ports,
+    st.sampled_from(["/", "/", "//", "\\", ""]),
+    _paths,
+)
+
+
+@pytest.mark.promise("b.attacks.uris")
+@given(_uris)
+@settings(max_examples=500, deadline=None)
+def test_what_any_reader_takes_for_a_closed_resource_is_closed(uri: str) -> None:
+    _held(uri)
+
+
+@pytest.mark.attack
+@given(_uris)
+@settings(max_examples=50_000, deadline=None)
+def test_what_any_reader_takes_for_a_closed_resource_is_closed_at_length(uri: str) -> None:
+    _held(uri)
+
+
+def _held(uri: str) -> None:
+    for reader in READERS:
+        if reader(uri) in PROTECTED:
+            assert is_closed(uri), f"{reader.__name__} reads {uri!r} as {reader(uri)}"
+            assert is_closed(uri, EXACT), f"{reader.__name__} reads {uri!r} as {reader(uri)}"
+
+
+NODE = """
+const lines = require("fs").readFileSync(0, "utf8").split("\\n");
+console.log(JSON.stringify(lines.map(line => {
+  try {
+    const found = new URL(JSON.parse(line));
+    return [found.protocol.slice(0, -1), found.hostname, found.pathname];
+  } catch { return null; }
+})));
+"""
+
+
+@pytest.mark.promise("b.attacks.uris")
+@pytest.mark.skipif(not shutil.which("node"), reason="there is no Node here")
+def test_what_node_takes_for_a_closed_resource_is_closed() -> None:
+    found: list[str] = []
+
+    @given(_uris)
+    @settings(max_examples=2000, deadline=None, database=None)
+    def gather(uri: str) -> None:
+        found.append(uri)
+
+    gather()
+    found += AUTHORITIES + VARIATIONS
+    given_lines = "\n".join(map(json.dumps, found))
+    ended = subprocess.run(["node", "-e", NODE], input=given_lines, capture_output=True, text=True, timeout=60)
+    for uri, read in zip(found, json.loads(ended.stdout), strict=True):
+        if read is None:
+            continue
+        scheme, host, path = read
+        name = _path(path) if scheme == "file" else _path(f"/{host}{path}")
+        if (scheme, name) in PROTECTED:
+            assert is_closed(uri) and is_closed(uri, EXACT), f"Node reads {uri!r} as {read}"
