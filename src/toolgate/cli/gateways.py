@@ -76,7 +76,8 @@ class Running:
             if not is_ours(writer.get_extra_info("socket")):
                 raise PermissionError(f"{self._path} is another user's")
             head = f"{method} {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+            writer.write(head.encode() + data)
             answer = await reader.read()
         finally:
             writer.close()
