@@ -271,6 +271,10 @@ class HttpLink:
             message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
             self._failed(origin, refused(self._server, status, message, hint))
 
+    def awaits(self, origin: int) -> bool:
+        """Whether the answer to a request has not come yet."""
+        return self._receiver.awaits(origin)
+
     def broke(self, origin: int | None, what: str, reach: Reach = "sent_unknown") -> None:
         """The server did this instead of answering. No matter where it has answered."""
         self._failed(origin, fault(self._server, f"{self._server.name} {what}", reach))
@@ -346,7 +350,7 @@ class _Reply:
         else:
             if body:
                 self._link.received(body, self.origin)
-            if self.origin is not None:
+            if self.origin is not None and self._link.awaits(self.origin):
                 self._link.broke(self.origin, f"sent HTTP {self._status} with no answer in it: {shown(body)}")
 
     def lost(self, reason: str) -> None:
