@@ -278,7 +278,10 @@ class Catalog:
 
     def _slot_of(self, server: str, kind: str, client: Client) -> Slot | None:
         upstream = self._upstreams.get(server)
-        return self._slot((server, upstream.scope(client), kind)) if upstream else None
+        if not upstream:
+            return None
+        place = (server, upstream.scope(client), kind)
+        return self._slots.get(place) or self._slot(place)
 
     def _slot(self, place: Place) -> Slot | None:
         slot = self._slots.get(place)

@@ -195,13 +195,15 @@ class Principal(msgspec.Struct, frozen=True):
 
 class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
-    `revision` for the gateway itself, which speaks any."""
+    `revision` for the gateway itself, which speaks any. `told` is what modern servers hear of its `capabilities`, where
+    that was written down already."""
 
     principal: Principal = Principal()
     session: str = ""
     capabilities: Mapping[str, Any] = {}
     info: Mapping[str, Any] = {}
     revision: str = ""
+    told: Raw = jsonrpc.NOTHING
 
     @property
     def era(self) -> mcp.Era | None:

@@ -23,20 +23,21 @@ HOST = "host"
 _ROUTING = frozenset({VERSION, METHOD, NAME, HOST})
 _MIRRORED = "mcp-param-"
 
+_SENTINEL = "=?base64?"
 _sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-_plain = re.compile(r"[\x20-\x7e]*")
 
 
 def encode_value(value: str) -> str:
     """A header value that reads back as `value`."""
-    if _plain.fullmatch(value) and value == value.strip() and not _sentinel.fullmatch(value):
+    is_plain = value.isascii() and value.isprintable() and value == value.strip()
+    if is_plain and not (value.startswith(_SENTINEL) and _sentinel.fullmatch(value)):
         return value
-    return "=?base64?" + base64.b64encode(surrogates.shown(value).encode()).decode() + "?="
+    return _SENTINEL + base64.b64encode(surrogates.shown(value).encode()).decode() + "?="
 
 
 def decode_value(text: str) -> str | None:
     """The value; None for a sentinel whose content is not canonical base64 of UTF-8."""
-    found = _sentinel.fullmatch(text)
+    found = _sentinel.fullmatch(text) if text.startswith(_SENTINEL) else None
     if not found:
         return text
     try:

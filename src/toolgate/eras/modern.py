@@ -6,7 +6,8 @@ basic/patterns/mrtr, server/discover, server/utilities/caching.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,6 +42,7 @@ class Envelope(msgspec.Struct, frozen=True):
     info: Mapping[str, Any]
     log_level: str | None
     progress_token: Raw
+    told: Raw  # as `Client` has it
 
 
 class _Peek(msgspec.Struct):
@@ -69,12 +71,15 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
 
 def read_envelope(meta: Members) -> Envelope:
     """Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is served: `check_version`."""
+    version = _required(meta, mcp.VERSION_KEY, _text.decode)
+    capabilities, told = _required(meta, mcp.CAPABILITIES_KEY, _declared)
     return Envelope(
-        version=_required(meta, mcp.VERSION_KEY, _text),
-        capabilities=_required(meta, mcp.CAPABILITIES_KEY, _object),
-        info=_optional(meta, mcp.CLIENT_INFO_KEY, _object) or {},
+        version,
+        capabilities,
+        info=_optional(meta, mcp.CLIENT_INFO_KEY, _info) or {},
         log_level=_log_level(meta),
         progress_token=meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING),
+        told=told,
     )
 
 
@@ -89,24 +94,44 @@ _text = jsonrpc.Decoder(str)
 _object = jsonrpc.Decoder(dict[str, Any])
 
 
-def _required(meta: Members, key: str, decoder: jsonrpc.Decoder[Value]) -> Value:
-    found = _optional(meta, key, decoder)
+def _once(read: Callable[[Raw], Value]) -> Callable[[Raw], Value]:
+    """The same for what clients repeat in each request: it is read once. Nobody changes what comes of it."""
+    known = lru_cache(MOST_REPEATED)(lambda data: read(Raw(data)))
+    return lambda raw: known(bytes(raw)) if len(raw) <= LONGEST_REPEATED else read(raw)
+
+
+MOST_REPEATED = 128
+LONGEST_REPEATED = 1024  # bytes
+
+
+@_once
+def _declared(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
+    """Capabilities, and what servers hear of them."""
+    capabilities = _object.decode(raw)
+    return capabilities, told(capabilities)
+
+
+_info = _once(_object.decode)
+
+
+def _required(meta: Members, key: str, read: Callable[[Raw], Value]) -> Value:
+    found = _optional(meta, key, read)
     if found is None:
         raise Fault("INVALID_ARGS", f'Invalid params: _meta lacks "{key}"')
     return found
 
 
-def _optional(meta: Members, key: str, decoder: jsonrpc.Decoder[Value]) -> Value | None:
+def _optional(meta: Members, key: str, read: Callable[[Raw], Value]) -> Value | None:
     if key not in meta:
         return None
     try:
-        return decoder.decode(meta[key])
+        return read(meta[key])
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f'Invalid params: _meta["{key}"]: {error}') from None
 
 
 def _log_level(meta: Members) -> str | None:
-    level = _optional(meta, mcp.LOG_LEVEL_KEY, _text)
+    level = _optional(meta, mcp.LOG_LEVEL_KEY, _text.decode)
     return level if level is None else calls.check_level(level)
 
 
@@ -256,18 +281,19 @@ def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Me
     meta: Members = {
         mcp.VERSION_KEY: _VERSION,
         mcp.CLIENT_INFO_KEY: info,
-        mcp.CAPABILITIES_KEY: Raw(jsonrpc.encode(_relayed(client.capabilities))),
+        mcp.CAPABILITIES_KEY: client.told or told(client.capabilities),
     }
     if log_level:
         meta[mcp.LOG_LEVEL_KEY] = Raw(jsonrpc.encode(log_level))
     return meta
 
 
-def _relayed(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+def told(capabilities: Mapping[str, Any]) -> Raw:
+    """What a modern server hears of a client's capabilities."""
     found = asks.relayed_capabilities(capabilities)
-    if not tasks.declares(capabilities):
-        return found
-    return {**found, "extensions": {**found.get("extensions", {}), **tasks.EXTENSION["extensions"]}}
+    if tasks.declares(capabilities):
+        found["extensions"] = {**found.get("extensions", {}), **tasks.EXTENSION["extensions"]}
+    return Raw(jsonrpc.encode(found))
 
 
 _VERSION = Raw(jsonrpc.encode(mcp.MODERN))

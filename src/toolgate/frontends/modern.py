@@ -125,7 +125,7 @@ class ModernFace:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, envelope.info, envelope.version)
+        client = Client(principal, "", envelope.capabilities, envelope.info, envelope.version, envelope.told)
         if message.method in mcp.TASK_CALLS:
             tasks.check_declared(client.capabilities)
         if message.method in mcp.CALLS or message.method in mcp.TASK_CALLS:

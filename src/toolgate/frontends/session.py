@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.eras import calls, legacy, questions, tasks
+from toolgate.eras import calls, legacy, modern, questions, tasks
 from toolgate.frontends import face
 from toolgate.frontends.channels import Archive, Archives, Untold
 from toolgate.frontends.pages import Pages
@@ -298,7 +298,9 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision)
+        self.client = Client(
+            self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can)
+        )
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)

@@ -31,14 +31,14 @@ class Judging:
         call, depth = self.call, _depth(self.call.resumption, self._policies)
         for index, policy in enumerate(self._policies):
             decision = policy.before(call, index < depth)
-            while isinstance(decision, Wait):
+            while not isinstance(decision, Call):
+                if isinstance(decision, Required):
+                    _refuse_if_unanswerable(call, decision)
+                    return NeedInput(decision.asks, Retry(f"policy:{policy.name}", call, decision, again, self._clock))
+                if not isinstance(decision, Wait):
+                    return decision
                 await decision.until()
                 decision = policy.before(call, index < depth)
-            if isinstance(decision, Required):
-                _refuse_if_unanswerable(call, decision)
-                return NeedInput(decision.asks, Retry(f"policy:{policy.name}", call, decision, again, self._clock))
-            if not isinstance(decision, Call):
-                return decision
             call = decision
             self._passed.append((policy, call))
         self.call = call

@@ -22,12 +22,13 @@ _BY_URI = frozenset({"resources", "resourceTemplates"})
 
 class Aggregate:
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
-        split = _split(call, view)
-        if split and call.kind in _BY_URI:
+        kind = call.kind
+        split = _split(call.target, kind, view)
+        if split and kind in _BY_URI:
             return ()  # templates make more URIs than any list names: the server itself knows
         if split:
-            return [(split[0], call.kind)]
-        kinds = (call.kind, "resourceTemplates") if call.kind == "resources" else (call.kind,)
+            return [(split[0], kind)]
+        kinds = (kind, "resourceTemplates") if kind == "resources" else (kind,)
         return [(server, kind) for server in view.servers for kind in kinds]
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
@@ -37,7 +38,7 @@ class Aggregate:
         return SERVED
 
     def claims(self, call: Call, view: View) -> bool:
-        return _split(call, view) is not None
+        return _split(call.target, call.kind, view) is not None
 
     def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         return ()
@@ -55,16 +56,17 @@ class Aggregate:
                 yield from (raw for _, raw in exposed(server, kind, shelf).values())
 
     def enter(self, call: Call, view: View) -> Call:
-        split = _split(call, view)
+        kind = call.kind
+        split = _split(call.target, kind, view)
         if not split:
             return self._bare(call, view)
         server, own = split
-        if call.kind in _BY_URI:
+        if kind in _BY_URI:
             return call.at(server, own)
-        shelf = _shelf(server, call.kind, view)
+        shelf = _shelf(server, kind, view)
         if own in shelf.items:
             return call.at(server, own)
-        listed = exposed(server, call.kind, shelf)
+        listed = exposed(server, kind, shelf)
         if call.target not in listed:
             raise _not_found(call, listed, view)
         return call.at(server, listed[call.target][0])  # a shortened one
@@ -109,10 +111,8 @@ def _shown_uri(server: str, uri: str) -> str:
     return uri if uri.startswith(KEPT) else names.join_uri(server, uri)
 
 
-def _split(call: Call, view: View) -> tuple[str, str] | None:
-    if call.kind in _BY_URI:
-        return names.split_uri(call.target, view.servers)
-    return names.split_name(call.target, view.servers)
+def _split(target: str, kind: str, view: View) -> tuple[str, str] | None:
+    return (names.split_uri if kind in _BY_URI else names.split_name)(target, view.servers)
 
 
 def _has(shelf: Shelf | None, name: str) -> bool:

@@ -167,9 +167,11 @@ def _fault_of(message: Message) -> str:
 
 def _is_id(raw: Raw) -> bool:
     """Numbers that nobody can hold (1e999) are none: an id must be matched by its value."""
-    first = memoryview(raw)[0]
-    if first not in b"-0123456789":
-        return first == 0x22
+    written = bytes(raw)
+    if _is_counted(written) or written[0] == 0x22:
+        return True
+    if written[0] not in b"-0123456789":
+        return False
     try:
         return _value.decode(raw) is not None
     except UNREADABLE:
@@ -219,7 +221,13 @@ _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 
 def id_key(raw: Raw | bytes) -> str | int | float:
     """An id as a value to match by, however it was written (`"a"` and `"\\u0061"` are one id)."""
-    return _value.decode(raw)
+    written = bytes(raw)
+    return int(written) if _is_counted(written) else _value.decode(raw)
+
+
+def _is_counted(id: bytes) -> bool:
+    """Whether it is as most write their ids: 1, 2, 3."""
+    return len(id) < 16 and id.isdigit() and id[0] != 0x30
 
 
 def read_error(raw: Raw) -> RpcError:

@@ -45,7 +45,7 @@ class Speaking:
 
     def suits(self, client: Client, era: Era | None) -> bool:
         """Whether a connection of this era is one for this client."""
-        return not self.is_by_client or self.only is not None or era is None or client.era in (None, era)
+        return not self.is_by_client or era is None or self.only is not None or client.era in (None, era)
 
     def found(self, era: Era, refused: bool) -> None:
         """It speaks this era. `refused`: and not the other, in which it was asked first."""

@@ -250,7 +250,7 @@ class McpUpstream:
         """Where this client's connection is, if there is anything."""
         scope = self.scope(client)
         first = self._berths.get((scope, None))
-        if first and not self._speaking.suits(client, first.era):
+        if first and first.has_other and not self._speaking.suits(client, first.era):
             return self._berths.get((scope, client.era), first)
         return first
 
