@@ -141,12 +141,9 @@ class Catalog:
         """Whether some of a server's tools may be hidden, so that without its list nobody knows which."""
         return bool(self.overlays.get(server)) or (self._pins is not None and self._pins.holds(server))
 
-    def needs_a_look(self, server: str, client: Client) -> bool:
-        """Whether a server that may be held back could list other tools by now than are known: it is not up, or was
-        not asked since it came up."""
-        if server not in self._upstreams or self._pins is None or not self._pins.holds(server):
-            return False
-        return not self.is_live(server, "tools", client)
+    def is_held(self, server: str) -> bool:
+        """Whether what a server changes is held back until it is approved."""
+        return server in self._upstreams and self._pins is not None and self._pins.holds(server)
 
     def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
         """Whether a list is its server's own word of now: the server is up, and was listed since it came up.

@@ -85,10 +85,9 @@ class Entering:
         if entered.method != mcp.CALL or entered.server == names.OWN:
             return ()
         wanted = (entered.server, "tools")
-        is_wanted = catalog.needs_a_look(entered.server, client) or (
-            not catalog.is_live(*wanted, client) and self._would_be_refused(entered, route)
-        )
-        return [wanted] if is_wanted else ()
+        if catalog.is_live(*wanted, client):
+            return ()
+        return [wanted] if catalog.is_held(entered.server) or self._would_be_refused(entered, route) else ()
 
     def _would_be_refused(self, call: Call, route: Route) -> bool:
         """Whether another listing of its tool might let a call go on, or have it made in another way."""

@@ -79,15 +79,12 @@ class Request:
 
     @property
     def accepts_events(self) -> bool:
-        return "text/event-stream" in self.headers.get("accept", "").lower()
+        return _accepted(self.headers.get("accept", ""))[0]
 
     @property
     def accepts_events_only(self) -> bool:
         """Whether a stream is all that it takes."""
-        accepted = self.headers.get("accept", "").lower()
-        if "application/json" in accepted or "text/event-stream" not in accepted:
-            return False
-        return "*/*" not in accepted and "application/*" not in accepted
+        return _accepted(self.headers.get("accept", ""))[1]
 
     def asks_for(self, name: str) -> str:
         """A parameter of the query; empty where it is not there."""
@@ -272,6 +269,14 @@ def _is_page_of_loopback(origin: str) -> bool:
 def _refuse_two_hosts(twice: str | None) -> None:
     if twice == era_headers.HOST:
         raise Refused(400, "The header host stands there twice")
+
+
+@lru_cache(maxsize=64)
+def _accepted(accept: str) -> tuple[bool, bool]:
+    """Whether a client takes streams, and whether nothing else."""
+    accepted = accept.lower()
+    streams = "text/event-stream" in accepted
+    return streams, streams and not any(each in accepted for each in ("application/json", "*/*", "application/*"))
 
 
 @lru_cache(maxsize=64)

@@ -41,9 +41,10 @@ class Callers:
 
     def key(self, headers: Iterable[tuple[bytes, bytes]], stranger: str) -> str:
         """Whose turn a request takes; `stranger` where it shows nothing, or nothing that was let in before."""
-        for name, value in headers:
-            if name == b"authorization":
-                return self._known.get(value, stranger)
+        if self._known:
+            for name, value in headers:
+                if name == b"authorization":
+                    return self._known.get(value, stranger)
         return stranger
 
     def learn(self, authorization: str, principal: Principal) -> None:

@@ -73,7 +73,8 @@ class _Protocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         """From here on the connection has another protocol, which is told of its end."""
-        self._wait_for_nothing()
+        self._stop_timer()
+        self._patience = 0.0
         self._is_in_head = False
         super().handle_websocket_upgrade()
 
@@ -103,7 +104,9 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._wait_for_nothing()
+        if self._timer:
+            self._stop_timer()
+        self._patience = 0.0
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -125,10 +128,6 @@ class _Protocol(HttpToolsProtocol):
         if is_unread and not self.transport.is_closing():
             self._stop_timer()
             self._timer = self.loop.call_later(UNREAD_PATIENCE, self.transport.close)
-
-    def _wait_for_nothing(self) -> None:
-        self._stop_timer()
-        self._patience = 0.0
 
     def _stop_timer(self) -> None:
         if self._timer:

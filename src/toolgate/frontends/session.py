@@ -298,9 +298,7 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(
-            self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can)
-        )
+        self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can))
         self._subscriber.client = self.client
         about = await self._gateway.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)

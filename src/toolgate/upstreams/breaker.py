@@ -119,7 +119,7 @@ class Breaker:
 
     def withdraw(self, number: int) -> None:
         """A try is over, and may have told nothing: another one may be made."""
-        if number and number == self._try:
+        if number == self._try:
             self._tell()
 
     def _tell(self) -> None:

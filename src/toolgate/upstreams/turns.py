@@ -25,11 +25,17 @@ class Turns:
         """How many wait for their turn."""
         return len(self._queue)
 
+    def take_now(self) -> bool:
+        """Whether there is a turn at once; it is taken."""
+        if self.limit is not None and (self._running >= self.limit or self._queue):
+            return False
+        self._running += 1
+        return True
+
     async def take(self, patience: float, whose: str = "") -> None:
         """`whose` call it is: see `Principal.counted_as`. Raises `Fault` TIMEOUT, not sent, where no turn comes within
         `patience` seconds."""
-        if self.limit is None or (self._running < self.limit and not self._queue):
-            self._running += 1
+        if self.take_now():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put(whose, turn)

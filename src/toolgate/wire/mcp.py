@@ -94,6 +94,7 @@ TASK_STATUS: Final = "notifications/tasks/status"
 _TASK = CallMethod("taskId", "tasks")
 TASK_CALLS: Final = {TASK_GET: _TASK, TASK_UPDATE: _TASK, TASK_CANCEL: _TASK}  # those of the extension
 TASK_CALLS_BEFORE: Final = {TASK_GET: _TASK, TASK_RESULT: _TASK, TASK_CANCEL: _TASK}
+TASKS: Final = frozenset({*TASK_CALLS, *TASK_CALLS_BEFORE})
 TASK_LOOKS: Final = frozenset({TASK_GET, TASK_UPDATE, TASK_CANCEL})  # that make a server ask nothing
 TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 

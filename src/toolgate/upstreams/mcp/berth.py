@@ -160,7 +160,8 @@ class Berth:
             return found
         finally:
             self._claims -= 1
-            self.breaker.withdraw(number)
+            if number:
+                self.breaker.withdraw(number)
             self.rest()
 
     def _judge(self, connection: Connection, fault: Fault, is_call: bool) -> None:

@@ -152,7 +152,7 @@ class Connection:
 
     async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
-        if call.kind != "tasks":
+        if call.method not in mcp.TASKS and (self._questions.is_careful or not self._turns.take_now()):
             await self._turn(call)
         self.used = self._clock.now()
         id = next(self._ids)
@@ -326,7 +326,7 @@ class Connection:
     def _forget(self, id: int) -> Request | None:
         request = self._requests.pop(id, None)
         if request and request.call:
-            if request.call.kind != "tasks":
+            if request.call.method not in mcp.TASKS:
                 self._turns.give_back()
             self._on_rest()
         return request

@@ -88,7 +88,8 @@ class McpUpstream:
         return msgspec.structs.replace(found, calls=self.calls)
 
     def is_up(self, client: Client) -> bool:
-        return self._live(client) is not None
+        berth = self._found(client)
+        return berth is not None and berth.live is not None
 
     async def open(self) -> None:
         try:
