@@ -117,8 +117,17 @@ class Entering:
         return CatalogView(route.servers, self._shelves(client), {}, ()).for_whom(rules)
 
     def _shelves(self, client: Client) -> Shelves:
+        """Each list is looked up once: what they are for is decided at one moment."""
         catalog = self._current().catalog
-        return lambda server, kind: catalog.known(server, kind, client)
+        found: dict[Wanted, Shelf | None] = {}
+
+        def shelf(server: str, kind: str) -> Shelf | None:
+            wanted = (server, kind)
+            if wanted not in found:
+                found[wanted] = catalog.known(server, kind, client)
+            return found[wanted]
+
+        return shelf
 
     def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
         if entered.kind == "methods" and self._current().catalog.hides(entered.server):

@@ -160,10 +160,10 @@ class Questions:
 
     def over(self, id: int, is_answered: bool) -> None:
         """A request of ours is answered, or is given up: the server may still work on it."""
-        for held in list(self._held):
+        for held in tuple(self._held):
             held.over(id, is_answered)
             self._settle(held)
-        if is_answered:
+        if is_answered and self.is_careful:
             self._clear.set()
 
     def asks_no_more(self) -> None:
