@@ -187,3 +187,14 @@ async def test_a_client_that_is_not_there_is_refused(flags: list[str], clients: 
 def _audit(environ: dict[str, str]) -> list[str]:
     (found,) = (path for path in Path(environ["HOME"]).rglob("audit.jsonl") if os.path.getsize(path))
     return found.read_text().splitlines()
+
+
+@real
+@ERAS
+async def test_a_configuration_without_servers_is_served(era: str) -> None:
+    async with toolgate("stdio", config={}, stdin=asyncio.subprocess.PIPE) as running:
+        client = Client(running, era)
+        await client.opens()
+        assert (await client.ask("tools/list"))["result"]["tools"] == []
+        refused = (await client.ask("tools/call", name="nobody__echo", arguments={}))["error"]
+        assert refused["data"]["code"] == "TOOL_NOT_FOUND"

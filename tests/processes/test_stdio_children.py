@@ -178,6 +178,9 @@ async def test_a_folder_or_a_program_that_cannot_be_used_is_named(tmp_path: Path
         lost = await failure(client.call("lost__pid"))
         assert str(tmp_path / "nowhere") in lost.message
         assert (lost.data["code"], lost.data["outcome"]) == ("SERVER_FAILED", "not_sent")
+        text_error = await failure(client.call("text__pid"))
+        assert text_error.message == f"Server not started: Permission denied: {text}"
+        assert f"chmod +x {text}" in text_error.data["hint"]
         for name in ("text", "folder"):
             error = await failure(client.call(f"{name}__pid"))
             assert str(tmp_path) in error.message

@@ -317,6 +317,8 @@ def _cure(command: str, name: str, file: str | None) -> str:
     """What to do about a command that cannot be run; `file` is there, and is no program."""
     if file:
         return f"it is not executable: run chmod +x {file}, or use its interpreter as the command"
+    if known := causes.mend(f"Command not found: {command}"):
+        return known
     first, _, rest = command.partition(" ")
     if rest:
         return f'command is the program alone: "command": "{os.path.basename(first)}", "args": {rest.split()}'

@@ -463,8 +463,10 @@ class Berth:
         return self._newest.link.describe() if self._newest and self._newest.link else self._last
 
     def _hint(self, fault: Fault | None) -> str:
-        """What to do about it: the known cause's mend for a command, whose own words are on its stderr."""
+        """What to do about it: the known cause's mend for a program that has said something on its stderr; else
+        whoever noticed it knows best."""
         if not fault or self._server.problem:
             return ""
-        known = causes.mend(fault.message, str(self._described().get("stderr", "")))
-        return known or fault.hint if self._server.command else fault.hint or known
+        stderr = str(self._described().get("stderr", ""))
+        known = causes.mend(fault.message, stderr)
+        return known or fault.hint if stderr else fault.hint or known
