@@ -25,7 +25,7 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
     ),
     "Codex": ("codex mcp add toolgate --url {url}{header}", " --bearer-token-env-var TOOLGATE_KEY"),
     "Gemini CLI": (
-        "gemini mcp add --transport http{header} toolgate {url}",
+        "gemini mcp add --scope user --transport http toolgate {url}{header}",
         ' --header "Authorization: Bearer $TOOLGATE_KEY"',
     ),
     "VS Code": (
