@@ -463,32 +463,6 @@ async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_
         assert len(old.connections) == 2
 
 
-async def plain(scene: Scene) -> str:
-    return "just so"
-
-
-DECLARED: Any = ({}, {"sampling": {}}, {"roots": {}}, {"sampling": {}})
-
-
-@pytest.mark.promise("b.lifecycle.scopes")
-async def test_a_server_that_hears_with_each_request_what_its_client_can_do_is_one_child() -> None:
-    new = ModernServer({"plain": plain}, scope="session")
-    async with gateway(new=new) as house:
-        for capabilities in DECLARED:
-            assert (await house.modern(capabilities=capabilities).call("new__plain")).text == "just so"
-        assert len(new.connections) == 1
-
-
-@pytest.mark.promise("b.lifecycle.scopes")
-async def test_a_server_that_hears_it_once_is_a_child_for_all_that_a_client_can_do() -> None:
-    old = LegacyServer({"plain": plain}, scope="session")
-    async with gateway(old=old) as house:
-        for capabilities in DECLARED:
-            assert (await house.modern(capabilities=capabilities).call("old__plain")).text == "just so"
-        told = [message["params"]["capabilities"] for message in old.received if message["method"] == "initialize"]
-        assert [sorted(each) for each in told[-3:]] == [[], ["sampling"], ["roots"]]
-
-
 @pytest.mark.promise("b.lifecycle.scopes")
 async def test_each_legacy_session_has_its_own_child_which_ends_with_it() -> None:
     old = LegacyServer({"secret": secret}, scope="session")

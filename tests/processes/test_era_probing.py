@@ -16,6 +16,7 @@ from toolgate.store.memory import MemoryStore
 from toolgate.upstreams.mcp import opening
 from toolgate.wire.mcp import Era
 
+FIXTURE = Path(__file__).resolve().parents[1] / "conformance" / "fixture_server.py"
 FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]
 
 
@@ -57,6 +58,20 @@ async def test_a_child_that_ends_over_what_it_does_not_know_is_started_once_more
             for era in ("2025-11-25", "2026-07-28"):
                 assert await served.client(era).call("one__echo", say="hi") == "hi"
         assert notes.read_text() == "ended\n"
+
+
+@pytest.mark.promise("b.rulings.16-first-message")
+@real
+async def test_a_modern_program_that_goes_by_its_first_message_is_started_once_more_and_remembered() -> None:
+    """The official SDK takes a refused `initialize` for the era of the whole connection."""
+    store = MemoryStore(SystemClock())
+    config = settings(one={"command": sys.executable, "args": [str(FIXTURE), "--stdio", "--era", "modern"]})
+    for _ in range(2):
+        async with gateway(config, store=store) as served:
+            for era in ("2025-11-25", "2026-07-28"):
+                assert "simple text" in await served.client(era).call("one__test_simple_text")
+            assert served.status("one").revision == "2026-07-28"
+    assert Eras(store).load(config.servers[0]) == "modern"
 
 
 @pytest.mark.promise("b.rulings.16-first-message", "b.rulings.16-era")

@@ -94,14 +94,18 @@ _text = jsonrpc.Decoder(str)
 _object = jsonrpc.Decoder(dict[str, Any])
 
 
-def _once(read: Callable[[Raw], Value]) -> Callable[[Raw], Value]:
-    """The same for what clients repeat in each request: it is read once. Nobody changes what comes of it."""
-    known = lru_cache(MOST_REPEATED)(lambda data: read(Raw(data)))
-    return lambda raw: known(bytes(raw)) if len(raw) <= LONGEST_REPEATED else read(raw)
-
-
 MOST_REPEATED = 128
 LONGEST_REPEATED = 1024  # bytes
+
+
+def _once(read: Callable[[Raw], Value]) -> Callable[[Raw], Value]:
+    """The same for what clients repeat in each request: it is read once. Nobody changes what comes of it."""
+
+    @lru_cache(MOST_REPEATED)
+    def known(written: bytes) -> Value:
+        return read(Raw(written))
+
+    return lambda raw: known(bytes(raw)) if len(raw) <= LONGEST_REPEATED else read(raw)
 
 
 @_once

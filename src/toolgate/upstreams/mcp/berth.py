@@ -261,7 +261,7 @@ class Berth:
                 raise connection.fault
             return connection, was_refused
         except Ended as ended:
-            log.info("%s ended over the first message (%s); it is started once more", self._server.name, ended)
+            log.info("%s did not go on after the first message (%s); it is started once more", self._server.name, ended)
         except Fault:
             await asyncio.wait((self._end(connection),))
             raise

@@ -3,7 +3,7 @@
 It is tried in one era after the other, in the order that `speaking` gives. A server that is asked to discover and
 answers by any error, garbage or silence is asked to initialize; one that was merely slow, or answers that with -32022,
 is asked to discover once more (spec: basic/transports/stdio, "Backward Compatibility"). One that ends over the first
-message is started once more for the other era (`Ended`).
+message, or takes it for the era of all that follow, is started once more for the other era (`Ended`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Silent(Exception):
 
 
 class Ended(Exception):
-    """The process ended over a first message that it did not understand; it may know the other one."""
+    """The process is of no use after a first message that it did not understand; it may know the other one."""
 
 
 async def open_connection(
@@ -81,7 +81,7 @@ async def _open_legacy(connection: Connection, server: Server, client: Client, c
             with contextlib.suppress(Fault):
                 await _discover(connection, server, client, clock, patient=True)
                 return True
-            if connection.fault:
+            if connection.fault or fault.rpc == mcp.UNSUPPORTED_VERSION:
                 raise Ended from connection.fault
         if not await _falls_back(connection):
             raise

@@ -73,11 +73,8 @@ class McpUpstream:
             return ""
         if server.scope == "principal":
             return f"{client.principal.id}/"
-        theirs = f"{client.principal.id}/{client.session}/"
-        if self._speaking.says_itself(client):
-            return theirs
-        told = jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))
-        return theirs + hashlib.sha256(told).hexdigest()[:8]
+        told = hashlib.sha256(jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))).hexdigest()[:8]
+        return f"{client.principal.id}/{client.session}/{told}"
 
     @property
     def calls(self) -> int:
