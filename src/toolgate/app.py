@@ -15,7 +15,7 @@ import msgspec
 from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.access import Access
-from toolgate.audit import Trail, is_on, nowhere
+from toolgate.audit import Trail, nowhere
 from toolgate.auth.admission import Admission, Identify, everybody
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.oauth.credentials import OAuth
@@ -258,7 +258,7 @@ class App:
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        self.audit.is_on = is_on(config)
+        self.audit.use(config)
         self.gateway.adopt(snapshot)
         self._pins.use(config)
         self._notices.use(config)

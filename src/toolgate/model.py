@@ -153,6 +153,7 @@ class Principal(msgspec.Struct, frozen=True):
     id: str = "local"
     address: str = ""
     is_admin: bool = False  # may add servers, and remove them, if its `peer` is ours
+    is_here: bool = False  # without a key or token: a program on this machine, and no page of a browser
     client: str = ""
     scopes: frozenset[str] | None = None
     via: Literal["", "key", "token"] = ""
@@ -393,6 +394,7 @@ class Call(msgspec.Struct, frozen=True):
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
     asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
     is_notification: bool = False  # of such a method: it has no answer
+    is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
 
     @property
     def kind(self) -> str:

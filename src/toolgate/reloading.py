@@ -64,13 +64,13 @@ class Reloading:
             snapshot = self._serve(await asyncio.to_thread(self._settings.add, name, table))
             added = next(each for each in snapshot.config.servers if each.id == slug(name))
         shown = showing.server(added, masked=True)
-        self._audit.note("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+        self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
         return slug(name)
 
     async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name))
-        self._audit.note("servers.remove", by, name=name)
+        self._audit.note_change("servers.remove", by, name=name)
 
     def _serve(self, config: Config) -> Snapshot:
         snapshot = self._serve_it(config)

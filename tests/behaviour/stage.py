@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -9,9 +10,12 @@ from typing import Any
 
 import offers
 from inmemory import LATEST, Json, Response, Script, Scripted, Visitor, gateway, said
+from virtualtime import FakeClock
 
 from toolgate.app import App
+from toolgate.approvals import Approvals
 from toolgate.config import Config, Server
+from toolgate.store.memory import MemoryStore
 
 LINES = [f"src/file{number}.py:{number}: import os" for number in range(1, 301)]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -36,6 +40,39 @@ CALLS: dict[str, Json] = {
     "remove_mcp_server": {"name": "more"},
     "search_tools": {"query": "search"},
 }
+
+
+@asynccontextmanager
+async def confirming(config: Config = Config(), **more: Any) -> AsyncGenerator[App]:
+    """A gateway as it is by default, whose operator says yes to whatever waits."""
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    book = Approvals(store, clock)
+
+    async def say_yes() -> None:
+        while True:
+            for request in book.requests():
+                if request.state == "undecided":
+                    await book.allow(request, "once", config.approvals.ttl)
+            await clock.sleep(0.1)
+
+    async with gateway(config=config, store=store, **more) as app:
+        operator = asyncio.ensure_future(say_yes())
+        try:
+            yield app
+        finally:
+            operator.cancel()
+            await asyncio.gather(operator, return_exceptions=True)
+
+
+@asynccontextmanager
+async def allowing(**more: Any) -> AsyncGenerator[App]:
+    """A gateway that lets tool calls add and remove servers."""
+    async with gateway(config=Config(add_servers="allow"), **more) as app:
+        yield app
+
+
+CONSENTS = {"allowed": allowing, "confirmed": confirming}
 
 
 class Asker:

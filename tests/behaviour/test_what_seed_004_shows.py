@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from inmemory import Json, Refusal, Scripted, gateway, said, tools
-from stage import PIXEL, Asker, cast, playing, tool
+from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
 
 from toolgate.config import Config, Server, Sessions
 from toolgate.model import Fault
@@ -259,9 +259,11 @@ async def test_the_three_steps_cost_a_few_hundredths_of_all_schemas(era: str) ->
 
 
 @PATHS
-@pytest.mark.promise("004.servers.add", "004.servers.remove")
-async def test_a_server_is_added_used_and_removed(path: str, era: str) -> None:
-    async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"weather": cast()["context7"]}) as app:
+@pytest.mark.parametrize("consent", CONSENTS)
+@pytest.mark.promise("004.servers.add", "004.servers.remove", "b.rulings.18")
+async def test_a_server_is_added_used_and_removed(path: str, era: str, consent: str) -> None:
+    begun = CONSENTS[consent](scripts={"sqlite": cast()["sqlite"]}, links_of={"weather": cast()["context7"]})
+    async with begun as app:
         asker = Asker(app, era, path)
         told = await asker.told(
             "add_mcp_server", name="weather", transport="stdio", command="uv", args=["run", "weather_server.py"]
@@ -279,7 +281,7 @@ async def test_a_server_is_added_used_and_removed(path: str, era: str) -> None:
 
 @pytest.mark.promise("004.servers.add")
 async def test_a_server_that_cannot_be_reached_is_kept_with_its_error(era: str) -> None:
-    async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"broken": DOWN}) as app:
+    async with allowing(scripts={"sqlite": cast()["sqlite"]}, links_of={"broken": DOWN}) as app:
         asker = Asker(app, era)
         told = await asker.told("add_mcp_server", name="broken", transport="stdio", command="npx")
         assert (told["success"], told["state"], told["tools"]) == (True, "failed", [])

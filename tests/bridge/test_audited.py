@@ -250,7 +250,8 @@ async def test_a_server_that_a_tool_call_adds_is_noted_with_its_command_and_who_
     revision: str, enabled: bool, tmp_path: Path
 ) -> None:
     known = KnownClient(id="ann", name="ann", servers="all", admin=True)
-    async with audited(tmp_path, config=Config(clients=(known,)), there=LegacyServer({"plain": plain})) as there:
+    config = Config(clients=(known,), add_servers="allow")
+    async with audited(tmp_path, config=config, there=LegacyServer({"plain": plain})) as there:
         ann = await there.house.client(revision, principal="ann/admin")
         new = {"name": "More", "transport": "stdio", "command": "no-such-program", "enabled": enabled}
         new |= {"args": ["--token", "canary-of-a-token", "run"], "env": {"TOKEN": "canary-of-a-token"}}

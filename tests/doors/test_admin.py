@@ -120,7 +120,7 @@ async def test_servers_name_the_project_that_their_configuration_lies_in(tmp_pat
 
 
 async def test_a_disabled_server_is_seen_and_removed() -> None:
-    async with gateway(GREETER) as app:
+    async with gateway(GREETER, config=Config(add_servers="allow")) as app:
         visitor = Visitor(app, "/mcp/daemon")
         for name in ("first", "second"):
             new = {"name": name, "type": "stdio", "command": "no_such_program", "enabled": False}

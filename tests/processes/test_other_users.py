@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from processes.ground import Json, gateway, real, settings
 
+from toolgate.config.access import Approvals
 from toolgate.frontends.owners import Peer
 
 NOBODY = 65534
@@ -46,8 +48,9 @@ def test_a_connection_is_of_whoever_has_it_open() -> None:
 async def test_another_user_of_the_machine_does_not_administer_an_open_gateway() -> None:
     call = {"name": "add_mcp_server", "arguments": ADD}
     request = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
-    async with gateway(settings()) as served:
+    config = msgspec.structs.replace(settings(), approvals=Approvals(wait=0))
+    async with gateway(config) as served:
         command = [sys.executable, "-c", AS_NOBODY, str(served.port), request]
         ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
-        assert "Only who administers this gateway" in ended.stdout, ended.stdout + ended.stderr
+        assert "needs approval" in ended.stdout, ended.stdout + ended.stderr
         assert not served.app.gateway.snapshot.servers

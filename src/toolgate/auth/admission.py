@@ -67,7 +67,8 @@ async def _local(headers: Headers, address: str, path: str) -> Principal:
 
 @lru_cache(maxsize=1024)
 def _user(address: str, is_page: bool) -> Principal:
-    return Principal("local", address, is_admin=not is_page and _is_loopback(address))
+    is_here = not is_page and _is_loopback(address)
+    return Principal("local", address, is_admin=is_here, is_here=is_here)
 
 
 def _is_loopback(address: str) -> bool:

@@ -33,6 +33,7 @@ from toolgate.config.access import (
     Rate,
     Rates,
     ServerAuth,
+    Verdict,
 )
 from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, line_of, parse
@@ -221,6 +222,7 @@ class Config(msgspec.Struct, frozen=True):
     virtual_search: VirtualSearch = VirtualSearch()
     limits: Limits = Limits()
     clients: tuple[KnownClient, ...] = ()  # none, and no `auth`: the gateway is open, on loopback
+    add_servers: Verdict = "ask"  # whether tool calls may add servers, and remove them
     auth: Auth = Auth()
     approvals: Approvals = Approvals()
     guard: Guard = Guard()
