@@ -116,7 +116,7 @@ class Rules:
     def __init__(self, client: KnownClient, add_servers: Verdict = "ask") -> None:
         permissions = client.permissions
         self.is_admin = client.admin
-        self._add_servers = client.add_servers or add_servers
+        self._add_servers: Verdict = client.add_servers or add_servers
         self.surface = client.surface
         self._gate = _gate(client)
         self._everything: Verdict | None = permissions.everything

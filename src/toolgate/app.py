@@ -18,6 +18,7 @@ from toolgate.access import Access
 from toolgate.audit import Trail, nowhere
 from toolgate.auth.admission import Admission, Identify, everybody
 from toolgate.auth.doorkeeper import Doorkeeper
+from toolgate.auth.keys import owners
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.resource import reached_at
 from toolgate.catalog import Catalog
@@ -46,6 +47,7 @@ from toolgate.records import Eras
 from toolgate.redaction import quiet_logs
 from toolgate.reloading import Reloading
 from toolgate.seal import Seal
+from toolgate.served import Served
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
 from toolgate.store.keys import sealing_keys
@@ -102,6 +104,7 @@ class App:
         self._common = chain.Common(
             clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
         )
+        self._served = Served(store, audit, clock, settings.whence, lambda: owners(store))
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
@@ -171,6 +174,7 @@ class App:
         """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
         must not make the gateway mute."""
         self._start(self.gateway.snapshot, {})
+        self._served.note(self.gateway.snapshot.config)
         if self._settings.has_files:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
@@ -230,6 +234,7 @@ class App:
 
     def _look_at_keys(self) -> None:
         self._doorkeeper.look()
+        self._served.note(self.gateway.snapshot.config)
         self.http.expel_unknown(self._is_known)
 
     # Another configuration, whoever wants it: the one path.
@@ -253,12 +258,11 @@ class App:
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
 
-    def _serve(self, config: Config) -> Snapshot:
+    def _serve(self, config: Config, changed: str) -> Snapshot:
         """New world first, then swap, then the end of the old one: each server that is not the same any more gets a
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        self.audit.use(config)
         self.gateway.adopt(snapshot)
         self._pins.use(config)
         self._notices.use(config)
@@ -275,6 +279,9 @@ class App:
             if snapshot.upstreams.get(id) is not upstream:
                 self._errands.start(upstream.drain(DRAIN), f"drain {id}")
         self._start(snapshot, before.upstreams)
+        self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
+        self._served.note(config, changed)  # an edit that ends the audit is its last line
+        self.audit.use(config)
         return snapshot
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:

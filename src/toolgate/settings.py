@@ -44,6 +44,7 @@ class Settings:
         self._own = own
         self._beside = beside
         self._in_memory: Tree = {}
+        self._names_added: frozenset[str] = frozenset()
         self._was_file = path is not None and path.is_file()
         self.known = self.seen()
 
@@ -54,13 +55,19 @@ class Settings:
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
         self.known = self.seen()  # before they are read: what changes meanwhile is to be read again
-        return configs.with_own(self._as_written(), self._added(), self._environ)
+        written, added = self._as_written(), self._added()
+        self._names_added = frozenset(added)
+        return configs.with_own(written, added, self._environ)
 
     def _as_written(self) -> Config:
         """A file that is a pipe now is not opened: reading it might never end, and all edits would wait."""
         if self._path and self._was_file and self._path.exists() and not self._path.is_file():
             raise ConfigError((Problem(str(self._path), "", "is not a file any more"),))
         return self._written()
+
+    def whence(self, name: str) -> Path | None:
+        """The file that a server stands in, by what was read last; None where it is in none."""
+        return self._own if name in self._names_added else self._path
 
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
@@ -81,6 +88,7 @@ class Settings:
             nonlocal found
             written = self._as_written()
             changed = change(own, written)
+            self._names_added = frozenset(changed)
             found = configs.with_own(written, changed, self._environ)
             return changed
 

@@ -291,7 +291,7 @@ async def test_it_is_noted_on_an_open_gateway_too(enabled: bool | None, tmp_path
     async with house(tmp_path, config) as there:
         await there.asks(env={"TOKEN": "canary-of-a-token"})
         await there.calls("remove_mcp_server", name="own")
-        lines = [line for line in await there.lines() if line["event"] != "call"]
+        lines = [line for line in await there.lines() if line["event"].startswith("servers.")]
         assert [line["event"] for line in lines] == ["servers.add", "servers.remove"] * (enabled is not False)
         for line in lines[:1]:
             assert (line["who"], line["address"], line["by_operator"]) == ("local", "127.0.0.1", False)

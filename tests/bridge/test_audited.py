@@ -63,7 +63,9 @@ class Audited:
         await self.trail.close()
         assert self.trail.file
         assert verify([self.trail.file]).wrong == ()
-        return [json.loads(line) for line in self.trail.file.read_bytes().splitlines()]
+        first, *lines = [json.loads(line) for line in self.trail.file.read_bytes().splitlines()]
+        assert first["event"] == "served.first"
+        return lines
 
 
 @asynccontextmanager
@@ -91,7 +93,7 @@ async def test_a_call_is_a_line(tmp_path: Path, revision: str, server: Any) -> N
         for unsure in ("time", "prev", "hash", "ms", "arguments_sha256", "address"):
             line.pop(unsure, None)
         assert line == {
-            "seq": 1,
+            "seq": 2,
             "event": "call",
             "who": "ann",
             "method": "tools/call",
@@ -277,7 +279,7 @@ async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Pa
         await app._reloading.add("more", {"command": "true", "env": {"TOKEN": "canary-of-a-token"}, "start": "lazy"})
         await app._reloading.remove("more")
     await trail.close()
-    login, added, removed = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
+    _first, login, added, removed = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     assert (login["event"], login["decision"], login["address"]) == ("login", "deny", "10.0.0.7")
     assert (added["event"], added["config"]["command"]) == ("servers.add", "true")
     assert removed["event"] == "servers.remove"

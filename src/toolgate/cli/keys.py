@@ -131,7 +131,7 @@ def _note(config: Config, event: str, **about: str) -> None:
 
     async def noted(store: Store) -> str:
         async with audit.opened(config, os.environ, SystemClock(), store) as trail:
-            trail.note(event, audit.operator(), **about)
+            trail.note_change(event, audit.operator(), **about)
         return trail.problem
 
     if problem := _run(config, noted):
