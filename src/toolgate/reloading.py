@@ -77,6 +77,9 @@ class Reloading:
         snapshot = self._serve_it(config, changed)
         self.problem = ""
         _warn_of_what_waits(self._opened, self._served, config)
+        for warning in config.warnings:
+            if warning not in self._served.warnings:
+                log.warning("%s", warning)
         self._served = config
         return snapshot
 

@@ -41,7 +41,7 @@ from toolgate.config.private import Private
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
-from toolgate.config.written import idle, strangers
+from toolgate.config.written import idle, strangers, vain
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
 
@@ -394,7 +394,8 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
 def _strangers(config: Config) -> tuple[str, ...]:
     """What clients' permissions say of servers that are not there."""
     ids = {server.id for server in config.servers}
-    found = (*strangers(config.clients, ids), *idle(config.clients)) if ids else ()
+    clients = config.clients
+    found = (*strangers(clients, ids), *vain(clients, config.auth.step_up, ids), *idle(clients)) if ids else ()
     return tuple(str(Problem(config.source, key, message, mend)) for key, message, mend in found)
 
 
