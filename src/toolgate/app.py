@@ -22,6 +22,7 @@ from toolgate.auth.keys import owners
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.resource import reached_at
 from toolgate.catalog import Catalog
+from toolgate.complaints import Complaints
 from toolgate.config import Config, secrets_of
 from toolgate.errands import Errands
 from toolgate.events import Events, every_list
@@ -97,7 +98,16 @@ class App:
             lambda: reached_at(self.gateway.snapshot.config, self.port),
             lambda _server, _principal: self.events.tell(every_list()),  # whose these are, each client knows
         )
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins, Eras(store))
+        self._complaints = Complaints(clock)
+        self._ground = Ground(
+            clock,
+            self.supervisor,
+            Pool(clock, config.pool),
+            outside,
+            self.sign_ins,
+            Eras(store),
+            self._complaints,
+        )
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
         self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)
@@ -108,7 +118,9 @@ class App:
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
+        self._catalog = Catalog(
+            {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
+        )
         self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
         self._news.listen("pins", self._catalog.look_at_pins)
         snapshot = self._build(config, None)
@@ -214,6 +226,7 @@ class App:
     async def close(self) -> None:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
         async with AsyncExitStack() as last_first:
+            last_first.callback(self._complaints.close)
             last_first.push_async_callback(self.supervisor.close)
             last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)

@@ -78,7 +78,7 @@ class Served:
         wanted it notes more."""
         if not self._audit.notes_changes or not self._audit.file:
             return  # it will be held against what was noted last, once something is noted again
-        key = os.path.abspath(config.source) if config.source else ""
+        key = _key(config)
         kept = _read(self._store.get(SPACE, key))
         before = self._last or kept
         since = {id: client.since for each in (before, kept) if each for id, client in each.clients.items()}
@@ -145,6 +145,16 @@ class Served:
     def _note_keys(self, before: Standing, now: Standing) -> None:
         for event, id in _differences("keys", before.keys, now.keys):
             self._audit.note_change(event, key=id, client=now.keys.get(id) or before.keys[id])
+
+
+def since(store: Store, config: Config) -> Mapping[str, float]:
+    """When each client came, in seconds since 1970; 0 where that was before anything was known."""
+    kept = _read(store.get(SPACE, _key(config)))
+    return {id: client.since for id, client in kept.clients.items()} if kept else {}
+
+
+def _key(config: Config) -> str:
+    return os.path.abspath(config.source) if config.source else ""
 
 
 _WORDS = {"keys": ("keys.appear", "keys.vanish", "keys.change")}

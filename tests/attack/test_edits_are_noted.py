@@ -15,6 +15,7 @@ import pytest
 from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
+from toolgate import served
 from toolgate.app import App, running
 from toolgate.audit import Trail, verify
 from toolgate.auth import keys
@@ -210,3 +211,14 @@ async def test_keys_of_a_client_that_comes_back_are_named(tmp_path: Path, caplog
         *_, line = await there.told()
         assert (line["event"], line["client"], line["keys"]) == ("clients.add", "ci", [id])
         assert id in caplog.text and "toolgate keys revoke" in caplog.text
+
+
+@pytest.mark.promise("b.attacks.edits")
+async def test_since_when_a_client_is_there_is_known_for_its_keys(tmp_path: Path) -> None:
+    async with place(tmp_path) as there:
+        assert served.since(there.store, configs.load(there.path, {})) == {}
+        there.write(WITH_CLIENT)
+        async with there.served():
+            pass
+        (since,) = served.since(there.store, configs.load(there.path, {})).values()
+        assert since >= 1_800_000_000
