@@ -22,6 +22,10 @@ from toolgate.wire import names
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
 THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
+WHO_ADMINISTERS: Final = (
+    "the user who runs the gateway, with `toolgate servers add`, `toolgate servers remove` and `toolgate reload`; or a "
+    "configured client that has `admin = true`, with its key"
+)
 HARMLESS: Final = Hints(readOnlyHint=True)
 
 KEPT: Final = names.OWN_SCHEME + "results/"
@@ -83,9 +87,10 @@ class Access:
         return found
 
     def may_administer(self, principal: Principal) -> bool:
-        """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
+        """Whether somebody is an administrator: the operator, who comes over a pipe or the operator's socket, or a
+        client that is configured as one. One who was let in as such may no longer be it."""
         rules = self.rules(principal)
-        return principal.may_administer and (rules is None or rules.is_admin)
+        return principal.is_admin and (rules is None or rules.is_admin)
 
 
 class Rules:

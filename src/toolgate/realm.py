@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from toolgate.access import Access
+from toolgate.access import WHO_ADMINISTERS, Access
 from toolgate.config import Server
 from toolgate.config.variables import has_pattern
 from toolgate.finder import Finder
@@ -211,16 +211,12 @@ class RouteRealm:
 
     def _check_admin(self) -> None:
         if not self._realms.access.may_administer(self.client.principal):
-            message = "Only who administers this gateway may change its servers"
-            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
+            message = "Only an administrator may change the servers of this gateway"
+            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=WHO_ADMINISTERS)
 
 
 _NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a server"
 _WHO_WRITES_PATTERNS = (
-    "write the value itself; or let the operator add the server, in the configuration or by POST /admin/servers, where "
-    "${NAME} and ${secret:NAME} stand for values"
-)
-_WHO_MAY = (
-    "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "
-    "has admin = true"
+    "write the value itself; or let the operator add the server, in the configuration or with `toolgate servers add`, "
+    "where ${NAME} and ${secret:NAME} stand for values"
 )

@@ -396,7 +396,7 @@ async def _(era: str) -> None:
     whole = cast()
     later = {"context7": whole["context7"], "weather": whole["sqlite"]}
     async with gateway(scripts={"serena": whole["serena"]}, links_of=later) as app:
-        asker = Asker(app, era)
+        asker = Asker(app, era, an_operator=True)
         for id, name, transport in (("3", "context7", "http"), ("4", "weather", "stdio")):
             ((tool, _places, given),) = body(f"004 add_mcp_server {id}")
             told = await asker.told(tool, **given)

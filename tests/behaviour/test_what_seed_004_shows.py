@@ -262,7 +262,7 @@ async def test_the_three_steps_cost_a_few_hundredths_of_all_schemas(era: str) ->
 @pytest.mark.promise("004.servers.add", "004.servers.remove")
 async def test_a_server_is_added_used_and_removed(path: str, era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"weather": cast()["context7"]}) as app:
-        asker = Asker(app, era, path)
+        asker = Asker(app, era, path, an_operator=True)
         told = await asker.told(
             "add_mcp_server", name="weather", transport="stdio", command="uv", args=["run", "weather_server.py"]
         )
@@ -280,7 +280,7 @@ async def test_a_server_is_added_used_and_removed(path: str, era: str) -> None:
 @pytest.mark.promise("004.servers.add")
 async def test_a_server_that_cannot_be_reached_is_kept_with_its_error(era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"broken": DOWN}) as app:
-        asker = Asker(app, era)
+        asker = Asker(app, era, an_operator=True)
         told = await asker.told("add_mcp_server", name="broken", transport="stdio", command="npx")
         assert (told["success"], told["state"], told["tools"]) == (True, "failed", [])
         assert "Command not found: npx" in told["error"]
@@ -302,7 +302,7 @@ async def test_a_server_that_cannot_be_reached_is_kept_with_its_error(era: str) 
 )
 async def test_what_cannot_be_a_server_is_refused_and_nothing_changes(given: Json, helps: str, era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}) as app:
-        asker = Asker(app, era)
+        asker = Asker(app, era, an_operator=True)
         told = await asker.failed("add_mcp_server", **given)
         assert (told["success"], told["error_type"]) == (False, "ValueError")
         assert helps in told["error"]
@@ -312,15 +312,14 @@ async def test_what_cannot_be_a_server_is_refused_and_nothing_changes(given: Jso
 @pytest.mark.promise("004.servers.remove")
 async def test_what_is_not_there_is_not_removed(era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}) as app:
-        told = await Asker(app, era).failed("remove_mcp_server", name="sqlit")
+        told = await Asker(app, era, an_operator=True).failed("remove_mcp_server", name="sqlit")
         assert (told["error_type"], told["available_servers"]) == ("KeyError", ["sqlite"])
         assert "did you mean sqlite?" in told["error"] + told.get("hint", "")
 
 
-async def test_a_page_in_a_browser_may_call_tools_but_neither_add_servers_nor_remove_them(era: str) -> None:
+async def test_who_comes_over_the_network_may_call_tools_but_neither_add_servers_nor_remove_them(era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"more": cast()["context7"]}) as app:
         asker = Asker(app, era)
-        asker.visitor.headers["origin"] = "http://127.0.0.1:8765"
         assert (await asker.told("call_tool", **calling("sqlite", "list_tables")))["success"] is True
         for name, given in (
             ("add_mcp_server", {"name": "more", "transport": "stdio", "command": "more"}),
@@ -328,6 +327,7 @@ async def test_a_page_in_a_browser_may_call_tools_but_neither_add_servers_nor_re
         ):
             told = await asker.failed(name, **given)
             assert (told["success"], told["error_type"]) == (False, "PermissionError")
+            assert "toolgate servers" in told["hint"]
         assert [each["name"] for each in (await asker.told("list_mcp_servers"))["servers"]] == ["sqlite"]
 
 

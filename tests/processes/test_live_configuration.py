@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ground import Failed, Json, Served, child, gateway, guards, offspring, real, until
+from ground import Failed, Json, Served, an_operator, child, gateway, guards, offspring, real, until
 
 from toolgate import config as configs
 from toolgate.config import ConfigError
@@ -42,12 +42,13 @@ class Files:
 
 @asynccontextmanager
 async def edited(folder: Path, *names: str, **injected: Any) -> AsyncIterator[tuple[Files, Served]]:
-    """A gateway whose configuration can be edited; servers of these names are in it, else `one`."""
+    """A gateway whose configuration can be edited, and all of whose clients are its operator; servers of these names
+    are in it, else `one`."""
     files = Files(folder)
     files.servers = {name: child("counting") for name in names or ("one",)}
     files.write()
     settings = files.settings()
-    async with gateway(settings.read(), settings=settings, **injected) as served:
+    async with gateway(settings.read(), settings=settings, identify=an_operator, **injected) as served:
         yield files, served
 
 

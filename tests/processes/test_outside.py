@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from processes.ground import Json, child, gateway, home, real, settings, toolgate
+from processes.ground import Json, an_operator, child, gateway, home, real, settings, toolgate
 
 from toolgate.config import Guard
 from toolgate.model import Fault
@@ -22,6 +22,7 @@ from toolgate.outside import Net, Outside
 from toolgate.upstreams.links.http1 import Target
 
 PUBLIC = "93.184.216.34"
+OPS: Json = {"id": "ops", "key": "a-key-of-an-administrator", "admin": True, "mcp_server_access": "all"}
 
 # Names that lead inside; several answers in one row are given at once.
 NAMES = {
@@ -256,10 +257,10 @@ def adding(transport: str, url: str) -> Json:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
 @real
 async def test_a_server_that_a_tool_call_adds_is_not_reached_inside(transport: str, scheme: str, host: str) -> None:
-    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked), gateway(settings()) as house:
-        said = json.loads(
-            await house.client().call("add_mcp_server", **adding(transport, f"{scheme}://{host}:{port}/"))
-        )
+    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked):
+        async with gateway(settings(), identify=an_operator) as house:
+            added = adding(transport, f"{scheme}://{host}:{port}/")
+            said = json.loads(await house.client().call("add_mcp_server", **added))
         assert "is refused" in said["error"] and said["tools"] == []
         assert asked == []
 
@@ -285,9 +286,10 @@ async def test_that_it_was_a_tool_call_that_added_it_is_known_after_a_restart() 
         with home() as environ:
             for round in range(2):
                 async with toolgate(
-                    "serve", "--port", "0", config={"one": child("counting")}, environ=environ
+                    "serve", "--port", "0", config={"one": child("counting")}, environ=environ, clients=[OPS]
                 ) as process:
                     client = await process.until_it_serves()
+                    client.headers = [f"Authorization: Bearer {OPS['key']}"]
                     if not round:
                         await client.call("add_mcp_server", **adding("http", f"http://127.0.0.1:{port}/"))
                     said = json.loads(await client.call("list_tools", server="inner")) if round else {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
 from toolgate.access import OPERATOR
@@ -60,21 +59,11 @@ def everybody(principal: Principal) -> bool:
 
 
 async def _local(headers: Headers, address: str, path: str) -> Principal:
-    """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
-    gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
-    return _user(address, "origin" in headers)
+    """Who a client is where none are configured: anybody may call. Nobody is an administrator by a network connection:
+    all users of a machine reach its loopback, and nothing about a connection proves whose it is."""
+    return _user(address)
 
 
 @lru_cache(maxsize=1024)
-def _user(address: str, is_page: bool) -> Principal:
-    return Principal("local", address, is_admin=not is_page and _is_loopback(address))
-
-
-def _is_loopback(address: str) -> bool:
-    """Whether a client's address is of this machine: 127.0.0.0/8, ::1, or the former as IPv6 writes it."""
-    try:
-        found = ip_address(address)
-    except ValueError:  # of no network: a path, or nothing
-        return False
-    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
-    return (mapped or found).is_loopback
+def _user(address: str) -> Principal:
+    return Principal("local", address)

@@ -17,6 +17,8 @@ COMMANDS = {
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print what it says."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
+    "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove one that was added."),
+    "reload": ("toolgate.cli.reload", "Have the running gateway read its configuration again."),
     "approvals": ("toolgate.cli.approvals", "Decide on calls that ask first: list them, allow, deny, revoke."),
     "secrets": ("toolgate.cli.secrets", "Keep secrets for ${secret:NAME}; say where each one is found."),
     "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),
