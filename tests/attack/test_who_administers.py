@@ -73,7 +73,7 @@ async def test_another_user_with_the_local_port_of_a_connection_of_ours_starts_n
         assert "Only an administrator" in said and not served.app.gateway.snapshot.servers
 
 
-STEERING = [
+STEERING: list[tuple[str, str, Json | None]] = [
     ("GET", "/admin/servers", None),
     ("GET", "/admin/status", None),
     ("POST", "/admin/servers", {"name": "own", "command": "true"}),

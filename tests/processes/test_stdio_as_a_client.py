@@ -100,7 +100,7 @@ def text(answer: Json) -> str:
 async def cli(environ: dict[str, str], *arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *[sys.executable, "-W", "error", "-m", "toolgate", *arguments],
-        env=environ,
+        env=environ | {"TOOLGATE_CONFIG": "toolgate.json"},
         cwd=environ["HOME"],
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

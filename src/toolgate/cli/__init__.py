@@ -14,6 +14,7 @@ COMMANDS = {
     "demo": ("toolgate.cli.demo", "A short tour on bundled servers; then it goes on serving until Ctrl-C."),
     "serve": ("toolgate.cli.serve", "Serve the configured servers over HTTP."),
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
+    "trust": ("toolgate.cli.trust", "Look at a configuration file that lies here, and trust it as it is."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
     "call": ("toolgate.cli.call", "Call one tool and print what it says."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),

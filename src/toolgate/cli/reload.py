@@ -17,6 +17,6 @@ def reload(config: common.ConfigPath = None) -> None:
 
 
 async def _reload(config: Config) -> None:
-    async with gateways.reached(config, only_running=True) as gateway:
+    async with gateways.reached(config) as gateway:
         served = await gateways.value(gateway, "POST", "/reload")
     typer.echo(f"servers: {', '.join(map(visible, served['servers'])) or 'none'}")

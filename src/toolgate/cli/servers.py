@@ -38,6 +38,6 @@ def remove(name: Name, config: common.ConfigPath = None) -> None:
 
 
 async def _ask(config: Config, method: str, path: str, body: Any, done: str) -> None:
-    async with gateways.reached(config, only_running=True) as gateway:
+    async with gateways.reached(config) as gateway:
         await gateways.value(gateway, method, path, body)
     typer.echo(done)
