@@ -80,7 +80,7 @@ async def _make(made: list[str]) -> None:
             made += [f"\n## {set_name}\n", ABOUT.get(set_name, "")]
             for control in tools:
                 made += _described(control, listed)
-                asker = Asker(app, "modern")
+                asker = Asker(app, "modern", an_operator=True)
                 for title, arguments in (("A call", CALLS[control.name]), ("One that fails", WRONG[control.name])):
                     answer = await asker.request("tools/call", name=control.name, arguments=arguments)
                     made += _conversation(title, arguments, answer.last)

@@ -22,6 +22,10 @@ from toolgate.wire import mcp, names
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
 THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
+WHO_ADMINISTERS: Final = (
+    "the user who runs the gateway, with `toolgate servers add`, `toolgate servers remove` and `toolgate reload`; or a "
+    "configured client that has `admin = true`, with its key"
+)
 HARMLESS: Final = Hints(readOnlyHint=True)
 
 CHANGES_SERVERS: Final = frozenset({"add_mcp_server", "remove_mcp_server"})
@@ -95,9 +99,10 @@ class Access:
         return "allow" if found == "ask" and call.is_by_admin else found
 
     def may_administer(self, principal: Principal) -> bool:
-        """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
+        """Whether somebody is an administrator: the operator, who comes over a pipe or the operator's socket, or a
+        client that is configured as one. One who was let in as such may no longer be it."""
         rules = self.rules(principal)
-        return principal.may_administer and (rules is None or rules.is_admin)
+        return principal.is_admin and (rules is None or rules.is_admin)
 
     def may_request_change(self, principal: Principal) -> bool:
         """Whether somebody may have servers added and removed by a tool call, where `add_servers` allows that or a

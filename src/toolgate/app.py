@@ -37,7 +37,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Event, Principal
 from toolgate.news import News
 from toolgate.notices import Notices
-from toolgate.outside import Outside
+from toolgate.outside import Outside, is_here
 from toolgate.parking import Parking
 from toolgate.pins import Pins, trouble
 from toolgate.policy import chain
@@ -88,7 +88,13 @@ class App:
         self._reloading = Reloading(config, settings, self._serve, audit, clock, self._errands)
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        outside = Outside(config.guard.allow_hosts)
+        self.port: int | None = None  # where it listens, if it does
+
+        def own(address: str, port: int) -> bool:
+            """Where it listens; or another one of this configuration, which a command may run beside."""
+            return port == (self.port or config.http.port) and is_here(config.http.host, address)
+
+        outside = Outside(config.guard.allow_hosts, own=own)
         self.sign_ins = OAuth(
             store,
             keys,
@@ -158,12 +164,11 @@ class App:
             node=secrets.token_hex(8),
             credentials=self.sign_ins,
         )
-        self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(
             self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
         )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self._doorkeeper = Doorkeeper(config, store, clock)
+        self._doorkeeper = Doorkeeper(config, store, clock, own)
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)

@@ -11,7 +11,7 @@ from typing import Any
 
 import peers
 import pytest
-from inmemory import MODERN, Json, Scripted, Visitor, gateway, said, tools
+from inmemory import MODERN, THE_SOCKET, Json, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
@@ -218,11 +218,11 @@ async def test_nobody_is_asked_for_who_may_not_have_it() -> None:
     async with house(config=Config(clients=(known(admin=False),))) as there:
         visitor = Visitor(there.app, authorization=f"Bearer {KEY}")
         told = await visitor.ask("tools/call", name="add_mcp_server", arguments=NEW)
-        assert "Only who administers" in json.dumps(told.last) and not there.book.requests()
+        assert "Only an administrator" in json.dumps(told.last) and not there.book.requests()
     async with house() as there:
         page = Visitor(there.app, origin="http://127.0.0.1:8765")
         told = await page.ask("tools/call", name="add_mcp_server", arguments=NEW)
-        assert "Only who administers" in json.dumps(told.last) and not there.book.requests()
+        assert "Only an administrator" in json.dumps(told.last) and not there.book.requests()
 
 
 @pytest.mark.promise("b.rulings.18")
@@ -278,10 +278,12 @@ async def test_on_an_open_gateway_too() -> None:
 async def test_an_administrator_at_the_admin_door_is_not_asked_again() -> None:
     async with house() as there:
         body = json.dumps({"tool": "add_mcp_server", "arguments": NEW}).encode()
-        answer = await Visitor(there.app).send("POST", body, path="/admin/call")
+        operator = Visitor(there.app)
+        operator.client = THE_SOCKET
+        answer = await operator.send("POST", body, path="/admin/call")
         assert json.loads(json.loads(answer.body)["result"]["content"][0]["text"])["success"]
         more = json.dumps({"name": "more", "command": "true", "enabled": False}).encode()
-        assert (await Visitor(there.app).send("POST", more, path="/admin/servers")).status == 201
+        assert (await operator.send("POST", more, path="/admin/servers")).status == 201
 
 
 @pytest.mark.promise("b.rulings.18")

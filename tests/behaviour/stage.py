@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import offers
-from inmemory import LATEST, Json, Response, Script, Scripted, Visitor, gateway, said
+from inmemory import LATEST, THE_SOCKET, Json, Response, Script, Scripted, Visitor, gateway, said
 from virtualtime import FakeClock
 
 from toolgate.app import App
@@ -76,11 +76,13 @@ CONSENTS = {"allowed": allowing, "confirmed": confirming}
 
 
 class Asker:
-    """A client of one era on one path."""
+    """A client of one era on one path. One that is `an_operator` comes over the operator's socket."""
 
-    def __init__(self, app: App, era: str, path: str = "/mcp") -> None:
+    def __init__(self, app: App, era: str, path: str = "/mcp", an_operator: bool = False) -> None:
         self.era = era
         self.visitor = Visitor(app, path)
+        if an_operator:
+            self.visitor.client = THE_SOCKET
 
     async def request(self, method: str, **params: Any) -> Response:
         if self.era == "modern":

@@ -86,7 +86,7 @@ async def toolgate_said(environ: dict[str, str], *args: str) -> tuple[int, str]:
     """A command in a process of its own: its status, and what it printed."""
     process = await asyncio.create_subprocess_exec(
         *[sys.executable, "-W", "error", "-m", "toolgate", *args],
-        env=environ | {"COLUMNS": "200"},
+        env=environ | {"COLUMNS": "200", "TOOLGATE_CONFIG": "toolgate.json"},
         cwd=environ["HOME"],
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from toolgate import config as configs
 from toolgate import controls
-from toolgate.access import Access, changes_servers
+from toolgate.access import WHO_ADMINISTERS, Access, changes_servers
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
 from toolgate.controls import base, daemon
@@ -66,8 +66,8 @@ class Changes:
 
 def check_may_request(access: Access, principal: Principal) -> None:
     if not access.may_request_change(principal):
-        message = "Only who administers this gateway may change its servers"
-        raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
+        message = "Only an administrator may change the servers of this gateway"
+        raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=WHO_ADMINISTERS)
 
 
 def check_no_patterns(table: Mapping[str, Any]) -> None:
@@ -88,10 +88,6 @@ def _in_one_spelling(call: Call, given: base.Given) -> Call:
 
 _NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a server"
 _WHO_WRITES_PATTERNS = (
-    "write the value itself; or let the operator add the server, in the configuration or by POST /admin/servers, where "
-    "${NAME} and ${secret:NAME} stand for values"
-)
-_WHO_MAY = (
-    "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "
-    "has admin = true"
+    "write the value itself; or let the operator add the server, in the configuration or with `toolgate servers add`, "
+    "where ${NAME} and ${secret:NAME} stand for values"
 )
