@@ -276,7 +276,7 @@ class App:
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
 
-    def _serve(self, config: Config, changed: str) -> Snapshot:
+    def _serve(self, config: Config, changed: str = "") -> Snapshot:
         """New world first, then swap, then the end of the old one: each server that is not the same any more gets a
         while for what is under way."""
         before = self.gateway.snapshot

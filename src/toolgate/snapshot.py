@@ -44,7 +44,7 @@ class Route(msgspec.Struct, frozen=True):
     surface: Surface
     upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
-    own_policies: tuple[Policy, ...] | None = None  # None: the same
+    own_policies: tuple[Policy, ...] = ()  # none: the same
     is_strict: bool = False
     is_transparent: bool = False
     servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
@@ -52,9 +52,7 @@ class Route(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         servers = {id: upstream.name for id, upstream in self.upstreams.items()}
         msgspec.structs.force_setattr(self, "servers", servers)
-
-    def policies_for(self, server: str) -> tuple[Policy, ...]:
-        return self.policies if self.own_policies is None or server != names.OWN else self.own_policies
+        msgspec.structs.force_setattr(self, "own_policies", self.own_policies or self.policies)
 
     def upstream(self, server: str) -> Upstream:
         """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""

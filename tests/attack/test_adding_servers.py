@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import peers
 import pytest
 from inmemory import MODERN, THE_SOCKET, Json, Scripted, Visitor, gateway, said, tools
+from processes.ground import child, home, real, toolgate
 from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
@@ -333,3 +336,43 @@ async def test_the_client_at_the_operators_own_pipe_is_asked(decision: str, is_a
         assert json.loads(reply.text)["success"] is is_added
         assert ["no-such-program" in each for each in seen] == [True]
         assert [server.name for server in there.app.gateway.snapshot.config.servers] == ["there", *["more"] * is_added]
+
+
+@pytest.mark.promise("b.rulings.18")
+@real
+async def test_the_operator_decides_at_another_terminal() -> None:
+    """As it is by default: an open gateway, an agent that adds a server, and a person who is shown what would run."""
+    with home() as environ:
+        async with toolgate("serve", "--port", "0", config={"one": child("counting")}, environ=environ) as gateway:
+            client = await gateway.until_it_serves()
+            new = child("counting")
+            adding = asyncio.ensure_future(client.call("add_mcp_server", name="two", transport="stdio", **new))
+            while not (waiting := json.loads((await command(environ, "approvals", "list", "--json"))[1])):
+                assert not adding.done()
+            shown = (await command(environ, "approvals", "show", waiting[0]["id"]))[1]
+            assert "starts a program with all rights of the user" in shown and "counting.py" in shown
+            status, said = await command(environ, "approvals", "allow", waiting[0]["id"], "--for", "always", "--yes")
+            assert status == 1 and "decided by itself" in said
+            assert (await command(environ, "approvals", "allow", waiting[0]["id"], "--yes"))[0] == 0
+            assert json.loads(await adding)["success"]
+            assert await client.call("two__counts")
+            gateway.process.send_signal(signal.SIGTERM)
+            await gateway.ended()
+        [file] = Path(environ["HOME"]).rglob("audit.jsonl")
+        events = [json.loads(line)["event"] for line in file.read_text().splitlines()]
+        assert events == ["served.first", "approvals.allow", "servers.add"]
+
+
+async def command(environ: dict[str, str], *arguments: str) -> tuple[int, str]:
+    """Status and output."""
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "toolgate", *arguments, "--config", f"{environ['HOME']}/toolgate.json"],
+        env=environ,
+        cwd=environ["HOME"],
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    return process.returncode or 0, out.decode()
