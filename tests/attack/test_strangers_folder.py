@@ -183,13 +183,18 @@ def test_what_was_read_is_what_is_used(stranger: Stranger) -> None:
     assert run("keys", "list")[0] == 2, "what stands there now"
 
 
-@pytest.mark.parametrize("hidden", ["\x1b[2K\r", "\n  run harmless: true", "x" * 9000])
+@pytest.mark.parametrize("hidden", ["\x1b[2K\r", "\n  run harmless: true", "x" * 9000, "TOKEN=", "sk-" + "x" * 40])
 def test_what_is_shown_cannot_be_hidden_or_forged(stranger: Stranger, hidden: str) -> None:
-    stranger.config["mcpServers"]["evil"]["args"] = ["-c", f"touch {stranger.ran}; {hidden}; touch the-end"]
+    del stranger.config["approvals"]
+    stranger.config["mcpServers"]["evil"]["args"] = [
+        "--token",
+        f"{hidden}; touch {stranger.ran}; {hidden}; touch the-end",
+    ]
     stranger.write()
     _, said = run("trust", input="n\n")
     assert "\x1b" not in said and "\n  run harmless" not in said
-    assert f"touch {stranger.ran}" in said and "touch the-end" in said and len(said) < 6000
+    assert f"touch {stranger.ran}" in said and "touch the-end" in said
+    assert ("look at all of them" in said) == (len(hidden) > 1000)
 
 
 def test_the_users_own_file_and_one_that_is_named_need_no_trust(stranger: Stranger, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 TOLD = ("cli", "app", "reloading", "notices", "frontends.operator", "frontends.server")
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 
-WHERE = "Default: toolgate.toml, .yaml or .json here, else in ~/.config/toolgate."
+WHERE = "Default: toolgate.toml, .yaml or .json here, once it is trusted; else in ~/.config/toolgate."
 
 ConfigPath = Annotated[str | None, typer.Option("--config", "-c", help=f"The configuration file. {WHERE}")]
 

@@ -25,7 +25,7 @@ trusted again. A file that --config or TOOLGATE_CONFIG names needs no trust, nor
 @app.command(help=HELP)
 def trust(
     path: Annotated[str | None, typer.Argument(help="The file. Default: the one that is found here.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask: it was looked at before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Neither show it nor ask: it was looked at before.")] = False,
     forget: Annotated[bool, typer.Option("--forget", help="Trust it no longer.")] = False,
 ) -> None:
     found = configs.find(path, Path.cwd(), {} if path else os.environ)

@@ -1,6 +1,7 @@
 """What a configuration would have toolgate do, for the user who is to trust it; and the question on a terminal.
 
-The rule this file keeps: it is shown as it is written. No variable is put in, no secret looked up, nothing started.
+The rules this file keeps: it is shown as it is written, commands and URLs to the letter, since what is masked could be
+what runs; no variable is put in, no secret looked up, nothing started.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from toolgate.config import Config, ConfigError, Server, showing, trust
 from toolgate.config.formats import SUFFIXES, parse
 from toolgate.suspicions import visible
 
-LONGEST = 2000  # characters of a line; the end of a command must not be hidden by what stands before it
+LONG = 2000  # characters that a person sees at once; of more it is said that there is more
 _variable = re.compile(r"\$\{(?!secret:)([^${}]{1,80})\}|\{env:(\w{1,80})\}")
 _secret = re.compile(r"\$\{secret:([^${}]{1,250})\}")
 
@@ -32,7 +33,7 @@ def described(path: Path) -> tuple[bytes, list[str]]:
     text = read[0].decode()
     tree = parse(text, SUFFIXES[path.suffix.lower()])
     lines = [*_lines(config), *_reads(tree, text)]
-    return read[0], [_short(visible(line)) for line in lines]
+    return read[0], [visible(line) for line in lines]
 
 
 def accepting(path: Path) -> Callable[[bytes], None]:
@@ -53,10 +54,14 @@ def accepting(path: Path) -> Callable[[bytes], None]:
 
 
 def ask(path: Path, is_sure: bool = False) -> None:
-    """Show what a file would do, and trust it if the user says so; else that is the end of the command."""
+    """Show what a file would do, and trust it if the user says so; else that is the end of the command. Who is sure is
+    shown nothing: that may go to a log."""
     data, lines = described(path)
-    typer.echo("\n".join((f"{visible(str(path))} would have toolgate", *(f"  {line}" for line in lines))), err=True)
     if not is_sure:
+        shown = "\n".join((f"{visible(str(path))} would have toolgate", *(f"  {line}" for line in lines)))
+        typer.echo(shown, err=True)
+        if len(shown) > LONG:
+            typer.echo(f"These are {len(shown)} characters: look at all of them.", err=True)
         typer.confirm("Trust this file as it is?", abort=True, err=True)
     trust.keep(path, data, os.environ)
 
@@ -86,8 +91,7 @@ def _lines(config: Config) -> Iterator[str]:
 
 def _of_server(server: Server) -> Iterator[str]:
     if server.command:
-        words = shlex.join((server.command, *showing.arguments(server.args, server.private_args)))
-        yield f"run {server.name}: {words}"
+        yield f"run {server.name}: {shlex.join((server.command, *server.args))}"
     if server.cwd:
         yield f"  in {server.cwd}"
     if server.env:
@@ -126,10 +130,3 @@ def _env_files(tree: object) -> Iterator[str]:
     elif isinstance(tree, list):
         for each in cast("list[Any]", tree):
             yield from _env_files(each)
-
-
-def _short(line: str) -> str:
-    if len(line) <= LONGEST:
-        return line
-    half = LONGEST // 2
-    return f"{line[:half]} [… {len(line) - LONGEST} characters more …] {line[-half:]}"
