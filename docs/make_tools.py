@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "tools.md"
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "behaviour")]
 
-from inmemory import gateway  # noqa: E402
-from stage import CALLS, Asker, cast  # noqa: E402
+from stage import CALLS, Asker, allowing, cast  # noqa: E402
 from virtualtime import play  # noqa: E402
 
 from toolgate import controls  # noqa: E402
@@ -73,7 +72,7 @@ def text() -> str:
 async def _make(made: list[str]) -> None:
     whole = cast()
     scripts = {name: whole[name] for name in ("serena", "sqlite")}
-    async with gateway(scripts=scripts, links_of={"more": whole["context7"]}) as app:
+    async with allowing(scripts=scripts, links_of={"more": whole["context7"]}) as app:
         app.port = 8765
         listed = {name: set(await Asker(app, "modern", f"/mcp/{name}").listed()) for name in SURFACES}
         made += [HEAD, *_overview(listed)]
@@ -81,7 +80,7 @@ async def _make(made: list[str]) -> None:
             made += [f"\n## {set_name}\n", ABOUT.get(set_name, "")]
             for control in tools:
                 made += _described(control, listed)
-                asker = Asker(app, "modern")
+                asker = Asker(app, "modern", an_operator=True)
                 for title, arguments in (("A call", CALLS[control.name]), ("One that fails", WRONG[control.name])):
                     answer = await asker.request("tools/call", name=control.name, arguments=arguments)
                     made += _conversation(title, arguments, answer.last)

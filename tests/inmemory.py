@@ -19,6 +19,7 @@ from virtualtime import FakeClock
 from toolgate.app import App, running
 from toolgate.config import Config, Server
 from toolgate.frontends.http import HttpDoor
+from toolgate.frontends.peers import Operator
 from toolgate.model import Fault
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.links.base import Receiver
@@ -30,6 +31,7 @@ LATEST, MODERN = "2025-11-25", "2026-07-28"
 META = "io.modelcontextprotocol/"
 ENVELOPE = {META + "protocolVersion": MODERN, META + "clientCapabilities": {}}
 GREETER = Server(id="greeter", name="greeter", type="registry")
+THE_SOCKET = Operator(("", 0))  # where a request comes from that came over the operator's socket
 
 
 class Refusal(Exception):
@@ -233,7 +235,8 @@ class Exchange:
 
 
 class Visitor:
-    """A client of the HTTP door. `path` is where it goes; `headers` are its own on every request.
+    """A client of the HTTP door. `path` is where it goes, `client` where it comes from; `headers` are its own on every
+    request.
 
     Whatever `ask` and `ask_modern` are told is held against the official schema of the revision that is spoken.
     """
@@ -242,6 +245,7 @@ class Visitor:
         self.app = app
         self.path = path
         self.revision = "2025-03-26"
+        self.client: tuple[str, int] = ("127.0.0.1", 5)
         self.headers = {"host": "127.0.0.1:8765", "content-type": "application/json"}
         self.headers |= {"accept": "application/json, text/event-stream"}
         self.headers |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -252,7 +256,7 @@ class Visitor:
         told = {**self.headers, **headers}
         raw = [(name.encode(), value.encode("latin-1")) for name, value in told.items() if value is not None]
         raw += [(name, value) for name, value in raw if name == twice.encode()]
-        whole: Json = {"type": "http", "method": method, "path": self.path, "headers": raw, "client": ("127.0.0.1", 5)}
+        whole: Json = {"type": "http", "method": method, "path": self.path, "headers": raw, "client": self.client}
         return Exchange(self.app.http, whole | scope, body)
 
     async def send(self, method: str, *body: bytes, **more: Any) -> Response:

@@ -17,12 +17,19 @@ import msgspec
 from toolgate.config import Config, written
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.model import Call, Hints, Principal
-from toolgate.wire import names
+from toolgate.wire import mcp, names
 
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
 THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
+WHO_ADMINISTERS: Final = (
+    "the user who runs the gateway, with `toolgate servers add`, `toolgate servers remove` and `toolgate reload`; or a "
+    "configured client that has `admin = true`, with its key"
+)
 HARMLESS: Final = Hints(readOnlyHint=True)
+
+CHANGES_SERVERS: Final = frozenset({"add_mcp_server", "remove_mcp_server"})
+"""The control tools that change which servers there are: a server that is added may be any program."""
 
 KEPT: Final = names.OWN_SCHEME + "results/"
 """What was cut of results: whoever may make the call may read on."""
@@ -53,13 +60,15 @@ class Access:
 
     def __init__(self, config: Config) -> None:
         self.is_open = True
+        self.add_servers: Verdict = "ask"
         self.clients: Mapping[str, Rules] = {}
         self._nobody = Rules(_NOBODY)
         self.use(config)
 
     def use(self, config: Config) -> None:
         self.is_open = config.is_open
-        self.clients = {client.id: Rules(client) for client in config.clients if client.enabled}
+        self.add_servers = config.add_servers
+        self.clients = {client.id: Rules(client, config.add_servers) for client in config.clients if client.enabled}
 
     def rules(self, principal: Principal) -> Rules | None:
         """Those that hold for somebody; None: everything is allowed."""
@@ -75,6 +84,8 @@ class Access:
     def judge(self, call: Call) -> Verdict:
         """The same for a call whose true target is known. One that came through a control tool needs that as well."""
         rules = self.rules(call.client.principal)
+        if call.server == names.OWN and changes_servers(call):
+            return self._judge_change(call, rules)
         if rules is None:
             return "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
@@ -82,18 +93,35 @@ class Access:
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
         return found
 
+    def _judge_change(self, call: Call, rules: Rules | None) -> Verdict:
+        """Nobody is asked twice: an administrator who uses the admin door has decided."""
+        found = self.add_servers if rules is None else rules.verdict(names.OWN, "tools", call.target)
+        return "allow" if found == "ask" and call.is_by_admin else found
+
     def may_administer(self, principal: Principal) -> bool:
-        """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
+        """Whether somebody is an administrator: the operator, who comes over a pipe or the operator's socket, or a
+        client that is configured as one. One who was let in as such may no longer be it."""
         rules = self.rules(principal)
-        return principal.may_administer and (rules is None or rules.is_admin)
+        return principal.is_admin and (rules is None or rules.is_admin)
+
+    def may_request_change(self, principal: Principal) -> bool:
+        """Whether somebody may have servers added and removed by a tool call, where `add_servers` allows that or a
+        person does: administrators, and on an open gateway every program on this machine."""
+        return self.may_administer(principal) or (self.is_open and principal.is_here)
+
+
+def changes_servers(call: Call) -> bool:
+    """Whether a call of the gateway's own changes which servers there are."""
+    return call.target in CHANGES_SERVERS and call.method == mcp.CALL
 
 
 class Rules:
-    """What one client may do."""
+    """What one client may do. `add_servers` is what the configuration says of all clients."""
 
-    def __init__(self, client: KnownClient) -> None:
+    def __init__(self, client: KnownClient, add_servers: Verdict = "ask") -> None:
         permissions = client.permissions
         self.is_admin = client.admin
+        self._add_servers: Verdict = client.add_servers or add_servers
         self.surface = client.surface
         self._gate = _gate(client)
         self._everything: Verdict | None = permissions.everything
@@ -108,7 +136,7 @@ class Rules:
             "resources": resources,
             "resourceTemplates": resources,
         }
-        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions))
+        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._add_servers))
         self._known: dict[tuple[str, str, str], Verdict] = {}
         self._seen: dict[str, bool] = {}
         self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
@@ -126,7 +154,9 @@ class Rules:
         if server == names.OWN:  # what it is, matters there
             if kind == "resources" and name.startswith(KEPT):
                 return "allow"  # only whose it is can read it, and `Realm.kept` goes by what it was cut of
-            return self._thing(server, kind, name) or self._base(server, hints)
+            own = self._thing(server, kind, name) or self._base(server, hints)
+            both: list[Verdict] = [own, self._add_servers]
+            return strictest(both) if name in CHANGES_SERVERS else own
         if self._gate is not None and server not in self._gate:
             found: Verdict = "off"
         elif kind == "methods":

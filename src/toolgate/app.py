@@ -15,12 +15,14 @@ import msgspec
 from toolgate import __version__
 from toolgate import snapshot as snapshots
 from toolgate.access import Access
-from toolgate.audit import Trail, is_on, nowhere
+from toolgate.audit import Trail, nowhere
 from toolgate.auth.admission import Admission, Identify, everybody
 from toolgate.auth.doorkeeper import Doorkeeper
+from toolgate.auth.keys import owners
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.resource import reached_at
 from toolgate.catalog import Catalog
+from toolgate.complaints import Complaints
 from toolgate.config import Config, secrets_of
 from toolgate.errands import Errands
 from toolgate.events import Events, every_list
@@ -35,7 +37,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Event, Principal
 from toolgate.news import News
 from toolgate.notices import Notices
-from toolgate.outside import Outside
+from toolgate.outside import Outside, is_here
 from toolgate.parking import Parking
 from toolgate.pins import Pins, trouble
 from toolgate.policy import chain
@@ -46,6 +48,7 @@ from toolgate.records import Eras
 from toolgate.redaction import quiet_logs
 from toolgate.reloading import Reloading
 from toolgate.seal import Seal
+from toolgate.served import Served
 from toolgate.settings import Settings, project_at
 from toolgate.snapshot import Snapshot
 from toolgate.store.keys import sealing_keys
@@ -85,7 +88,13 @@ class App:
         self._reloading = Reloading(config, settings, self._serve, audit, clock, self._errands)
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
-        outside = Outside(config.guard.allow_hosts)
+        self.port: int | None = None  # where it listens, if it does
+
+        def own(address: str, port: int) -> bool:
+            """Where it listens; or another one of this configuration, which a command may run beside."""
+            return port == (self.port or config.http.port) and is_here(config.http.host, address)
+
+        outside = Outside(config.guard.allow_hosts, own=own)
         self.sign_ins = OAuth(
             store,
             keys,
@@ -95,17 +104,29 @@ class App:
             lambda: reached_at(self.gateway.snapshot.config, self.port),
             lambda _server, _principal: self.events.tell(every_list()),  # whose these are, each client knows
         )
-        self._ground = Ground(clock, self.supervisor, Pool(clock, config.pool), outside, self.sign_ins, Eras(store))
+        self._complaints = Complaints(clock)
+        self._ground = Ground(
+            clock,
+            self.supervisor,
+            Pool(clock, config.pool),
+            outside,
+            self.sign_ins,
+            Eras(store),
+            self._complaints,
+        )
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
         self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)
         self._common = chain.Common(
             clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
         )
+        self._served = Served(store, audit, clock, settings.whence, lambda: owners(store))
         self._news = News(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
-        self._catalog = Catalog({}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed)
+        self._catalog = Catalog(
+            {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
+        )
         self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
         self._news.listen("pins", self._catalog.look_at_pins)
         snapshot = self._build(config, None)
@@ -143,12 +164,11 @@ class App:
             node=secrets.token_hex(8),
             credentials=self.sign_ins,
         )
-        self.port: int | None = None  # where it listens, if it does
         self._inside = Inside(
             self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
         )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self._doorkeeper = Doorkeeper(config, store, clock)
+        self._doorkeeper = Doorkeeper(config, store, clock, own)
         self._admission = Admission(config, self._doorkeeper, audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
@@ -171,6 +191,7 @@ class App:
         """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
         must not make the gateway mute."""
         self._start(self.gateway.snapshot, {})
+        self._served.note(self.gateway.snapshot.config)
         if self._settings.has_files:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
@@ -210,6 +231,7 @@ class App:
     async def close(self) -> None:
         """Clients first, then what they wait for, then the processes; each whatever becomes of the others."""
         async with AsyncExitStack() as last_first:
+            last_first.callback(self._complaints.close)
             last_first.push_async_callback(self.supervisor.close)
             last_first.push_async_callback(self.sign_ins.close)
             last_first.push_async_callback(self._close_upstreams)
@@ -230,6 +252,7 @@ class App:
 
     def _look_at_keys(self) -> None:
         self._doorkeeper.look()
+        self._served.note(self.gateway.snapshot.config)
         self.http.expel_unknown(self._is_known)
 
     # Another configuration, whoever wants it: the one path.
@@ -253,12 +276,11 @@ class App:
             config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
         )
 
-    def _serve(self, config: Config) -> Snapshot:
+    def _serve(self, config: Config, changed: str = "") -> Snapshot:
         """New world first, then swap, then the end of the old one: each server that is not the same any more gets a
         while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        self.audit.is_on = is_on(config)
         self.gateway.adopt(snapshot)
         self._pins.use(config)
         self._notices.use(config)
@@ -275,6 +297,9 @@ class App:
             if snapshot.upstreams.get(id) is not upstream:
                 self._errands.start(upstream.drain(DRAIN), f"drain {id}")
         self._start(snapshot, before.upstreams)
+        self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
+        self._served.note(config, changed)  # an edit that ends the audit is its last line
+        self.audit.use(config)
         return snapshot
 
     def _start(self, snapshot: Snapshot, before: Mapping[str, Upstream]) -> None:

@@ -17,8 +17,9 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from toolgate.access import CHANGES_SERVERS
 from toolgate.ports import Clock, Store
-from toolgate.wire import jsonrpc, surrogates
+from toolgate.wire import jsonrpc, names, surrogates
 
 Lasts: TypeAlias = Literal["once", "session", "hour", "always"]
 LASTS: tuple[Lasts, ...] = ("once", "session", "hour", "always")
@@ -43,6 +44,11 @@ class Place(msgspec.Struct, frozen=True):
     print: str
     kind: str
     target: str
+
+
+def is_change(place: Place) -> bool:
+    """Whether it changes which servers there are: then what is decided is decided for one call."""
+    return place.server == names.OWN and place.kind == "tools" and place.target in CHANGES_SERVERS
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +147,8 @@ class Approvals:
 
     async def allow(self, request: Request, lasts: Lasts, ttl: float, edited: str = "") -> None:
         """Let it go through once within `ttl`, and others like it for as long as it `lasts`. Raises `Unfit`."""
+        if lasts != "once" and is_change(request.place):
+            raise Unfit("each change of the servers is decided by itself: allow it once")
         if lasts == "session" and not request.session:
             raise Unfit("its client has no session: allow it once, for an hour or always")
         await self._decide(request, ttl, state="allowed", lasts=lasts, edited=edited)

@@ -94,7 +94,7 @@ async def opened(
 ) -> AsyncGenerator[Trail]:
     """The audit of a configuration, closed when the block is left: what was noted is written then, if it can be."""
     trail = Trail(place(config, environ), clock, store, redactor or Redactor())
-    trail.is_on = is_on(config)
+    trail.use(config)
     try:
         yield trail
     finally:
@@ -107,7 +107,7 @@ class Trail:
 
     def __init__(self, file: Path | None, clock: Clock, store: Store | None, redactor: Redactor) -> None:
         self.file = file
-        self.is_on = file is not None
+        self.is_on = self.notes_changes = file is not None
         self.problem = ""  # why nothing can be written now
         self._clock = clock
         self._redactor = redactor
@@ -128,6 +128,10 @@ class Trail:
 
     # In the event loop.
 
+    def use(self, config: Config) -> None:
+        """Note what this configuration wants noted."""
+        self.is_on, self.notes_changes = is_on(config), config.audit.enabled is not False
+
     @property
     def redactor(self) -> Redactor:
         return self._redactor
@@ -136,13 +140,21 @@ class Trail:
         """Note what is no call: `note("keys.create", "cli:ann", client="ci")`, `note("login", decision="deny",
         reason="expired", address=...)`. `event` and the names in `about` are short; values are what JSON has, and never
         secrets that the redactor does not know."""
-        if not self.is_on:
-            return
+        if self.is_on:
+            self._note(event, who, about)
+
+    def note_change(self, event: str, who: Principal | str = "", **about: Any) -> None:
+        """The same for who may come in and what is served. It is noted where calls are not, too: that nobody must show
+        who they are is no reason to forget what was started for them."""
+        if self.notes_changes:
+            self._note(event, who, about)
+
+    def _note(self, event: str, who: Principal | str, about: Mapping[str, Any]) -> None:
         whose = {"who": who.id, "client": who.client, "address": who.address} if isinstance(who, Principal) else {}
         named = {"who": who} if isinstance(who, str) else whose
         said = {**named, **{name: self._bounded(value) for name, value in about.items()}}
         told = {"time": self.time(), "event": event, **{name: each for name, each in said.items() if each != ""}}
-        self.put(msgspec.Raw(self._redactor.body(jsonrpc.encode(told))))
+        self._put_line(msgspec.Raw(self._redactor.body(jsonrpc.encode(told))))
 
     def _bounded(self, value: Any) -> Any:
         return self._redactor.text(value)[:LONGEST] if isinstance(value, str) else value
@@ -171,7 +183,11 @@ class Trail:
 
     def put(self, record: Any) -> None:
         """Note a record, which is encoded now: an object with at least one member, and without secrets."""
-        if not self.is_on or not self._chain:
+        if self.is_on:
+            self._put_line(record)
+
+    def _put_line(self, record: Any) -> None:
+        if not self._chain:
             return
         line = jsonrpc.encode(record)
         if len(line) > LONGEST_LINE:

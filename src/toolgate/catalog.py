@@ -29,6 +29,7 @@ from msgspec import Raw
 
 from toolgate import overlays
 from toolgate.access import Rules
+from toolgate.complaints import Complaints
 from toolgate.config import CatalogLimits
 from toolgate.events import every_list
 from toolgate.looking import Looking
@@ -83,8 +84,10 @@ class Catalog:
         prints: Mapping[str, str],
         pins: Pins | None = None,
         scrubbed: Callable[[Items], Items] = lambda items: items,
+        complaints: Complaints | None = None,
     ) -> None:
         self._scrubbed = scrubbed
+        self._complaints = complaints or Complaints(clock)
         self._upstreams = upstreams
         self._pins = pins
         self._clock = clock
@@ -443,7 +446,9 @@ class Catalog:
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
-        shelf = self._shown(place, Shelf(_keyed(items.raw, kind, server), now, until, items.is_public))
+        shelf = self._shown(
+            place, Shelf(_keyed(items.raw, kind, server, self._complaints), now, until, items.is_public)
+        )
         self._readers[server, scope] = client
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             self._keep(place, slot, shelf)
@@ -546,15 +551,19 @@ def _items(shelf: Shelf) -> list[tuple[str, Raw]]:
     return list(shelf.items.items())
 
 
-def _keyed(items: Iterable[Raw], kind: str, server: str) -> dict[str, Raw]:
+def _keyed(items: Iterable[Raw], kind: str, server: str, complaints: Complaints) -> dict[str, Raw]:
     """The items by name. One that is out of shape is left out and logged: it must not spoil the others."""
     key = _KEY_OF_KIND[kind]
     found: dict[str, Raw] = {}
+    nameless: list[Raw] = []
     for item in items:
         try:
             name = jsonrpc.read(jsonrpc.members(item)[key], type=str)
         except (KeyError, *jsonrpc.UNREADABLE):
-            log.warning("%s lists something without %s in its %s: %r", server, key, kind, excerpt(bytes(item)))
+            nameless.append(item)
             continue
         found[name] = item
+    if nameless and complaints.takes(server):
+        shown = excerpt(bytes(nameless[0]))
+        log.warning("%s lists something without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown)
     return found

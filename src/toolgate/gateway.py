@@ -106,7 +106,7 @@ class Gateway:
 
     async def _through(self, call: Call, route: Route) -> Outcome:
         """A leg through the policies and back."""
-        judging = Judging(call, route.policies, self._clock)
+        judging = Judging(call, route.own_policies if call.server == names.OWN else route.policies, self._clock)
         try:
             decision = await judging.before(lambda next: self._through(next, route))
             outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision

@@ -135,15 +135,6 @@ class Fault(Exception):
         return shown | {name: value for name, value in named.items() if value} | dict(self.extra)
 
 
-class Peer(Protocol):
-    """Whoever is at the other end of a connection on this machine."""
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether it is a program of our own user. Finding out takes time."""
-        ...
-
-
 class Principal(msgspec.Struct, frozen=True):
     """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
     configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
@@ -152,18 +143,13 @@ class Principal(msgspec.Struct, frozen=True):
 
     id: str = "local"
     address: str = ""
-    is_admin: bool = False  # may add servers, and remove them, if its `peer` is ours
+    is_admin: bool = False  # was let in as an administrator; `Access.may_administer` decides
+    is_here: bool = False  # without a key or token: a program on this machine, and no page of a browser
     client: str = ""
     scopes: frozenset[str] | None = None
     via: Literal["", "key", "token"] = ""
     credential: str = ""
     expires: float | None = None
-    peer: Peer | None = None  # where nothing but its connection says that it is an operator
-
-    @property
-    def may_administer(self) -> bool:
-        """Whose connection it is is looked up here, and for nothing else."""
-        return self.is_admin and (self.peer is None or self.peer.is_ours)
 
     def may_act_as(self, other: Principal) -> bool:
         """Whether this is the same one, wherever they are, with rights that are no less."""
@@ -178,7 +164,6 @@ class Principal(msgspec.Struct, frozen=True):
             via=by.via,
             credential=by.credential,
             expires=by.expires,
-            peer=by.peer,
         )
 
     @property
@@ -393,6 +378,7 @@ class Call(msgspec.Struct, frozen=True):
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
     asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
     is_notification: bool = False  # of such a method: it has no answer
+    is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
 
     @property
     def kind(self) -> str:

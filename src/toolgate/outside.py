@@ -1,9 +1,9 @@
 """Reaching what somebody else has named: a server's authorization server, a registry, a key set, a server that a tool
 call has added.
 
-The rule this file keeps: a URL that the operator has not written leads to public addresses only, at every hop, and
-what was looked at is what is connected to: names are resolved once for each connection, and it goes to that very
-address.
+The rules this file keeps: a URL that the operator has not written leads to public addresses only, at every hop; what
+was looked at is what is connected to: names are resolved once for each connection, and it goes to that very address;
+and nothing leads to the gateway itself, whoever has allowed what.
 """
 
 from __future__ import annotations
@@ -82,11 +82,18 @@ class Net:
 
 
 class Outside:
-    """`allowed` are hosts, addresses and networks that may be private (`guard.allow_hosts`)."""
+    """`allowed` are hosts, addresses and networks that may be private (`guard.allow_hosts`). `own` says at which
+    addresses and ports the gateway itself listens."""
 
-    def __init__(self, allowed: Iterable[str] = (), net: Net | None = None) -> None:
+    def __init__(
+        self,
+        allowed: Iterable[str] = (),
+        net: Net | None = None,
+        own: Callable[[str, int], bool] = lambda _at, _on: False,
+    ) -> None:
         self.allowed = tuple(allowed)
         self._net = net or Net()
+        self._own = own
 
     async def fetch(
         self,
@@ -126,6 +133,13 @@ class Outside:
 
         return dial
 
+    def check(self, url: str, may: tuple[str, ...]) -> None:
+        """A URL that is to be used later, by a browser maybe. Raises `Fault`."""
+        parts = check_url(url, may)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        if self._own("127.0.0.1" if host == "localhost" else host, port):
+            raise _refused(f"{host}:{port}", _OURSELVES, "")
+
     async def resolve(self, host: str, port: int, may: Iterable[str]) -> Sequence[str]:
         """The addresses to connect to. Raises `Fault` ACCESS_DENIED where the name leads to any that it must not, and
         `OSError` where it leads nowhere."""
@@ -137,6 +151,8 @@ class Outside:
             addresses = await self._net.lookup(host, port)
         except UnicodeError:
             raise OSError(f"{host} is no name of a host") from None
+        if any(self._own(each, port) for each in addresses):
+            raise _refused(f"{host}:{port}", _OURSELVES, "")
         private = [each for each in addresses if not is_public(each) and not is_named(each, may)]
         if private and not is_allowed:
             raise _refused(host, f"it leads to {private[0]}, which is not public")
@@ -298,8 +314,31 @@ def is_public(address: str) -> bool:
     return found in _public_6 and not any(found in network for network in _inside_6)
 
 
-def _refused(what: str, why: str) -> Fault:
-    hint = "the operator may allow it: guard.allow_hosts"
+def is_here(bound: str, address: str) -> bool:
+    """Whether what listens at the host `bound` may answer at an address. Loopback is one place, however written."""
+    found, listening = _address(address), _address(bound)
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
+        found = found.ipv4_mapped
+    if not found or found.is_loopback or found.is_unspecified:
+        return found is not None
+    return found == listening or (listening is not None and listening.is_unspecified and _is_of_this_machine(found))
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """By what the system would send from. Nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return _address(probe.getsockname()[0]) == address
+    except OSError:
+        return False
+
+
+_OURSELVES = "it is this gateway's own"
+
+
+def _refused(what: str, why: str, hint: str = "the operator may allow it: guard.allow_hosts") -> Fault:
     return Fault("ACCESS_DENIED", f"{what} is refused: {why}", reach="not_sent", hint=hint)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from toolgate.access import Access
 from toolgate.config import Server
-from toolgate.config.variables import has_pattern
 from toolgate.finder import Finder
-from toolgate.model import Client, Event, EventSink, Fault
+from toolgate.model import Client, Event, EventSink
+from toolgate.policy import changes
 from toolgate.ports import Card, Editor, House, Shelf, Status, View, card
 from toolgate.search import Document, Hit
 from toolgate.snapshot import Route, Snapshot
@@ -197,8 +197,7 @@ class RouteRealm:
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
-        if has_pattern(table):  # else a model could have a secret of the environment sent to a place of its choice
-            raise Fault("INVALID_ARGS", _NO_PATTERNS, reach="not_sent", hint=_WHO_WRITES_PATTERNS)
+        changes.check_no_patterns(table)
         marked = {**table, "by_operator": False}  # a model may have thought it up
         id = await self._realms.editor.add(name, marked, self.client.principal)
         self._look()
@@ -210,17 +209,4 @@ class RouteRealm:
         self._look()
 
     def _check_admin(self) -> None:
-        if not self._realms.access.may_administer(self.client.principal):
-            message = "Only who administers this gateway may change its servers"
-            raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=_WHO_MAY)
-
-
-_NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a server"
-_WHO_WRITES_PATTERNS = (
-    "write the value itself; or let the operator add the server, in the configuration or by POST /admin/servers, where "
-    "${NAME} and ${secret:NAME} stand for values"
-)
-_WHO_MAY = (
-    "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "
-    "has admin = true"
-)
+        changes.check_may_request(self._realms.access, self.client.principal)

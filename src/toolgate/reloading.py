@@ -27,13 +27,14 @@ NOBODY = Principal("")  # who works inside this process
 
 
 class Reloading:
-    """An `Editor`. `serve` has a configuration served from now on."""
+    """An `Editor`. `serve` has a configuration served from now on; it is told which server was added or removed here,
+    where that is noted."""
 
     def __init__(
         self,
         opened: Config,
         settings: Settings,
-        serve: Callable[[Config], Snapshot],
+        serve: Callable[[Config, str], Snapshot],
         audit: Trail,
         clock: Clock,
         errands: Errands,
@@ -61,21 +62,24 @@ class Reloading:
     async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
         """Add a server, and have it listed. Its id. Raises `Fault`."""
         async with self._turn:
-            snapshot = self._serve(await asyncio.to_thread(self._settings.add, name, table))
+            snapshot = self._serve(await asyncio.to_thread(self._settings.add, name, table), name)
             added = next(each for each in snapshot.config.servers if each.id == slug(name))
         shown = showing.server(added, masked=True)
-        self._audit.note("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+        self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
         return slug(name)
 
     async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
         async with self._turn:
-            self._serve(await asyncio.to_thread(self._settings.remove, name))
-        self._audit.note("servers.remove", by, name=name)
+            self._serve(await asyncio.to_thread(self._settings.remove, name), name)
+        self._audit.note_change("servers.remove", by, name=name)
 
-    def _serve(self, config: Config) -> Snapshot:
-        snapshot = self._serve_it(config)
+    def _serve(self, config: Config, changed: str = "") -> Snapshot:
+        snapshot = self._serve_it(config, changed)
         self.problem = ""
         _warn_of_what_waits(self._opened, self._served, config)
+        for warning in config.warnings:
+            if warning not in self._served.warnings:
+                log.warning("%s", warning)
         self._served = config
         return snapshot
 

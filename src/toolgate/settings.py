@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,14 @@ from toolgate.model import Fault
 from toolgate.wire import jsonrpc
 
 Stamp = tuple[int, int, int]  # when it was written, its size, its inode
-Seen = tuple[Stamp | None, Stamp | None, Stamp | None]  # of what people wrote, what was added, and of secrets
+Seen = tuple[Stamp | None, Stamp | None, tuple[Stamp | None, ...]]  # of what people wrote, what was added, the others
 
 
 class Settings:
     """`written` reads what people wrote, from `path` where it is a file. `own` is the file of what was added; without
-    one it is kept in memory. Values of variables come from `environ`; `beside` is a file that secrets come from, and is
-    followed too. `known` is what `seen` said of the files that the configuration was last made of, or that were last
-    found to be wrong."""
+    one it is kept in memory. Values of variables come from `environ`; `beside` are files that secrets come from, or
+    that say what is trusted, and are followed too. `known` is what `seen` said of the files that the configuration was
+    last made of, or that were last found to be wrong."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Settings:
         environ: Mapping[str, str],
         path: Path | None = None,
         own: Path | None = None,
-        beside: Path | None = None,
+        beside: Sequence[Path] = (),
     ) -> None:
         self._written = written
         self._environ = environ
@@ -44,6 +44,7 @@ class Settings:
         self._own = own
         self._beside = beside
         self._in_memory: Tree = {}
+        self._names_added: frozenset[str] = frozenset()
         self._was_file = path is not None and path.is_file()
         self.known = self.seen()
 
@@ -54,7 +55,9 @@ class Settings:
     def read(self) -> Config:
         """The configuration as it stands now. Raises `ConfigError`."""
         self.known = self.seen()  # before they are read: what changes meanwhile is to be read again
-        return configs.with_own(self._as_written(), self._added(), self._environ)
+        written, added = self._as_written(), self._added()
+        self._names_added = frozenset(added)
+        return configs.with_own(written, added, self._environ)
 
     def _as_written(self) -> Config:
         """A file that is a pipe now is not opened: reading it might never end, and all edits would wait."""
@@ -62,9 +65,13 @@ class Settings:
             raise ConfigError((Problem(str(self._path), "", "is not a file any more"),))
         return self._written()
 
+    def whence(self, name: str) -> Path | None:
+        """The file that a server stands in, by what was read last; None where it is in none."""
+        return self._own if name in self._names_added else self._path
+
     def seen(self) -> Seen:
         """What tells whether one of the files is another now."""
-        return _stamp(self._path), _stamp(self._own), _stamp(self._beside)
+        return _stamp(self._path), _stamp(self._own), tuple(map(_stamp, self._beside))
 
     def add(self, name: str, table: Mapping[str, Any]) -> Config:
         """The configuration with another server, which is kept. Raises `Fault` where it cannot be."""
@@ -81,6 +88,7 @@ class Settings:
             nonlocal found
             written = self._as_written()
             changed = change(own, written)
+            self._names_added = frozenset(changed)
             found = configs.with_own(written, changed, self._environ)
             return changed
 

@@ -36,13 +36,15 @@ log = logging.getLogger(__name__)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """An endpoint path: what is shown there, of which servers, by which policies. `is_strict`: no implicit sessions.
-    `is_transparent`: what we do not know of the protocol is its one server's to say."""
+    """An endpoint path: what is shown there, of which servers, by which policies. `own_policies` judge calls of the
+    gateway's own: what changes its servers asks first, which calls of servers need not pay for. `is_strict`: no
+    implicit sessions. `is_transparent`: what we do not know of the protocol is its one server's to say."""
 
     path: str
     surface: Surface
     upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
+    own_policies: tuple[Policy, ...] = ()  # none: the same
     is_strict: bool = False
     is_transparent: bool = False
     servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
@@ -50,6 +52,7 @@ class Route(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         servers = {id: upstream.name for id, upstream in self.upstreams.items()}
         msgspec.structs.force_setattr(self, "servers", servers)
+        msgspec.structs.force_setattr(self, "own_policies", self.own_policies or self.policies)
 
     def upstream(self, server: str) -> Upstream:
         """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""
@@ -155,20 +158,23 @@ def build_routes(
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, common)
+    own = first + chain.build(config, common, is_own=True)
     transparent = first + chain.build(config, common, is_transparent=True)
     skins = surfaces.skins(config)
-    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies) for name, skin in skins.items()}
-    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies)
+    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies, own) for name, skin in skins.items()}
+    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies, own)
     for id, upstream in upstreams.items():
         route = Route(
             f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True, is_transparent=True
         )
         for spelling in (upstream.name, id.replace("-", "_"), id):
             routes[f"/mcp/servers/{spelling}"] = route
-    return routes | _bundles(config, upstreams, policies)
+    return routes | _bundles(config, upstreams, policies, own)
 
 
-def _bundles(config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...]) -> dict[str, Route]:
+def _bundles(
+    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
+) -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for name, patterns in config.bundles.items():
         for pattern in patterns:
@@ -176,5 +182,5 @@ def _bundles(config: Config, upstreams: Mapping[str, Upstream], policies: tuple[
                 log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies)
+        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies, own)
     return routes

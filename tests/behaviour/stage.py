@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import offers
-from inmemory import LATEST, Json, Response, Script, Scripted, Visitor, gateway, said
+from inmemory import LATEST, THE_SOCKET, Json, Response, Script, Scripted, Visitor, gateway, said
+from virtualtime import FakeClock
 
 from toolgate.app import App
+from toolgate.approvals import Approvals
 from toolgate.config import Config, Server
+from toolgate.store.memory import MemoryStore
 
 LINES = [f"src/file{number}.py:{number}: import os" for number in range(1, 301)]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -38,12 +42,47 @@ CALLS: dict[str, Json] = {
 }
 
 
-class Asker:
-    """A client of one era on one path."""
+@asynccontextmanager
+async def confirming(config: Config = Config(), **more: Any) -> AsyncGenerator[App]:
+    """A gateway as it is by default, whose operator says yes to whatever waits."""
+    clock = FakeClock()
+    store = MemoryStore(clock)
+    book = Approvals(store, clock)
 
-    def __init__(self, app: App, era: str, path: str = "/mcp") -> None:
+    async def say_yes() -> None:
+        while True:
+            for request in book.requests():
+                if request.state == "undecided":
+                    await book.allow(request, "once", config.approvals.ttl)
+            await clock.sleep(0.1)
+
+    async with gateway(config=config, store=store, **more) as app:
+        operator = asyncio.ensure_future(say_yes())
+        try:
+            yield app
+        finally:
+            operator.cancel()
+            await asyncio.gather(operator, return_exceptions=True)
+
+
+@asynccontextmanager
+async def allowing(**more: Any) -> AsyncGenerator[App]:
+    """A gateway that lets tool calls add and remove servers."""
+    async with gateway(config=Config(add_servers="allow"), **more) as app:
+        yield app
+
+
+CONSENTS = {"allowed": allowing, "confirmed": confirming}
+
+
+class Asker:
+    """A client of one era on one path. One that is `an_operator` comes over the operator's socket."""
+
+    def __init__(self, app: App, era: str, path: str = "/mcp", an_operator: bool = False) -> None:
         self.era = era
         self.visitor = Visitor(app, path)
+        if an_operator:
+            self.visitor.client = THE_SOCKET
 
     async def request(self, method: str, **params: Any) -> Response:
         if self.era == "modern":

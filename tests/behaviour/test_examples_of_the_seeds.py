@@ -13,7 +13,7 @@ import examples
 import pytest
 import tomlkit
 from inmemory import Json, Refusal, Response, Scripted, Visitor, gateway, said, tools
-from stage import LINES, PIXEL, ROWS, Asker, at_least, cast, playing, read, tool
+from stage import CONSENTS, LINES, PIXEL, ROWS, Asker, at_least, cast, playing, read, tool
 
 from toolgate import config, controls
 from toolgate.config import Config, Server, Sessions
@@ -395,24 +395,25 @@ async def _(era: str) -> None:
 async def _(era: str) -> None:
     whole = cast()
     later = {"context7": whole["context7"], "weather": whole["sqlite"]}
-    async with gateway(scripts={"serena": whole["serena"]}, links_of=later) as app:
-        asker = Asker(app, era)
-        for id, name, transport in (("3", "context7", "http"), ("4", "weather", "stdio")):
-            ((tool, _places, given),) = body(f"004 add_mcp_server {id}")
-            told = await asker.told(tool, **given)
-            assert (told["success"], told["name"], told["transport"]) == (True, name, transport)
-            assert (told["state"], bool(told["tools"])) == ("connected", True)
-        context7, weather = (app.gateway.snapshot.servers[name] for name in later)
-        assert (context7.url, dict(context7.headers)) == (
-            "https://mcp.context7.com/mcp",
-            {"CONTEXT7_API_KEY": "ctx7sk-..."},
-        )
-        assert (weather.command, weather.args, dict(weather.env)) == (
-            "uv",
-            ("run", "weather_server.py"),
-            {"API_KEY": "secret"},
-        )
-        assert "ctx7sk" not in json.dumps(await asker.result("resources/read", uri="mcp://children_servers"))
+    for consent in CONSENTS.values():
+        async with consent(scripts={"serena": whole["serena"]}, links_of=later) as app:
+            asker = Asker(app, era)
+            for id, name, transport in (("3", "context7", "http"), ("4", "weather", "stdio")):
+                ((tool, _places, given),) = body(f"004 add_mcp_server {id}")
+                told = await asker.told(tool, **given)
+                assert (told["success"], told["name"], told["transport"]) == (True, name, transport)
+                assert (told["state"], bool(told["tools"])) == ("connected", True)
+            context7, weather = (app.gateway.snapshot.servers[name] for name in later)
+            assert (context7.url, dict(context7.headers)) == (
+                "https://mcp.context7.com/mcp",
+                {"CONTEXT7_API_KEY": "ctx7sk-..."},
+            )
+            assert (weather.command, weather.args, dict(weather.env)) == (
+                "uv",
+                ("run", "weather_server.py"),
+                {"API_KEY": "secret"},
+            )
+            assert "ctx7sk" not in json.dumps(await asker.result("resources/read", uri="mcp://children_servers"))
 
 
 # All of them.

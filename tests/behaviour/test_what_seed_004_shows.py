@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from inmemory import Json, Refusal, Scripted, gateway, said, tools
-from stage import PIXEL, Asker, cast, playing, tool
+from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
 
 from toolgate.config import Config, Server, Sessions
 from toolgate.model import Fault
@@ -259,9 +259,11 @@ async def test_the_three_steps_cost_a_few_hundredths_of_all_schemas(era: str) ->
 
 
 @PATHS
-@pytest.mark.promise("004.servers.add", "004.servers.remove")
-async def test_a_server_is_added_used_and_removed(path: str, era: str) -> None:
-    async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"weather": cast()["context7"]}) as app:
+@pytest.mark.parametrize("consent", CONSENTS)
+@pytest.mark.promise("004.servers.add", "004.servers.remove", "b.rulings.18")
+async def test_a_server_is_added_used_and_removed(path: str, era: str, consent: str) -> None:
+    begun = CONSENTS[consent](scripts={"sqlite": cast()["sqlite"]}, links_of={"weather": cast()["context7"]})
+    async with begun as app:
         asker = Asker(app, era, path)
         told = await asker.told(
             "add_mcp_server", name="weather", transport="stdio", command="uv", args=["run", "weather_server.py"]
@@ -279,7 +281,7 @@ async def test_a_server_is_added_used_and_removed(path: str, era: str) -> None:
 
 @pytest.mark.promise("004.servers.add")
 async def test_a_server_that_cannot_be_reached_is_kept_with_its_error(era: str) -> None:
-    async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"broken": DOWN}) as app:
+    async with allowing(scripts={"sqlite": cast()["sqlite"]}, links_of={"broken": DOWN}) as app:
         asker = Asker(app, era)
         told = await asker.told("add_mcp_server", name="broken", transport="stdio", command="npx")
         assert (told["success"], told["state"], told["tools"]) == (True, "failed", [])
@@ -302,7 +304,7 @@ async def test_a_server_that_cannot_be_reached_is_kept_with_its_error(era: str) 
 )
 async def test_what_cannot_be_a_server_is_refused_and_nothing_changes(given: Json, helps: str, era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}) as app:
-        asker = Asker(app, era)
+        asker = Asker(app, era, an_operator=True)
         told = await asker.failed("add_mcp_server", **given)
         assert (told["success"], told["error_type"]) == (False, "ValueError")
         assert helps in told["error"]
@@ -312,22 +314,22 @@ async def test_what_cannot_be_a_server_is_refused_and_nothing_changes(given: Jso
 @pytest.mark.promise("004.servers.remove")
 async def test_what_is_not_there_is_not_removed(era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}) as app:
-        told = await Asker(app, era).failed("remove_mcp_server", name="sqlit")
+        told = await Asker(app, era, an_operator=True).failed("remove_mcp_server", name="sqlit")
         assert (told["error_type"], told["available_servers"]) == ("KeyError", ["sqlite"])
         assert "did you mean sqlite?" in told["error"] + told.get("hint", "")
 
 
-async def test_a_page_in_a_browser_may_call_tools_but_neither_add_servers_nor_remove_them(era: str) -> None:
+async def test_who_comes_over_the_network_may_call_tools_but_neither_add_servers_nor_remove_them(era: str) -> None:
     async with gateway(scripts={"sqlite": cast()["sqlite"]}, links_of={"more": cast()["context7"]}) as app:
         asker = Asker(app, era)
-        asker.visitor.headers["origin"] = "http://127.0.0.1:8765"
         assert (await asker.told("call_tool", **calling("sqlite", "list_tables")))["success"] is True
         for name, given in (
             ("add_mcp_server", {"name": "more", "transport": "stdio", "command": "more"}),
             ("remove_mcp_server", {"name": "sqlite"}),
         ):
             told = await asker.failed(name, **given)
-            assert (told["success"], told["error_type"]) == (False, "PermissionError")
+            assert not told["success"] and ("needs approval" in told["error"])
+            assert "toolgate approvals allow" in told["hint"]
         assert [each["name"] for each in (await asker.told("list_mcp_servers"))["servers"]] == ["sqlite"]
 
 

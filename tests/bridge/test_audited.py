@@ -63,7 +63,9 @@ class Audited:
         await self.trail.close()
         assert self.trail.file
         assert verify([self.trail.file]).wrong == ()
-        return [json.loads(line) for line in self.trail.file.read_bytes().splitlines()]
+        first, *lines = [json.loads(line) for line in self.trail.file.read_bytes().splitlines()]
+        assert first["event"] == "served.first"
+        return lines
 
 
 @asynccontextmanager
@@ -91,7 +93,7 @@ async def test_a_call_is_a_line(tmp_path: Path, revision: str, server: Any) -> N
         for unsure in ("time", "prev", "hash", "ms", "arguments_sha256", "address"):
             line.pop(unsure, None)
         assert line == {
-            "seq": 1,
+            "seq": 2,
             "event": "call",
             "who": "ann",
             "method": "tools/call",
@@ -250,7 +252,8 @@ async def test_a_server_that_a_tool_call_adds_is_noted_with_its_command_and_who_
     revision: str, enabled: bool, tmp_path: Path
 ) -> None:
     known = KnownClient(id="ann", name="ann", servers="all", admin=True)
-    async with audited(tmp_path, config=Config(clients=(known,)), there=LegacyServer({"plain": plain})) as there:
+    config = Config(clients=(known,), add_servers="allow")
+    async with audited(tmp_path, config=config, there=LegacyServer({"plain": plain})) as there:
         ann = await there.house.client(revision, principal="ann/admin")
         new = {"name": "More", "transport": "stdio", "command": "no-such-program", "enabled": enabled}
         new |= {"args": ["--token", "canary-of-a-token", "run"], "env": {"TOKEN": "canary-of-a-token"}}
@@ -276,7 +279,7 @@ async def test_who_was_not_let_in_is_noted_without_what_they_showed(tmp_path: Pa
         await app._reloading.add("more", {"command": "true", "env": {"TOKEN": "canary-of-a-token"}, "start": "lazy"})
         await app._reloading.remove("more")
     await trail.close()
-    login, added, removed = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
+    _first, login, added, removed = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     assert (login["event"], login["decision"], login["address"]) == ("login", "deny", "10.0.0.7")
     assert (added["event"], added["config"]["command"]) == ("servers.add", "true")
     assert removed["event"] == "servers.remove"

@@ -169,7 +169,8 @@ def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_it_is(here: Path)
         assert shown.count("- Server:") <= 1 or "\\n- Server:" in shown
 
 
-def test_what_was_decided_is_in_the_audit(here: Path) -> None:
+def test_what_was_decided_is_in_the_audit(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLGATE_CONFIG", "toolgate.json")
     (here.parent / "toolgate.json").write_text(json.dumps({"mcpServers": {}, "audit": {"enabled": True}}))
     request = ask(here)
     toolgate("allow", request.id, "--for", "always", "-y")

@@ -26,6 +26,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("TOOLGATE_CONFIG", "toolgate.toml")
     (tmp_path / "toolgate.toml").write_text('state = "kept"\n[audit]\nenabled = true\n')
     return tmp_path / "kept" / "audit.jsonl"
 
@@ -117,7 +118,10 @@ def test_a_file_is_followed_also_into_the_next_one(file: Path) -> None:
     note(file, "one")
     command = [sys.executable, "-m", "toolgate", "audit", "tail", "-f", "--json"]
     following = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env={"HOME": "/nowhere", "PYTHONUNBUFFERED": "1"}
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"TOOLGATE_CONFIG": "toolgate.toml", "HOME": "/nowhere", "PYTHONUNBUFFERED": "1"},
     )
     bound = threading.Timer(60, following.kill)
     bound.start()

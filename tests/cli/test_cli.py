@@ -58,12 +58,15 @@ class Ended:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty directory to be in, and no configuration of the user's."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    """An empty directory to be in, and no configuration of the user's. It is the user's own configuration folder, whose
+    files need no trust."""
+    own = tmp_path / "config" / "toolgate"
+    own.mkdir(parents=True)
+    monkeypatch.chdir(own)
+    monkeypatch.setenv("HOME", str(own / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(own.parent))
     monkeypatch.setenv("COLUMNS", "120")
-    return tmp_path
+    return own
 
 
 def configure(here: Path, **servers: dict[str, Any]) -> None:

@@ -137,6 +137,7 @@ def test_the_refusal_to_listen_names_what_would_mend_it(here: Path) -> None:
 
 def test_what_is_done_with_keys_is_noted_in_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOOLGATE_CONFIG", "toolgate.toml")
     (tmp_path / "toolgate.toml").write_text('state = "kept"\n[[clients]]\nid = "ci"\nmcp_server_access = "all"\n')
     made = CliRunner().invoke(app, ["keys", "create", "ci"])
     id = json.loads((tmp_path / "kept" / "audit.jsonl").read_bytes())["key"]

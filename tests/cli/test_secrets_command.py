@@ -22,6 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = {"secrets": {"backends": ["env", "file"]}, "mcpServers": {"hub": {"command": "run", "env": {}}}}
     config["mcpServers"]["hub"]["env"] = {"TOKEN": "Bearer ${secret:github}"}
     (tmp_path / "toolgate.json").write_text(json.dumps(config))
+    monkeypatch.setenv("TOOLGATE_CONFIG", "toolgate.json")
     return tmp_path
 
 

@@ -108,7 +108,7 @@ class Issuer:
 def issuer(monkeypatch: pytest.MonkeyPatch) -> Issuer:
     """What the gateway fetches, it fetches from this one."""
     found = Issuer()
-    monkeypatch.setattr(doorkeeper, "Outside", lambda _allowed: found)
+    monkeypatch.setattr(doorkeeper, "Outside", lambda _allowed, own: found)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from inmemory import LATEST, Exchange, Scripted, Visitor, gateway, said, tools
+from inmemory import LATEST, THE_SOCKET, Exchange, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
 from toolgate.config import Config, Sessions
@@ -371,12 +371,12 @@ async def test_who_opens_session_after_session_loses_its_own_and_nobody_elses() 
         assert (await ann.ask("ping")).result == {}
 
 
-@pytest.mark.parametrize(("begins", "goes_on", "status"), [("", PAGE, 404), (PAGE, "", 200), (PAGE, PAGE, 200)])
-async def test_a_page_in_a_browser_does_not_get_the_rights_of_a_session_that_no_page_has_begun(
-    begins: str, goes_on: str, status: int
-) -> None:
+@pytest.mark.parametrize("origin", [None, PAGE])
+async def test_nobody_on_an_open_gateway_gets_the_rights_of_a_session_of_the_operator(origin: str | None) -> None:
     async with gateway() as app:
-        first = Visitor(app, **({"origin": begins} if begins else {}))
+        first, second = Visitor(app), Visitor(app)
+        first.client = THE_SOCKET
         id = (await first.ask("ping")).headers["mcp-session-id"]
-        second = Visitor(app, mcp_session_id=id, **({"origin": goes_on} if goes_on else {}))
-        assert (await second.post(second.request("ping"))).status == status
+        shown = {"mcp-session-id": id, "origin": origin}
+        assert (await second.post(second.request("ping"), headers=shown)).status == 404
+        assert (await first.ask("ping")).result == {}

@@ -23,9 +23,12 @@ from typing import Any
 import uvloop
 
 from toolgate import config as configs
+from toolgate.access import THE_OPERATOR
 from toolgate.app import App, running
+from toolgate.cli.gateways import Running
 from toolgate.config import Config
 from toolgate.frontends.server import bind, serving
+from toolgate.model import Principal
 
 Json = dict[str, Any]
 
@@ -171,6 +174,20 @@ async def gateway(config: Config, **injected: Any) -> AsyncIterator[Served]:
         async with running(config, environ=environ, **injected) as app, serving(app.http, listener):
             yield Served(app, listener.getsockname()[1])
             await app.sessions.close()
+
+
+async def an_operator(_headers: Any, _address: str, _path: str) -> Principal:
+    """Takes every client for the operator: an `identify` for a gateway in this process."""
+    return THE_OPERATOR
+
+
+async def over_the_socket(environ: Mapping[str, str], method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+    """What the operator of a gateway process is answered at its admin door; `path` is that behind /admin."""
+    folder = Path(environ["HOME"], ".local", "state", "toolgate", "run")
+    await until(lambda: list(folder.glob("*.sock")))
+    [place] = folder.glob("*.sock")
+    async with asyncio.timeout(WAIT):
+        return await Running(str(place)).ask(method, path, body)
 
 
 class Gateway:

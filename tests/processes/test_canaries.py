@@ -23,6 +23,7 @@ from processes.ground import (
     child,
     gateway,
     home,
+    over_the_socket,
     read_response,
     real,
     settings,
@@ -98,15 +99,6 @@ async def streamed(client: Client, tool: str, **params: Any) -> str:
     return whole.decode()
 
 
-async def admin(port: int, path: str) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-    async with asyncio.timeout(WAIT):
-        _, _, body = await read_response(reader)
-    await shut(writer)
-    return body
-
-
 CALLS = [("telling__everything", {}), ("telling__fails", {}), ("far__act", {}), ("far__act", {"fail": 1})]
 CALLS += [("dying__x", {}), ("closed__x", {}), ("telling__dies", {}), ("nothing__x", {}), ("hidden__everything", {})]
 RESOURCES = ["mcp://children", "mcp://servers", "mcp://children/dying", "mcp://children/telling"]
@@ -157,8 +149,8 @@ async def test_twenty_secrets_of_a_configuration_are_shown_nowhere() -> None:
                 heard = await conversation(client)
                 whole = {name: value for name, value in birds.items() if name != "path"}  # which is a part of a secret
                 heard.append(await streamed(Client(client.port, MODERN), "telling__fails", arguments=whole))
-                for path in ("/admin/servers", "/admin/servers/telling", "/admin/servers/dying", "/admin/nothing"):
-                    heard.append((await admin(client.port, path)).decode())
+                for path in ("/servers", "/servers/telling", "/servers/dying", "/nothing"):
+                    heard.append((await over_the_socket(environ, "GET", path))[1].decode())
                 process.process.terminate()
                 await process.ended()
                 heard.append(process.errors.decode())

@@ -28,7 +28,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         "state": "state",
     }
     (tmp_path / "toolgate.json").write_text(json.dumps(config))
-    command = [sys.executable, "-m", "toolgate", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "toolgate", "serve", "--port", "0", "--config", "toolgate.json"]
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
         assert child.stderr
         try:
@@ -42,7 +42,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def keys(folder: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "toolgate", "keys", *arguments]
+    command = [sys.executable, "-m", "toolgate", "keys", *arguments, "--config", "toolgate.json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BOUND, check=True)
     return done.stdout.strip()
 

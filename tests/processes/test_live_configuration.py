@@ -30,10 +30,11 @@ class Files:
         self.path = folder / "toolgate.json"
         self.own = folder / "state" / "servers.json"
         self.servers: dict[str, Json] = {}
+        self.more: Json = {}
 
     def write(self, text: str | None = None) -> None:
         fresh = self.path.with_suffix(".new")
-        fresh.write_text(json.dumps({"mcpServers": self.servers}) if text is None else text)
+        fresh.write_text(json.dumps({"mcpServers": self.servers, **self.more}) if text is None else text)
         fresh.replace(self.path)
 
     def settings(self) -> Settings:
@@ -41,9 +42,12 @@ class Files:
 
 
 @asynccontextmanager
-async def edited(folder: Path, *names: str, **injected: Any) -> AsyncIterator[tuple[Files, Served]]:
+async def edited(
+    folder: Path, *names: str, add_servers: str = "allow", **injected: Any
+) -> AsyncIterator[tuple[Files, Served]]:
     """A gateway whose configuration can be edited; servers of these names are in it, else `one`."""
     files = Files(folder)
+    files.more = {"add_servers": add_servers}
     files.servers = {name: child("counting") for name in names or ("one",)}
     files.write()
     settings = files.settings()

@@ -246,6 +246,8 @@ async def test_the_operator_may_allow_what_is_inside(allowed: str, url: str) -> 
 
 # Servers that a tool call has added.
 
+ALLOWING = msgspec.structs.replace(settings(), add_servers="allow")
+
 
 def adding(transport: str, url: str) -> Json:
     return {"name": "inner", "transport": transport, "url": url}
@@ -256,7 +258,7 @@ def adding(transport: str, url: str) -> Json:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
 @real
 async def test_a_server_that_a_tool_call_adds_is_not_reached_inside(transport: str, scheme: str, host: str) -> None:
-    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked), gateway(settings()) as house:
+    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked), gateway(ALLOWING) as house:
         said = json.loads(
             await house.client().call("add_mcp_server", **adding(transport, f"{scheme}://{host}:{port}/"))
         )
@@ -285,7 +287,7 @@ async def test_that_it_was_a_tool_call_that_added_it_is_known_after_a_restart() 
         with home() as environ:
             for round in range(2):
                 async with toolgate(
-                    "serve", "--port", "0", config={"one": child("counting")}, environ=environ
+                    "serve", "--port", "0", config={"one": child("counting")}, environ=environ, add_servers="allow"
                 ) as process:
                     client = await process.until_it_serves()
                     if not round:

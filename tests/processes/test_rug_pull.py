@@ -46,7 +46,11 @@ async def test_a_server_that_turns_is_held_back_shown_approved_and_called_withou
             await until_listed(client, ["there__seek", "there__turn"])
             assert await client.call("there__seek") == "done"
             assert (await failure(client.call("there__read"))).data["code"] == "ACCESS_DENIED"
-            assert (await pins(environ, "approve"))[1] == "approved there: read\napproved there: wipe\n"
+            status, said = await pins(environ, "approve")
+            assert status == 1 and "there: wipe: it is new" in said, "nobody was there to say yes"
+            [seen] = re.findall(r"toolgate pins approve there (--seen \w+)", (await pins(environ, "diff", "there"))[1])
+            status, said = await pins(environ, "approve", "there", *seen.split())
+            assert (status, said) == (0, "approved there: read\napproved there: wipe\n")
             await until_listed(client, ["there__read", "there__seek", "there__turn", "there__wipe"])
             assert await client.call("there__read") == "done"
             gateway.process.send_signal(signal.SIGTERM)
@@ -82,8 +86,9 @@ async def toolgate_said(environ: dict[str, str], *args: str) -> tuple[int, str]:
     """A command in a process of its own: its status, and what it printed."""
     process = await asyncio.create_subprocess_exec(
         *[sys.executable, "-W", "error", "-m", "toolgate", *args],
-        env=environ | {"COLUMNS": "200"},
+        env=environ | {"COLUMNS": "200", "TOOLGATE_CONFIG": "toolgate.json"},
         cwd=environ["HOME"],
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

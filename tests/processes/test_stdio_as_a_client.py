@@ -100,7 +100,7 @@ def text(answer: Json) -> str:
 async def cli(environ: dict[str, str], *arguments: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *[sys.executable, "-W", "error", "-m", "toolgate", *arguments],
-        env=environ,
+        env=environ | {"TOOLGATE_CONFIG": "toolgate.json"},
         cwd=environ["HOME"],
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -162,7 +162,7 @@ async def test_a_client_has_its_surface_and_its_limits_and_administers_nothing()
     with home() as environ:
         async with talking("--client", "ci", era=MODERN, environ=environ, clients=[limited]) as client:
             assert "list_mcp_servers" in await tools(client)
-            assert "Only who administers this gateway" in text(await client.call("add_mcp_server", **added))
+            assert "Only an administrator" in text(await client.call("add_mcp_server", **added))
             assert "Too many calls" in text(await client.call("list_mcp_servers"))
 
 

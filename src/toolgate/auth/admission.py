@@ -60,14 +60,14 @@ def everybody(principal: Principal) -> bool:
 
 
 async def _local(headers: Headers, address: str, path: str) -> Principal:
-    """Who a client is where none are configured: whoever is on this machine is its one user, and administers the
-    gateway unless a page of a browser asks. Who comes from elsewhere may call, and change nothing."""
+    """Who a client is where none are configured: anybody may call. Nobody is an administrator by a network connection:
+    all users of a machine reach its loopback, and nothing about a connection proves whose it is."""
     return _user(address, "origin" in headers)
 
 
 @lru_cache(maxsize=1024)
 def _user(address: str, is_page: bool) -> Principal:
-    return Principal("local", address, is_admin=not is_page and _is_loopback(address))
+    return Principal("local", address, is_here=not is_page and _is_loopback(address))
 
 
 def _is_loopback(address: str) -> bool:

@@ -7,7 +7,7 @@ configuration that fits a token is the one, and if that one is disabled, nobody 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from toolgate.auth import keys
@@ -27,7 +27,10 @@ MOST_REMEMBERED = 4096  # that were let in by a key
 class Doorkeeper:
     """Knows the clients of the configuration as it is now (`use`), and the keys as the store has them (`look`)."""
 
-    def __init__(self, config: Config, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, config: Config, store: Store, clock: Clock, own: Callable[[str, int], bool] = lambda _at, _on: False
+    ) -> None:
+        self._own = own  # where the gateway itself listens
         self.resource = Resource(config.auth)
         self._store = store
         self._clock = clock
@@ -42,7 +45,7 @@ class Doorkeeper:
         self._clients = {client.id: client for client in config.clients}
         self.resource.auth = config.auth
         if (config.auth, config.guard.allow_hosts) != (before.auth, before.guard.allow_hosts):
-            issuer = Issuer(config.auth.issuer, Outside(config.guard.allow_hosts), self._clock)
+            issuer = Issuer(config.auth.issuer, Outside(config.guard.allow_hosts, own=self._own), self._clock)
             self._tokens = Tokens(issuer, self._clock) if config.auth.issuer else None
         self._whose.clear()
         self.look()

@@ -53,6 +53,11 @@ def records(store: Store) -> dict[str, Record]:
     return {id: record for id, value in store.items(SPACE).items() if (record := _decoded(value))}
 
 
+def owners(store: Store) -> dict[str, str]:
+    """The client of each key, by the key's id."""
+    return {id: record.client for id, record in records(store).items()}
+
+
 def _decoded(value: bytes | None) -> Record | None:
     try:
         return msgspec.msgpack.decode(value or b"", type=Record)

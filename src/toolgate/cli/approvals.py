@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from toolgate import audit
-from toolgate.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit
+from toolgate.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit, is_change
 from toolgate.audit import Trail
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
@@ -155,7 +155,8 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
 def _note(trail: Trail, what: str, decided: Request | Grant, **about: Any) -> None:
     place = decided.place
     named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
-    trail.note(f"approvals.{what}", audit.operator(), **named, **about)
+    note = trail.note_change if is_change(place) else trail.note
+    note(f"approvals.{what}", audit.operator(), **named, **about)
 
 
 def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
@@ -189,9 +190,9 @@ def _text(request: Request) -> str:
     facts = cases.facts(request.place, request.via, request.known_as)
     who = f"- Caller: {exhibit.named(request.place.principal)}"
     state = f"- State: {request.state}, {_left(request.until)}"
-    return "\n".join(
-        (who, *facts, *cases.arguments(exhibit.read(request.shown)), f"- SHA-256: {request.digest}", state)
-    )
+    shown = exhibit.read(request.shown)
+    told = (*facts, *cases.consequence(request.place, shown), *cases.arguments(shown))
+    return "\n".join((who, *told, f"- SHA-256: {request.digest}", state))
 
 
 def _laid_out(arguments: str) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -30,7 +31,7 @@ def call(
     name, given = _target(settings, server, tool, arguments)
     text = sys.stdin.buffer.read() if given == "-" else given.encode(errors="surrogateescape")
     raw = _read_arguments(text)
-    raise typer.Exit(common.run(_call(settings, name, raw, as_json)))
+    raise typer.Exit(common.run(_call(settings, lambda: common.load_whole(config, is_told=True), name, raw, as_json)))
 
 
 def _target(config: Config, first: str, second: str | None, third: str | None) -> tuple[str, str]:
@@ -64,8 +65,8 @@ def _read_arguments(text: bytes) -> Raw:
     return Raw(text)
 
 
-async def _call(config: Config, tool: str, arguments: Raw, as_json: bool) -> int:
-    async with gateways.reached(config) as gateway:
+async def _call(config: Config, whole: Callable[[], Config], tool: str, arguments: Raw, as_json: bool) -> int:
+    async with gateways.reached(config, whole) as gateway:
         answer = await gateways.called(gateway, tool, arguments)
     if answer.asks:
         common.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")

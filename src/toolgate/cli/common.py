@@ -18,8 +18,8 @@ import typer
 import uvloop
 
 from toolgate import config as configs
-from toolgate.cli import descriptors
-from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets
+from toolgate.cli import descriptors, trusting
+from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.model import Fault
 from toolgate.settings import Settings
 from toolgate.suspicions import visible
@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 TOLD = ("cli", "app", "reloading", "notices", "frontends.operator", "frontends.server")
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 
-WHERE = "Default: toolgate.toml, .yaml or .json here, else in ~/.config/toolgate."
+WHERE = "Default: toolgate.toml, .yaml or .json here, once it is trusted; else in ~/.config/toolgate."
 
 ConfigPath = Annotated[str | None, typer.Option("--config", "-c", help=f"The configuration file. {WHERE}")]
 
@@ -46,8 +46,22 @@ SurfaceName = Annotated[
 
 
 def load_config(path: str | None) -> Config:
-    """The configuration with what was added to it, or the end of the command with all that is wrong with it."""
-    return open_settings(path)[0]
+    """The configuration with what was added to it, for who only reads: no secret is looked up. Or the end of the
+    command with all that is wrong with it."""
+    return open_settings(path, looks_up=False)[0]
+
+
+def load_whole(path: str | None, is_told: bool = False) -> Config:
+    """The same with secrets, for who starts servers. `is_told`: what is to be warned of was said before."""
+    return open_settings(path, is_told=is_told)[0]
+
+
+def find_config(named: str | None) -> tuple[Path | None, Callable[[bytes], None]]:
+    """The file to read, and what `configs.load` is to ask about its bytes: what nobody has named must be trusted."""
+    found = configs.find(named, Path.cwd(), os.environ)
+    if found and configs.is_strangers(found, named, os.environ):
+        return found, trusting.accepting(found)
+    return found, lambda _: None
 
 
 def open_settings(
@@ -55,6 +69,8 @@ def open_settings(
     children: str | None = None,
     surface: str | None = None,
     change: Callable[[Config], Config] = lambda same: same,
+    looks_up: bool = True,
+    is_told: bool = False,
 ) -> tuple[Config, Settings]:
     """The configuration as `change` makes it, and the files that it comes from and may change by; or the end of the
     command with all that is wrong."""
@@ -62,21 +78,23 @@ def open_settings(
         fail("--config and --children-config name the same thing: give one of them", 2)
     if surface is not None and surface not in SURFACES:
         fail(f"There is no surface {surface}: choose one of {', '.join(SURFACES)}", 2)
-    found = configs.find(children or path, Path.cwd(), os.environ)
+    found, accept = find_config(children or path)
+    dialect = "children" if children else ""
 
     def written() -> Config:
-        config = configs.load(found, os.environ, "children" if children else "") if found else Config()
+        load = configs.load
+        config = load(found, os.environ, dialect, looks_up=looks_up, accept=accept) if found else Config()
         return change(msgspec.structs.replace(config, surface=surface) if surface else config)
 
     try:
         first = written()
         own = edits.own_file(first, os.environ)
         kept = secrets.file_of(first.secrets, first.state, first.source, os.environ)
-        settings = Settings(written, os.environ, found, own, kept)
+        settings = Settings(written, os.environ, found, own, (kept, trust.place(os.environ)))
         config = settings.read()
     except ConfigError as error:
         fail(str(error), 2)
-    for warning in config.warnings:
+    for warning in () if is_told else config.warnings:
         typer.echo(f"warning: {warning}", err=True)
     return config, settings
 

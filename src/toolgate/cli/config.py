@@ -13,7 +13,7 @@ import typer
 from toolgate import config as configs
 from toolgate.auth.soundness import problems
 from toolgate.cli import common
-from toolgate.config import Config, ConfigError, Server, dialects, showing
+from toolgate.config import Config, ConfigError, Server, dialects, showing, trust
 from toolgate.config.access import KnownClient
 
 app = typer.Typer(
@@ -34,7 +34,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
     try:
         name = dialect or configs.recognised(found, os.environ).name
         typer.echo(f"{found}: {dialects.named(name).title}")
-        config = configs.load(found, os.environ, name)
+        config = configs.load(found, os.environ, name, looks_up=False)
     except ConfigError as error:
         common.fail(str(error))
     for server in config.servers:
@@ -43,6 +43,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
         typer.echo(f"  client {_of_client(client)}")
     if not config.servers:
         typer.echo("  no servers")
+    _say_if_not_trusted(found, path)
     for told in (*(f"warning: {warning}" for warning in config.warnings), *problems(config)):
         typer.echo(told, err=True)
     raise typer.Exit(bool(problems(config)) or any(server.problem for server in config.servers if server.enabled))
@@ -54,11 +55,22 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
     dialect: Words = "",
 ) -> None:
-    config = _load(_find(path, dialect), dialect)
+    found = _find(path, dialect)
+    config = _load(found, dialect)
+    _say_if_not_trusted(found, path)
     table = showing.config(config)
     typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
+
+
+def _say_if_not_trusted(path: Path, named: str | None) -> None:
+    """It is looked at nevertheless: nothing is started, and no secret is looked up."""
+    try:
+        if configs.is_strangers(path, named, os.environ):
+            trust.check(path, path.read_bytes(), os.environ)
+    except trust.NotTrusted as error:
+        typer.echo(f"note: {error}", err=True)
 
 
 def _find(path: str | None, dialect: str) -> Path:
@@ -73,7 +85,7 @@ def _find(path: str | None, dialect: str) -> Path:
 
 def _load(path: Path, dialect: str) -> Config:
     try:
-        return configs.load(path, os.environ, dialect)
+        return configs.load(path, os.environ, dialect, looks_up=False)
     except ConfigError as error:
         common.fail(str(error))
 

@@ -43,7 +43,7 @@ def connect(
     ] = True,
     forget: Annotated[bool, typer.Option("--forget", help="Forget what was granted before.")] = False,
 ) -> None:
-    found = common.require_servers(common.load_config(config))
+    found = common.require_servers(common.load_whole(config))
     wanted = common.find_server(found, server)
     if not wanted.auth:
         common.fail(f'{wanted.name} has no `auth`: write `"auth": "oauth"` into its configuration', 2)

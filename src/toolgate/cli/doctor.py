@@ -86,7 +86,7 @@ def doctor(
     server: Annotated[str | None, typer.Option(help="Only this server, with the end of its stderr.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON, when it is done.")] = False,
 ) -> None:
-    settings = common.require_servers(common.load_config(config))
+    settings = common.require_servers(common.load_whole(config))
     only = common.find_server(settings, server) if server is not None else None
     raise typer.Exit(common.run(_doctor(settings, only, as_json)))
 
@@ -102,7 +102,7 @@ async def _doctor(config: Config, only: Server | None, as_json: bool) -> int:
     general = [*_configuration(config), *_disk(config), *await _quarantine(config)]
     for found in general:
         _print(console, found)
-    async with gateways.reached(config) as gateway:
+    async with gateways.reached(config, lambda: config) as gateway:
         pending = await _pending(config)
         examined = [found for found in config.servers if only in (None, found)]
         looks = [_examined(gateway, config, found, pending.get(found.id, ()), only is not None) for found in examined]

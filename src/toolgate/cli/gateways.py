@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -150,8 +150,9 @@ def find(config: Config) -> Running | None:
 
 
 @asynccontextmanager
-async def reached(config: Config, only_running: bool = False) -> AsyncGenerator[Reached]:
-    """The gateway that runs, said on stderr; else one of our own, unless `only_running`, which ends the command."""
+async def reached(config: Config, whole: Callable[[], Config] | None = None) -> AsyncGenerator[Reached]:
+    """The gateway that runs, said on stderr; else one of our own of the configuration that `whole` reads, with secrets.
+    Without that it is the end of the command."""
     gateway = find(config)
     if gateway:
         about = await value(gateway, "GET", "/status")
@@ -161,9 +162,9 @@ async def reached(config: Config, only_running: bool = False) -> AsyncGenerator[
         except OSError as error:
             common.fail(f"The running gateway does not answer any more: {error}")
         return
-    if only_running:
+    if not whole:
         common.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
-    async with opened(config) as app:
+    async with opened(whole()) as app:
         yield Own(app)
 
 

@@ -6,12 +6,12 @@ import os
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, TypeVar
 
 import typer
 
-from toolgate import audit, news
+from toolgate import audit, news, served
 from toolgate.auth import keys
 from toolgate.cli import common
 from toolgate.config import Config, access_shapes, state_folder
@@ -51,13 +51,15 @@ def list_(config: common.ConfigPath = None) -> None:
     found = common.load_config(config)
     configured = {client.id: client for client in found.clients}
 
-    async def read(store: Store) -> dict[str, keys.Record]:
-        return keys.records(store)
+    async def read(store: Store) -> tuple[dict[str, keys.Record], Mapping[str, float]]:
+        return keys.records(store), served.since(store, found)
 
-    made = _run(found, read)
+    made, since = _run(found, read)
     for id, record in sorted(made.items(), key=lambda each: (each[1].client, each[1].made)):
         client = configured.get(record.client)
         remark = "" if client and client.enabled else " (client disabled)" if client else " (no such client)"
+        if client and record.made < since.get(record.client, 0.0):
+            remark += " (from before this client was configured)"
         typer.echo(f"{id}  {record.client}{remark}  made {_date(record.made)}  {_state(record)}")
     for client in found.clients:
         if client.key:
@@ -131,7 +133,7 @@ def _note(config: Config, event: str, **about: str) -> None:
 
     async def noted(store: Store) -> str:
         async with audit.opened(config, os.environ, SystemClock(), store) as trail:
-            trail.note(event, audit.operator(), **about)
+            trail.note_change(event, audit.operator(), **about)
         return trail.problem
 
     if problem := _run(config, noted):

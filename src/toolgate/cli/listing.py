@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import msgspec
@@ -28,11 +28,12 @@ def listing(
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tools as JSON, as a client gets them.")] = False,
 ) -> None:
-    raise typer.Exit(common.run(_list(common.require_servers(common.load_config(config)), as_json)))
+    found = common.require_servers(common.load_config(config))
+    raise typer.Exit(common.run(_list(found, lambda: common.load_whole(config, is_told=True), as_json)))
 
 
-async def _list(config: Config, as_json: bool) -> int:
-    async with gateways.reached(config) as gateway:
+async def _list(config: Config, whole: Callable[[], Config], as_json: bool) -> int:
+    async with gateways.reached(config, whole) as gateway:
         path = "/mcp" if as_json else "/mcp/aggregate"  # a surface may show other tools than those of the servers
         status, said = await gateway.ask("POST", "/list", {"path": path, "anew": not gateway.is_running})
         if status >= 400:

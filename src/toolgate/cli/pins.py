@@ -1,7 +1,8 @@
 """`toolgate pins`: which tools are not what they were when they were trusted, how they differ, and approving of them.
 
-The rule this file keeps: what servers say is shown so that nothing of it is hidden from who decides, nor acts on the
-terminal. It asks no server: a gateway that runs keeps in the store what it was listed.
+The rules this file keeps: what servers say is shown so that nothing of it is hidden from who decides, nor acts on the
+terminal; and nothing is approved but what was shown. It asks no server: a gateway that runs keeps in the store what it
+was listed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import difflib
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from toolgate import audit, news
 from toolgate import store as stores
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
-from toolgate.pins import Pending, PinRecords, mark
+from toolgate.pins import LONGEST_TEXT, Pending, Pin, PinRecords, Unreadable, mark
 from toolgate.ports import SystemClock
 from toolgate.suspicions import visible
 
@@ -30,8 +31,8 @@ app = typer.Typer(
     help="Tools that are not what they were when they were trusted: look, and approve.",
 )
 
-LONGEST_LINE = 400  # characters
-MOST_LINES = 200  # of one tool
+LONGEST_LINE = 400  # characters; a longer one goes on in the next
+MOST_LINES = 200  # of one tool, in `diff`; `approve` shows all of it
 
 ServerName = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server.")]
 ToolName = Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Only this tool, by the server's own name.")]
@@ -49,12 +50,17 @@ def diff(server: ServerName = None, tool: ToolName = None, config: common.Config
     raise typer.Exit(common.run(_diff(found, _named(found, server), tool)))
 
 
-@app.command(help="Trust tools as they are now. A gateway that runs shows them at once.")
+@app.command(
+    help="Show tools as they are now, ask, and trust them so. A gateway that runs shows them to clients at once."
+)
 def approve(
     server: ServerName = None,
     tool: ToolName = None,
     seen: Annotated[
-        str, typer.Option(help="Only if what is pending is still what `diff` has shown: it prints this.")
+        str,
+        typer.Option(
+            help="Do not show and ask: it is what `diff` has shown, if that is still pending. It prints this."
+        ),
     ] = "",
     config: common.ConfigPath = None,
 ) -> None:
@@ -91,11 +97,7 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
         for server in servers:
             pending, pins = shelves.pending(server.id), shelves.pins(server.id) or {}
             shown = {name: each for name, each in pending.items() if tool in (None, name)}
-            for name, each in shown.items():
-                typer.echo(f"{visible(server.name)}: {_headline(name, each)}")
-                pin = pins.get(each.was or name)
-                for line in _lines(pin.text if pin else "", each):
-                    typer.echo(f"  {line}")
+            _show(server, shown, pins, MOST_LINES)
             if shown:
                 one = f" {visible(tool)}" if tool else ""
                 typer.echo(f"\nTo trust this: toolgate pins approve {server.id}{one} --seen {mark(pending)}\n")
@@ -105,6 +107,36 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
     return 1 if count else 0
 
 
+def _show(server: Server, pending: Mapping[str, Pending], pins: Mapping[str, Pin], most: int | None) -> None:
+    for name, each in pending.items():
+        typer.echo(f"{visible(server.name)}: {_headline(name, each)}")
+        pin = pins.get(each.was or name)
+        for line in _lines(pin.text if pin else "", each, most):
+            typer.echo(f"  {line}")
+
+
+def _seen_now(records: PinRecords, servers: Sequence[Server], tool: str | None) -> dict[str, str]:
+    """Show what is pending, and ask: the marks of what was seen, by server. Ends the command where that is refused."""
+    seen: dict[str, str] = {}
+    count = 0
+    for server in servers:
+        pending = records.pending(server.id)
+        seen[server.id] = mark(pending)
+        shown = {name: each for name, each in pending.items() if tool in (None, name)}
+        _show(server, shown, _known(records, server), None)
+        count += len(shown)
+    if count:
+        typer.confirm(f"Trust {'this tool' if count == 1 else f'these {count} tools'} as shown?", abort=True, err=True)
+    return seen
+
+
+def _known(records: PinRecords, server: Server) -> Mapping[str, Pin]:
+    try:
+        return records.pins(server.id) or {}
+    except Unreadable:
+        return {}
+
+
 async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None, seen: str) -> int:
     approved: list[str] = []
     async with (
@@ -112,11 +144,13 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
         audit.opened(config, os.environ, SystemClock(), shelves.store) as trail,
     ):
         for server in servers:
-            pending = shelves.pending(server.id)
-            if tool is not None and tool not in pending:
+            if tool is not None and tool not in shelves.pending(server.id):
                 what = visible(f"{server.name}: {tool}")
                 common.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
-            done = await shelves.approve(server.id, (tool,) if tool is not None else (), seen, time.time())
+        marks = {servers[0].id: seen} if seen else _seen_now(shelves, servers, tool)
+        for server in servers:
+            pending = shelves.pending(server.id)
+            done = await shelves.approve(server.id, (tool,) if tool is not None else (), marks[server.id], time.time())
             if done is None:
                 common.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
             approved += [visible(f"{server.name}: {name}") for name in done]
@@ -138,17 +172,26 @@ def _headline(name: str, pending: Pending) -> str:
     return f"{visible(name)}: {pending}{' (in quarantine)' if pending.is_held else ''}"
 
 
-def _lines(before: str, pending: Pending) -> Iterator[str]:
-    """What was, and what is; and all that is suspicious, with its words."""
+def _lines(before: str, pending: Pending, most: int | None) -> Iterator[str]:
+    """What was, and what is; and all that is suspicious, with its words. `most` lines of it, None: all."""
+    if len(pending.text) in (0, LONGEST_TEXT):
+        yield f"! longer than the {LONGEST_TEXT:,} characters that are kept of a tool: not all of it is shown"
     for suspicion in pending.found:
         yield f"! {suspicion}"
     if not pending.what:
         return
     lines = list(difflib.unified_diff(_pretty(before), _pretty(pending.text), "trusted", "now", lineterm="", n=1))
-    for line in lines[2 : MOST_LINES + 2]:
-        yield visible(line)[:LONGEST_LINE]
-    if len(lines) > MOST_LINES + 2:
-        yield f"... {len(lines) - MOST_LINES - 2} more lines"
+    whole = [part for line in lines[2:] for part in _parts(visible(line))]
+    yield from whole[:most]
+    if most is not None and len(whole) > most:
+        yield f"... {len(whole) - most} more lines: `toolgate pins approve` shows them"
+
+
+def _parts(line: str) -> Iterator[str]:
+    """A long line in several, each with the sign of the first."""
+    yield line[:LONGEST_LINE]
+    for at in range(LONGEST_LINE, len(line), LONGEST_LINE):
+        yield f"{line[0]}    ... {line[at : at + LONGEST_LINE]}"
 
 
 def _pretty(text: str) -> list[str]:

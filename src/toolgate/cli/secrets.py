@@ -79,11 +79,14 @@ def list_(config: common.ConfigPath = None) -> None:
 
 def _load(path: str | None) -> Config:
     """With all secrets as they are written: one that is missing must not keep anybody from setting it."""
-    source = configs.find(path, Path.cwd(), os.environ)
+    source, accept = common.find_config(path)
     try:
-        return configs.load(source, os.environ, references=True) if source else Config()
+        found = configs.load(source, os.environ, references=True, accept=accept) if source else Config()
     except ConfigError as error:
         common.fail(str(error), 2)
+    for warning in found.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    return found
 
 
 def _read() -> str:

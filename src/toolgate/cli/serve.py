@@ -75,6 +75,8 @@ def remarks(config: Config) -> Iterator[str]:
     """What the operator is to know before anybody comes in."""
     if config.http.host not in LOOPBACK and not config.is_open:
         yield "keys and tokens are not encrypted on their way here: put a proxy that does TLS in front"
+    if config.is_open and config.add_servers == "allow":
+        yield 'add_servers = "allow" without `clients`: every user of this machine can run programs as you'
     if config.is_open or config.auth.issuer:
         return
     if not any(client.enabled for client in config.clients):

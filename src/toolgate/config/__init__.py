@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os.path
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,7 @@ from toolgate.config.access import (
     Rate,
     Rates,
     ServerAuth,
+    Verdict,
 )
 from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, line_of, parse
@@ -40,9 +41,10 @@ from toolgate.config.private import Private
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
-from toolgate.config.written import idle, strangers
+from toolgate.config.written import idle, strangers, vain
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
+VARIABLE = "TOOLGATE_CONFIG"  # names a file as --config does
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -221,6 +223,7 @@ class Config(msgspec.Struct, frozen=True):
     virtual_search: VirtualSearch = VirtualSearch()
     limits: Limits = Limits()
     clients: tuple[KnownClient, ...] = ()  # none, and no `auth`: the gateway is open, on loopback
+    add_servers: Verdict = "ask"  # whether tool calls may add servers, and remove them
     auth: Auth = Auth()
     approvals: Approvals = Approvals()
     guard: Guard = Guard()
@@ -236,6 +239,7 @@ class Config(msgspec.Struct, frozen=True):
     source: str = ""
     dialect: str = "native"
     warnings: tuple[str, ...] = ()
+    has_secrets: bool = True  # else each `${secret:NAME}` stands as it is written, and nothing can be started
 
     @property
     def is_open(self) -> bool:
@@ -270,23 +274,40 @@ class ConfigError(Exception):
 
 
 def find(explicit: str | None, cwd: Path, environ: Mapping[str, str]) -> Path | None:
-    """The file to read: the one that was named, the working directory's, the user's. None: there is none.
+    """The file to read: the one that was named, here or by `TOOLGATE_CONFIG`, the working directory's, the user's.
+    None: there is none.
 
     A file that was named need not exist: `load` says so.
     """
-    if explicit is not None:
-        return cwd / explicit
-    places = (folder / name for folder in _folders(cwd, environ) for name in NAMES)
+    named = explicit if explicit is not None else environ.get(VARIABLE)
+    if named:
+        return cwd / named
+    places = (folder / name for folder in (cwd, *_own_folder(environ)) for name in NAMES)
     return next((path for path in places if os.path.isfile(path)), None)
 
 
-def load(path: Path, environ: Mapping[str, str], dialect: str = "", references: bool = False) -> Config:
+def is_strangers(path: Path, explicit: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether what `find` has found may be anybody's: nobody has named it, and it is not the user's own."""
+    if explicit is not None or environ.get(VARIABLE):
+        return False
+    return os.path.realpath(path.parent) not in map(os.path.realpath, _own_folder(environ))
+
+
+def load(
+    path: Path,
+    environ: Mapping[str, str],
+    dialect: str = "",
+    references: bool = False,
+    looks_up: bool = True,
+    accept: Callable[[bytes], None] = lambda _: None,
+) -> Config:
     """Read a file. Its suffix says the format; what it holds, and where that is not enough its name, whose words it is
-    in, unless `dialect` says so. With `references`, variables and secrets stay as they are written. Raises
-    `ConfigError`."""
-    tree = _tree(path)
+    in, unless `dialect` says so. With `references`, variables and secrets stay as they are written; without `looks_up`,
+    secrets only. `accept` is given the file's bytes before they are understood, and may raise. Raises `ConfigError`."""
+    tree = _tree(path, accept)
     file = File(str(path), environ)
-    config = _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), references)
+    words = dialects.named(dialect) if dialect else dialects.recognised(file, tree)
+    config = _config(tree, file, words, references, looks_up)
     return msgspec.structs.replace(config, warnings=(*config.warnings, *ownership.risks(path)))
 
 
@@ -342,7 +363,7 @@ def with_own(
 def sources(config: Config, environ: Mapping[str, str]) -> Sources:
     """Where the secrets of a configuration are looked for."""
     path = file_of(config.secrets, config.state, config.source, environ)
-    return Sources(config.secrets, environ, path, of_environment(environ))
+    return Sources(config.secrets, environ, path, of_environment(environ), config.has_secrets)
 
 
 _rename = "rename or remove one of the two"
@@ -353,8 +374,8 @@ def state_folder(config: Config, environ: Mapping[str, str]) -> Path:
     return folder(config.state, config.source, environ)
 
 
-def _config(tree: object, file: File, dialect: Dialect, references: bool = False) -> Config:
-    reading = Reading(file, dialect, references)
+def _config(tree: object, file: File, dialect: Dialect, references: bool = False, looks_up: bool = True) -> Config:
+    reading = Reading(file, dialect, references, looks_up=looks_up)
     reading.read(tree)
     reading.put_in_keys()
     reading.put_in_notify()
@@ -384,6 +405,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
         source=file.path,
         dialect=dialect.name,
         warnings=tuple(str(warning) for warning in _placed(reading.warnings, file.path)),
+        has_secrets=looks_up,
         **root,
     )
     return msgspec.structs.replace(config, warnings=(*config.warnings, *_strangers(config)))
@@ -392,7 +414,8 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
 def _strangers(config: Config) -> tuple[str, ...]:
     """What clients' permissions say of servers that are not there."""
     ids = {server.id for server in config.servers}
-    found = (*strangers(config.clients, ids), *idle(config.clients)) if ids else ()
+    clients = config.clients
+    found = (*strangers(clients, ids), *vain(clients, config.auth.step_up, ids), *idle(clients)) if ids else ()
     return tuple(str(Problem(config.source, key, message, mend)) for key, message, mend in found)
 
 
@@ -466,7 +489,7 @@ def _bounds(rate: tuple[int, float] | None = None, concurrency: int | None = Non
     return Bounds(Rate(*rate) if rate else None, concurrency)
 
 
-def _tree(path: Path) -> object:
+def _tree(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> object:
     """The plain values of a file."""
     file = str(path)
     format = SUFFIXES.get(path.suffix.lower())
@@ -474,7 +497,7 @@ def _tree(path: Path) -> object:
         raise _refused(file, "is a packed bundle", "unpack it, and name the manifest.json in it")
     if not format:
         raise _refused(file, "is neither TOML, YAML nor JSON by its name", f"end it in {', '.join(SUFFIXES)}")
-    return _parse(_text(path), file, format)
+    return _parse(_text(path, accept), file, format)
 
 
 def _server(
@@ -524,8 +547,8 @@ def _placed(findings: list[Finding], file: str) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _folders(cwd: Path, environ: Mapping[str, str]) -> Iterator[Path]:
-    yield cwd
+def _own_folder(environ: Mapping[str, str]) -> Iterator[Path]:
+    """The user's own, if there is one."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
     if environ.get("XDG_CONFIG_HOME"):
         yield Path(environ["XDG_CONFIG_HOME"], "toolgate")
@@ -533,10 +556,12 @@ def _folders(cwd: Path, environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(home, ".config", "toolgate")
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(4 * LONGEST + 1).decode()
+            data = file.read(4 * LONGEST + 1)
+        accept(data)
+        return data.decode()
     except UnicodeDecodeError:
         raise _refused(str(path), "is not UTF-8", "save it as UTF-8") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

@@ -44,7 +44,8 @@ class Bounds(msgspec.Struct, frozen=True):
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     """A client as configured. It shows itself by `key` (`sha256:` and its hash, or the key itself; empty: by keys that
     `toolgate keys` makes), or by a token with these `claims`. `servers` are those that it may reach, by id or name;
-    None: what `permissions` say alone."""
+    None: what `permissions` say alone. `add_servers`: whether its tool calls may add servers, and remove them; only an
+    administrator's may at all."""
 
     id: str
     name: str
@@ -53,6 +54,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     claims: Mapping[str, Any] = {}
     surface: str = ""  # empty: that of the gateway
     admin: bool = False
+    add_servers: Verdict | None = None  # None: as the configuration says of all
     servers: Literal["all", "none"] | tuple[str, ...] | None = "none"
     permissions: Permissions = Permissions()
     limits: Bounds = Bounds()

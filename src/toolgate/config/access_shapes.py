@@ -114,6 +114,7 @@ def _client(surfaces: tuple[str, ...]) -> Kind:
         claims=_claims,
         surface=values.choice(*surfaces),
         admin=values.flag,
+        add_servers=verdict,
         mcp_server_access=server_access,
         mcp_permissions=permissions,
         limits=bounds,

@@ -39,6 +39,7 @@ def client(found: KnownClient) -> Table:
         "claims": dict(found.claims),
         "surface": found.surface,
         "admin": found.admin,
+        "add_servers": found.add_servers,
         "mcp_server_access": list(found.servers) if isinstance(found.servers, tuple) else found.servers,
         "limits": bounds(found.limits),
     }

@@ -169,6 +169,7 @@ ROOT: Mapping[str, Row] = {
     "tool_components": Key(shapes.components),
     "component_url": Key(shapes.template),
     "clients": Key(access.clients(SURFACES)),
+    "add_servers": Key(access.verdict),
     "log": Later(),
     "telemetry": Later(),
     "cluster": Later(),

@@ -47,10 +47,19 @@ class Reading:
     """One file while it is read. `servers`, `root` and `sections` hold the fields of the structs, fit to be made only
     where there are no `problems`; `warnings` are what does not stop anything. With `references`, variables are not
     put in but written as a native file writes them. `put_in` are the variables that went in, with their values;
-    `sources` are where secrets are looked for, made when the sections are read, unless they were given."""
+    `sources` are where secrets are looked for, made when the sections are read, unless they were given; without
+    `looks_up` none is looked for, and each stands there as it is written."""
 
-    def __init__(self, file: File, dialect: Dialect, references: bool = False, sources: Sources | None = None) -> None:
+    def __init__(
+        self,
+        file: File,
+        dialect: Dialect,
+        references: bool = False,
+        sources: Sources | None = None,
+        looks_up: bool = True,
+    ) -> None:
         self.file = file
+        self._looks_up = looks_up
         self.given_sources = sources
         self.put_in: set[tuple[str, str]] = set()
         self.dialect = dialect
@@ -151,7 +160,8 @@ class Reading:
         settings = Secrets(**fields, vault=None if vault is None else Vault(**vault))
         file, state = self.file, self.root.get("state", "")
         path = secrets.file_of(settings, state if isinstance(state, str) else "", file.path, file.environ)
-        return Sources(settings, file.environ, path, of_environment(file.environ, self.dialect.style))
+        expand = of_environment(file.environ, self.dialect.style)
+        return Sources(settings, file.environ, path, expand, self._looks_up)
 
     def put_in_keys(self) -> None:
         """The variables in clients' keys. One that is not set is the whole file's fault: else a slip would open, or
@@ -164,7 +174,7 @@ class Reading:
             client["key"] = self.take(expansion.expand, client["key"], path)
             if expansion.missing:
                 self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
-            elif client["key"] is not _bad:
+            elif client["key"] is not _bad and not expansion.unread:
                 self.take(access_shapes.sound_key, client["key"], path)
 
     def put_in_notify(self) -> None:
@@ -181,7 +191,7 @@ class Reading:
             section["notify"] = tuple(self.take(expansion.expand, word, path) for word in notify)
         if expansion.missing:
             self.wrong(path, "; ".join(_lacks(expansion, self.dialect.style)))
-        elif isinstance(notify, str):
+        elif isinstance(notify, str) and not expansion.unread:
             self.take(_webhook_url, section["notify"], path)
 
     # What every part of the file needs.
@@ -390,12 +400,13 @@ class _ServerReading:
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
         """What comes out wrong is the file's fault where our file says so itself. Else, where a variable brought it in
         or the file is another tool's, it fails this server only, and nothing of it is kept."""
-        already = len(expansion.missing)
+        already = len(expansion.missing) + len(expansion.unread)
         expanded: Any = value
         sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
         try:
             expanded = expansion.expand(value) if row.sound else expansion.expand_overlays(value)
-            if sound and len(expansion.missing) == already and not self.reading.references:
+            is_whole = len(expansion.missing) + len(expansion.unread) == already and not self.reading.references
+            if sound and is_whole:
                 sound(expanded)
         except Wrong as error:
             if self.reading.native and expanded == value:
@@ -440,7 +451,7 @@ class _ServerReading:
         if "{port}" in url and not fields.get("command"):
             self._wrong("holds `{port}`, which only a component that is started here has", "write the port", "url")
         try:
-            if url:
+            if url and not variables.has_pattern(url):
                 variables.sound_component_url(url)
         except Wrong:
             self._wrong("is no URL once the name is in it", "", "url")

@@ -30,6 +30,7 @@ FIELD = "value"  # of a secret in Vault, where its name has no `#FIELD`
 _named = re.compile(r"\$\{secret:([^${}]{1,250})\}")
 _name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)*(?:#[A-Za-z0-9_.-]+)?")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_plain_here = re.compile(r"http://(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?(?:/[^?#@\s]*)?")
 
 
 class Vault(msgspec.Struct, frozen=True):
@@ -61,6 +62,10 @@ class Secrets(msgspec.Struct, frozen=True):
 
 class Lacking(Exception):
     """`str()` says where a secret was looked for, or which place is broken."""
+
+
+class Unread(Lacking):
+    """It was not looked for: nothing is started that needs it."""
 
 
 class Broken(Exception):
@@ -104,12 +109,18 @@ def file_of(settings: Secrets, state: str, source: str, environ: Mapping[str, st
 
 class Sources:
     """All places of one configuration. Each secret is looked for once. `expand` puts variables of the environment in
-    where the settings hold some."""
+    where the settings hold some. Where `looks` is false no place is asked for a value."""
 
     def __init__(
-        self, settings: Secrets, environ: Mapping[str, str], file: Path, expand: Callable[[str], str] = str
+        self,
+        settings: Secrets,
+        environ: Mapping[str, str],
+        file: Path,
+        expand: Callable[[str], str] = str,
+        looks: bool = True,
     ) -> None:
         self.settings = settings
+        self._looks = looks
         self._environ = environ
         self._file = file
         self._expand = expand
@@ -134,6 +145,8 @@ class Sources:
 
     def get(self, name: str) -> str:
         """Raises `Lacking`."""
+        if not self._looks:
+            raise Unread(f"the secret `{name}` was not looked for")
         if name not in self._found:
             try:
                 self._found[name] = self._looked_up(name)[1]
@@ -309,6 +322,8 @@ class _Vault:
         address = self._text(self._settings.address, "VAULT_ADDR").rstrip("/")
         if not re.match(r"https?://[^/?#@\s]+", address):
             raise Broken("Vault has no address: write secrets.vault.address, or set VAULT_ADDR")
+        if not address.startswith("https://") and not _plain_here.fullmatch(address):
+            raise Broken(f"Vault at {address} is on another machine: secrets go there over https only")
         status, body = self._asked(address, "GET", self._path(name))
         if status == 403 and self._settings.role_id:
             _logins.pop(self._login_key(address), None)  # its time is over

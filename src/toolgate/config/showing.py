@@ -41,6 +41,7 @@ def config(found: Any, masked: bool = True) -> Table:
         "validate_arguments": found.validate_arguments,
         "component_url": found.component_url,
         "drain": found.drain,
+        "add_servers": found.add_servers,
         **({"state": found.state} if found.state else {}),
         **({"auth": auth} if (auth := access_showing.auth(found.auth)) else {}),
         **({"clients": [access_showing.client(each) for each in found.clients]} if found.clients else {}),

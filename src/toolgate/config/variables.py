@@ -102,6 +102,7 @@ class Expansion:
         self.asked_for: dict[str, str] = {}  # variables that the file's own tool asks its user for, as they are written
         self.missing: list[str] = []  # variables by name, secrets by `secret:NAME`
         self.lacking: list[str] = []  # why a secret could not be had
+        self.unread: list[str] = []  # secrets that nobody looked for, and that stand there as they are written
         self.put_in: list[tuple[str, str]] = []  # variables by name with their values
 
     def expand(self, value: Any) -> Any:
@@ -169,6 +170,9 @@ class Expansion:
             raise wrong("names a secret in a way that none can have", "write ${secret:NAME}")
         try:
             return self._secret(name)
+        except secrets.Unread:
+            self.unread.append(name)
+            return f"${{{secrets.PREFIX}{name}}}"
         except secrets.Lacking as error:
             self.missing.append(secrets.PREFIX + name)
             self.lacking.append(str(error))

@@ -1,12 +1,15 @@
 """Names as permissions write them: any spelling of a server, and behind it the server's own name of a thing.
 
-The rule this file keeps: whatever a permission says of a server that is not there is told, since it may be a slip.
+The rule this file keeps: whatever a permission says that can mean nothing is told, since it may be a slip: what was to
+be off stays open by it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Collection, Container, Iterator, Mapping
+import unicodedata
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from toolgate.config.access import KnownClient, Permissions
@@ -49,8 +52,91 @@ def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iter
                 begun = f"SERVER+{name}" if key.endswith("resources") else f"SERVER__{name}"
                 yield f"clients.{client.id}.{key}", f"`{name}` names no server, so it does nothing", f"write `{begun}`"
             elif owner not in servers and owner != names.OWN:
-                told = f"`{name}` is of a server that is not configured"
+                told = f"{_quoted(name)} is of a server that is not configured"
                 yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
+
+
+def vain(
+    clients: tuple[KnownClient, ...], step_up: Iterable[str], servers: Collection[str]
+) -> Iterator[tuple[str, str, str]]:
+    """The same of patterns that fit no name which one of these servers could have, and of names that no server writes
+    so. `step_up` are the patterns of `auth.step_up`."""
+    known = (*servers, names.OWN)
+    for client in clients:
+        permissions, begin = client.permissions, f"clients.{client.id}.mcp_permissions"
+        for name in permissions.servers:
+            if "*" in name and not any(names.fits(name.split("*"), each) for each in known):
+                yield f"{begin}.servers", f"{_quoted(name)} fits no server, so it does nothing", _MEND_SERVER
+        for kind in ("tools", "prompts"):
+            yield from _vain(f"{begin}.{kind}", getattr(permissions, kind), known, kind)
+        for name in permissions.resources:
+            if odd := _odd_anywhere(name):
+                yield f"{begin}.resources", f"{_quoted(name)} {odd}", _MEND_ODD
+    yield from _vain("auth.step_up", step_up, known, "tools")
+
+
+def _vain(key: str, patterns: Iterable[str], known: Collection[str], kind: str) -> Iterator[tuple[str, str, str]]:
+    for name in patterns:
+        owner, separator, rest = named(name).partition(names.SEPARATOR)
+        if "*" in owner and not any(_may_begin(named(name), each + names.SEPARATOR) for each in known):
+            yield key, f"{_quoted(name)} fits the name of no server's {kind}, so it does nothing", _MEND_PATTERN
+        elif (separator or "*" in owner) and (odd := _odd(rest if separator else owner, kind)):
+            yield key, f"{_quoted(name)} {odd}", _MEND_ODD
+
+
+_MEND_SERVER = "`*` stands for any text, and ids of servers are small letters, digits and `-`: correct it"
+_MEND_PATTERN = "write `SERVER__` and then the tool, such as `files__delete_*`; or `*__delete_*` for all servers"
+_MEND_ODD = "write the name as its server does; `*` alone stands for any text"
+
+
+def _may_begin(pattern: str, beginning: str) -> bool:
+    """Whether a pattern fits any name that begins so."""
+    at = _skipped(pattern, {0})
+    for each in beginning:
+        at = _skipped(
+            pattern, {place if pattern[place] == "*" else place + 1 for place in at if _takes(pattern, place, each)}
+        )
+    return bool(at)
+
+
+def _takes(pattern: str, place: int, each: str) -> bool:
+    return place < len(pattern) and pattern[place] in ("*", each)
+
+
+def _skipped(pattern: str, at: Iterable[int]) -> set[int]:
+    """With the places behind stars, which may stand for nothing."""
+    found = set(at)
+    for place in sorted(found):
+        while place < len(pattern) and pattern[place] == "*":
+            place += 1
+            found.add(place)
+    return found
+
+
+def _odd(name: str, kind: str) -> str:
+    """Why it is a slip rather than a name; empty where it may be one. MCP has tools' names in ASCII."""
+    if found := re.search(r"[?\[\]{}]", name):
+        return f"holds `{found[0]}`, which is no wildcard and in no name of a tool"
+    if kind == "tools" and not name.isascii():
+        return _strange(next(each for each in name if not each.isascii()))
+    return _odd_anywhere(name)
+
+
+def _odd_anywhere(name: str) -> str:
+    if name != name.strip():
+        return "begins or ends with a space"
+    strange = (each for each in name if unicodedata.normalize("NFKC", each) != each or not each.isprintable())
+    return next(map(_strange, strange), "")
+
+
+def _strange(each: str) -> str:
+    return f"holds {unicodedata.name(each, f'U+{ord(each):04X}')}, which looks like another letter, or like nothing"
+
+
+def _quoted(name: str) -> str:
+    """So that what cannot be seen is."""
+    plain = name == name.strip() and name.isascii() and name.isprintable()
+    return f"`{name}`" if plain else f"`{json.dumps(name)}`"
 
 
 def unmet(clients: tuple[KnownClient, ...], server: str, tools: Collection[str]) -> Iterator[str]:

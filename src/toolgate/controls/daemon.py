@@ -152,10 +152,15 @@ async def get_tool_schema(given: Given, realm: Realm) -> Object:
     return {"success": True, "server": view.servers[id], "tool": shelf.items[given["tool_name"]]}
 
 
-async def add_mcp_server(given: Given, realm: Realm) -> Object:
+def table_of_new(given: Given) -> Mapping[str, Any]:
+    """The server that the arguments of `add_mcp_server` describe, as a native file has it."""
     keys = {key: value for key, value in given.items() if key not in ("name", "transport")}
     decoded = {key: jsonrpc.value(value) if isinstance(value, Raw) else value for key, value in keys.items()}
-    id = await realm.add(given["name"], table_of(given["transport"], **decoded))
+    return table_of(given["transport"], **decoded)
+
+
+async def add_mcp_server(given: Given, realm: Realm) -> Object:
+    id = await realm.add(given["name"], table_of_new(given))
     said = {"success": True, "name": given["name"], "transport": given["transport"]}
     if id not in realm.servers:
         return {**said, "state": "disabled", "tools": []}
@@ -223,7 +228,7 @@ CONTROLS = (
     Control(
         "add_mcp_server",
         FAMILY,
-        "Add an MCP server: it is checked, kept, started and listed at once.",
+        "Add an MCP server: it is checked, a person is asked, and it is kept, started and listed at once.",
         {
             "name": {"type": "string", "description": "Unique server name"},
             "transport": {"type": "string", "enum": ["http", "stdio", "websocket", "sse"]},
@@ -241,7 +246,7 @@ CONTROLS = (
     Control(
         "remove_mcp_server",
         FAMILY,
-        "Remove an MCP server that was added.",
+        "Remove an MCP server that was added. A person is asked first.",
         {"name": {"type": "string", "description": "Server name to remove"}},
         ("name",),
         work=remove_mcp_server,

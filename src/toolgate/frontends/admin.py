@@ -223,7 +223,7 @@ class Admin:
     async def _call(self, body: bytes, by: Principal) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
         asked = _read(body, _Called)
-        call = Call("tools/call", asked.tool, Client(by), asked.arguments)
+        call = Call("tools/call", asked.tool, Client(by), asked.arguments, is_by_admin=True)
         outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()

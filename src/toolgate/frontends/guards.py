@@ -12,14 +12,11 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
-import msgspec
-
-from toolgate.access import THE_OPERATOR
+from toolgate.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.eras import headers as era_headers
-from toolgate.frontends.owners import Peer
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
@@ -135,8 +132,8 @@ class Guards:
         """A request that steers the gateway itself. Raises `Refused`."""
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, ADMIN)
-        if not principal.may_administer:
-            raise Refused(403, "Only who administers this gateway may do that, and no page of a browser")
+        if not self._gateway.access.may_administer(principal):
+            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; and no page of a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
     def admit_page(self, scope: Scope) -> Headers:
@@ -172,8 +169,6 @@ class Guards:
             raise refused(unauthorized) from None
         if principal.via:
             self._callers.learn(headers["authorization"], principal)
-        if principal.is_admin and not principal.via and isinstance(client, Peer):
-            return msgspec.structs.replace(principal, peer=client)  # it may be another user of this machine
         return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:

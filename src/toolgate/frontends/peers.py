@@ -43,4 +43,5 @@ def met(transport: asyncio.Transport) -> Operator | None:
         return None
     if not is_ours(connection):
         transport.abort()
+        return None
     return Operator(("", 0))

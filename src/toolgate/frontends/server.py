@@ -22,7 +22,6 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from toolgate.frontends.http import HttpDoor
-from toolgate.frontends.owners import Peer
 from toolgate.frontends.peers import met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 from toolgate.model import Principal
@@ -57,7 +56,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.client = met(transport) or (self.client and Peer(self.client))
+        self.client = met(transport) or self.client
         self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
         self._address = self.client[0] if self.client else ""
         self._open_by[self._address] += 1
@@ -155,7 +154,7 @@ def _websocket(open_by: Counter[str], **given: Any) -> asyncio.Protocol:
     class Socket(WebSocketsSansIOProtocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.client = met(transport) or (self.client and Peer(self.client))
+            self.client = met(transport) or self.client
 
         def connection_lost(self, exc: Exception | None) -> None:
             _closed(open_by, self.client[0] if self.client else "")

@@ -3,21 +3,22 @@
 Who is asked is the client's own user, where the client has forms and is trusted with it; else an operator, by a request
 in the store that `toolgate approvals` decides. The rules this file keeps: nothing goes on that was not decided for
 exactly what goes on; what cannot be shown whole is not asked; and a call that its server asks something of comes back
-to what was decided, not to what its caller wrote.
+to what was decided, not to what its caller wrote. A change of the gateway's servers is decided each time, and where
+nobody had to show who they are, by an operator: the program that wants it may answer for its user.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
 
 from toolgate import asks
-from toolgate.approvals import Approvals, Lasts, Place, Request, TooMany
+from toolgate.approvals import Approvals, Lasts, Place, Request, TooMany, Who, is_change
 from toolgate.audit import Trail
 from toolgate.config import access
 from toolgate.model import Call, Fault, NeedInput, Outcome, Required
@@ -82,7 +83,9 @@ class Approval:
             return call  # it was sent long ago: what comes now only answers what its server asked
         if resumed and resumed.asker == f"policy:{self.name}":
             return self._answered(cases.of(call, place, self._redactor))
-        is_let = verdict == "allow" or self._approvals.is_granted(place, cases.session_of(call))
+        is_let = verdict == "allow" or (
+            not is_change(place) and self._approvals.is_granted(place, cases.session_of(call))
+        )
         if is_let and not was_passed:
             return call
         return self._as_it_went(call, place, is_let) if was_passed else self._ask(cases.of(call, place, self._redactor))
@@ -131,7 +134,7 @@ class Approval:
         return went
 
     def _ask(self, case: Case, problem: str = "", can_client: bool = True) -> Required | Wait:
-        call, by = case.call, self._settings.by
+        call, by = case.call, self._who_decides(case)
         if call.method not in _ASKABLE:
             raise _required(case, "and this is no call that one could approve")
         if "operator" in by and not problem:
@@ -146,6 +149,11 @@ class Approval:
         if "operator" in by:
             return Wait(lambda: self._wait_for_operator(case))
         raise _required(case, "and nobody can be asked", _NOBODY)
+
+    def _who_decides(self, case: Case) -> Sequence[Who]:
+        if is_change(case.place) and not case.call.client.principal.client:
+            return ("operator",)
+        return self._settings.by
 
     # The client's user.
 

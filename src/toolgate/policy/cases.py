@@ -14,8 +14,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.approvals import Lasts, Place, key
+from toolgate.approvals import Lasts, Place, is_change, key
 from toolgate.asks import answer_value
+from toolgate.config import showing
 from toolgate.model import Answer, Ask, Call, Fault
 from toolgate.redaction import GONE, Redactor
 from toolgate.wire import exhibit, jsonrpc
@@ -75,7 +76,8 @@ def of(call: Call, place: Place, redactor: Redactor) -> Case:
         message = f"Invalid arguments for {call.shown}: they cannot be shown to who is to approve them, since {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
     digest = hashlib.sha256(exhibit.written(arguments).encode()).hexdigest()
-    return Case(call, place, digest, arguments, masked(arguments, redactor))
+    shown = masked(arguments, redactor)
+    return Case(call, place, digest, arguments, _without_credentials(shown) if is_change(place) else shown)
 
 
 def session_of(call: Call) -> str:
@@ -90,6 +92,21 @@ def masked(tree: Tree, redactor: Redactor) -> Tree:
     if isinstance(tree, dict):
         return {name: masked(each, redactor) for name, each in cast("dict[str, Tree]", tree).items()}
     return [masked(each, redactor) for each in cast("list[Tree]", tree)] if isinstance(tree, list) else tree
+
+
+def _without_credentials(shown: Tree) -> Tree:
+    """A server that is to be added without what goes by the name of a secret: who decides needs to know that it is
+    there, and the request is kept in the store."""
+    if not isinstance(shown, dict):
+        return shown
+    found = dict(cast("dict[str, Tree]", shown))
+    for part in ("env", "headers"):
+        if isinstance(table := found.get(part), dict):
+            found[part] = {
+                name: GONE if isinstance(each, str) and showing.is_secret_name(name) else each
+                for name, each in cast("dict[str, Tree]", table).items()
+            }
+    return found
 
 
 # The question.
@@ -115,7 +132,7 @@ def text(case: Case, problem: str = "") -> str:
     lines = facts(case.place, call.via, known_as)
     before = [exhibit.plain(problem), ""] if problem else []
     first = "toolgate asks for your approval. Nothing has been sent yet."
-    return "\n".join((*before, first, "", *lines, *arguments(case.shown)))
+    return "\n".join((*before, first, "", *lines, *consequence(case.place, case.shown), *arguments(case.shown)))
 
 
 def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
@@ -125,12 +142,39 @@ def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
     return [*found, f"- Called through: {exhibit.named(via)}"] if via else found
 
 
+def consequence(place: Place, shown: Tree) -> Sequence[str]:
+    """What follows from a change of the servers, in words for who has never heard of MCP."""
+    if not is_change(place) or not isinstance(shown, dict):
+        return []
+    given = cast("dict[str, Tree]", shown)
+    if place.target != "add_mcp_server":
+        return ["- This removes the server from the gateway, for all of its clients."]
+    if (url := given.get("url")) is not None:
+        return [f"- This connects the gateway to: {exhibit.quoted(str(url))}", *_names(given, "headers", "Headers")]
+    args = given.get("args")
+    words = [given.get("command"), *(cast("list[Tree]", args) if isinstance(args, list) else [])]
+    command = " ".join(exhibit.quoted(word) if isinstance(word, str) else "?" for word in words)
+    return [
+        "- This starts a program with all rights of the user who runs the gateway, now and at each start:",
+        f"    {command}",
+        *_names(given, "env", "Environment variables"),
+    ]
+
+
+def _names(given: Mapping[str, Tree], key: str, title: str) -> Sequence[str]:
+    found = given.get(key)
+    named = ", ".join(map(exhibit.named, cast("dict[str, Tree]", found))) if isinstance(found, dict) else ""
+    return [f"- {title} that it sets: {named}"] if named else []
+
+
 def arguments(shown: Tree) -> Sequence[str]:
     """Indented, so that Markdown leaves them as they are."""
     return ["- Arguments:", "", *exhibit.laid_out(shown, "    ")] if shown else ["- Arguments: none"]
 
 
 def offered(case: Case) -> Sequence[str]:
+    if is_change(case.place):
+        return ["once", "deny"]
     return [choice for choice in _TITLES if choice != "session" or case.session]
 
 

@@ -18,6 +18,7 @@ from toolgate.policy.access import Permit
 from toolgate.policy.approval import Approval
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
+from toolgate.policy.changes import Changes
 from toolgate.policy.limits import Meters
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
@@ -43,13 +44,14 @@ class Common(msgspec.Struct, frozen=True):
     call_waits: Callable[[Request], object]  # for an operator's decision
 
 
-def build(config: Config, common: Common, *, is_transparent: bool = False) -> tuple[Policy, ...]:
+def build(config: Config, common: Common, *, is_transparent: bool = False, is_own: bool = False) -> tuple[Policy, ...]:
     """What stands first is asked first before a call, and last after it.
 
-    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`).
+    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `is_own`: for calls of the
+    gateway's own, which may change its servers.
     """
     validate = None if is_transparent else _validate(config)
-    approval = _approval(config, common, validate)
+    approval = _approval(config, common, validate) if is_own or _asks(config) else None
     policies = (
         # The audit sees what is refused behind it.
         Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
@@ -61,6 +63,8 @@ def build(config: Config, common: Common, *, is_transparent: bool = False) -> tu
         Scopes(config.auth) if config.auth.step_up else None,
         # What is charged could be right, and its client may do it.
         _limits(config, common.meters),
+        # It reads a configuration, which costs more than a glance.
+        Changes(config, common.access) if is_own else None,
         # A person is asked last, and once.
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.
@@ -92,10 +96,7 @@ def _limits(config: Config, meters: Meters) -> limits.Limits | None:
     return made if made.are_some else None
 
 
-def _approval(config: Config, common: Common, validate: Validate | None) -> Approval | None:
-    """None where nothing asks first."""
-    if config.is_open or not any(_asks(client.permissions) for client in config.clients):
-        return None
+def _approval(config: Config, common: Common, validate: Validate | None) -> Approval:
     return Approval(
         common.access.judge,
         Approvals(common.store, common.clock, common.call_waits),
@@ -108,7 +109,12 @@ def _approval(config: Config, common: Common, validate: Validate | None) -> Appr
     )
 
 
-def _asks(said: Permissions) -> bool:
+def _asks(config: Config) -> bool:
+    """Whether any call of a server asks first."""
+    return not config.is_open and any(_ask(client.permissions) for client in config.clients)
+
+
+def _ask(said: Permissions) -> bool:
     tables = (said.servers, said.tools, said.resources, said.prompts)
     return "ask" in (said.everything, said.read_only, *(each for table in tables for each in table.values()))
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import msgspec
 
 LONGEST = 16 * 1024  # characters that are read
+LONGEST_URL = 2048
 MOST_SCOPES = 64
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _part = re.compile(rf'({_TOKEN})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|({_TOKEN})')
-_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 
 
 class Challenge(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ def read(header: str) -> Challenge:
         if scheme.lower() == "bearer":
             written = found.get("scope")
             return Challenge(
-                found.get("resource_metadata", ""),
+                found.get("resource_metadata", "") if len(found.get("resource_metadata", "")) <= LONGEST_URL else "",
                 None if written is None else scopes(written),
                 found.get("error", ""),
             )

@@ -23,14 +23,14 @@ from toolgate.auth.oauth.challenge import Challenge, united
 from toolgate.auth.oauth.discovery import Discovered, Discovery, failed
 from toolgate.auth.oauth.grants import Grant, Grants, NotGranted
 from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
-from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.registering import Registration, error_word
 from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
 from toolgate.auth.oauth.vault import SIGN_IN_LASTS, Vault
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import Outside
 from toolgate.ports import Begun, Clock, Offered, Refusal, Store
-from toolgate.redaction import Redactor, excerpt
+from toolgate.redaction import Redactor
 
 log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ class OAuth:
             raise Fault("INVALID_STATE", "This sign-in is over", reach="not_sent")
         check_issuer(found, answer)
         if "error" in answer or not answer.get("code"):
-            said = excerpt(f"{answer.get('error', '')} {answer.get('error_description', '')}".strip())
+            said = error_word(answer.get("error", ""))
             raise Fault("ACCESS_DENIED", f"{found.plan.issuer} has not signed you in: {said or 'no code'}")
         server = self._server_of(found)
         await self._take(server, found, answer["code"])

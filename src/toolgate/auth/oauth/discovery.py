@@ -7,14 +7,14 @@ the operator has written may be a private one. Spec: 2026-07-28 basic/authorizat
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
-from toolgate.outside import Fetched, Outside, check_url
+from toolgate.outside import Fetched, Outside
 from toolgate.ports import Clock
 from toolgate.wire import jsonrpc
 
@@ -26,24 +26,31 @@ _OF_SERVER = "/.well-known/oauth-authorization-server"
 _OF_OPENID = "/.well-known/openid-configuration"
 
 
+# What others may name has a length: it is kept, shown, and sent. Metadata with more are none.
+Url = Annotated[str, msgspec.Meta(max_length=2048)]
+Word = Annotated[str, msgspec.Meta(max_length=256)]
+Urls = Annotated[tuple[Url, ...], msgspec.Meta(max_length=64)]
+Words = Annotated[tuple[Word, ...], msgspec.Meta(max_length=1024)]
+
+
 class ProtectedResource(msgspec.Struct, frozen=True):
     """What a server says of itself. `scopes_supported` None: it does not say."""
 
-    resource: str
-    authorization_servers: tuple[str, ...] = ()
-    scopes_supported: tuple[str, ...] | None = None
+    resource: Url
+    authorization_servers: Urls = ()
+    scopes_supported: Words | None = None
 
 
 class Authority(msgspec.Struct, frozen=True):
     """What an authorization server says of itself, as far as it matters here."""
 
-    issuer: str
-    token_endpoint: str
-    authorization_endpoint: str = ""
-    registration_endpoint: str = ""
-    scopes_supported: tuple[str, ...] = ()
-    code_challenge_methods_supported: tuple[str, ...] = ()
-    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    issuer: Url
+    token_endpoint: Url
+    authorization_endpoint: Url = ""
+    registration_endpoint: Url = ""
+    scopes_supported: Words = ()
+    code_challenge_methods_supported: Words = ()
+    token_endpoint_auth_methods_supported: Words = ("client_secret_basic",)
     client_id_metadata_document_supported: bool = False
     authorization_response_iss_parameter_supported: bool = False
 
@@ -113,7 +120,7 @@ class Discovery:
             if found:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
-                        check_url(endpoint, self.trusted(server))
+                        self._outside.check(endpoint, self.trusted(server))
                 return found
         raise failed(server, f"names the authorization server {issuer}, which has no metadata")
 

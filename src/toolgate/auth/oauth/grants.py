@@ -14,11 +14,10 @@ import msgspec
 
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
-from toolgate.auth.oauth.registering import Registration, identified
+from toolgate.auth.oauth.registering import Registration, error_word, identified
 from toolgate.config import Server
 from toolgate.outside import Outside
 from toolgate.ports import Clock
-from toolgate.redaction import excerpt
 from toolgate.wire import jsonrpc
 
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -70,7 +69,6 @@ class _Answer(msgspec.Struct):
     refresh_token: str | None = None
     scope: str | None = None
     error: str = ""
-    error_description: str = ""
 
 
 class Grants:
@@ -120,8 +118,7 @@ class Grants:
         if fetched.status >= 500 or (fetched.status != 200 and not answer.error):
             raise failed(server, f"cannot be signed in at: {authority.issuer} answered HTTP {fetched.status}")
         if fetched.status != 200:
-            said = excerpt(f"{answer.error} {answer.error_description}".strip())
-            raise NotGranted(answer.error, said)
+            raise NotGranted(answer.error, error_word(answer.error))
         return self._read(server, authority, plan, answer)
 
     def _read(self, server: Server, authority: Authority, plan: Grant, answer: _Answer) -> Grant:
@@ -132,7 +129,7 @@ class Grants:
         return msgspec.structs.replace(
             plan,
             token=answer.access_token,
-            refresh=answer.refresh_token or plan.refresh,
+            refresh=answer.refresh_token if _visible.fullmatch(answer.refresh_token or "") else plan.refresh,
             expires=None if lasts is None else now + lasts,
             scopes=plan.scopes if answer.scope is None else challenge.scopes(answer.scope),
             kept=now,

@@ -1,25 +1,26 @@
 """Who the gateway is to an authorization server: a client that was registered beforehand, one that is described by a
 document at a URL, or one that registers itself; and how it shows that it is that client.
 
-The rule this file keeps: a registration belongs to the issuer that it was made with, and is shown to no other.
+The rules this file keeps: a registration belongs to the issuer that it was made with, and is shown to no other; of what
+an authorization server answers nothing stands in an error but the word of the standard.
 Spec: 2026-07-28 basic/authorization/client-registration; RFC 7591, RFC 7523.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Annotated, Any, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from toolgate.auth.oauth.discovery import Authority, failed
+from toolgate.auth.oauth.discovery import Authority, Word, failed
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import LOOPBACK
-from toolgate.redaction import excerpt
 from toolgate.wire import jsonrpc
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -46,10 +47,22 @@ class Registration(msgspec.Struct, frozen=True):
 class Described(msgspec.Struct, frozen=True):
     """What an authorization server answers to a registration."""
 
-    client_id: str
-    client_secret: str = ""
+    client_id: Annotated[str, msgspec.Meta(min_length=1, max_length=2048)]
+    client_secret: Annotated[str, msgspec.Meta(max_length=4096)] = ""
     client_secret_expires_at: float | None = None
-    token_endpoint_auth_method: str = ""
+    token_endpoint_auth_method: Word = ""
+
+
+class _Refused(msgspec.Struct):
+    error: str = ""
+
+
+def error_word(said: str) -> str:
+    """The word that OAuth has for an error (RFC 6749 5.2, RFC 7591 3.2.2); empty for what is none."""
+    return said if _error.fullmatch(said) else ""
+
+
+_error = re.compile(r"[a-z][a-z_]{2,63}")
 
 
 def configured(auth: ServerAuth, authority: Authority) -> Registration | None:
@@ -102,10 +115,14 @@ def read_registered(server: Server, authority: Authority, status: int, body: byt
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         found = None
     if not found:
-        said = excerpt(body)
+        try:
+            word = error_word(msgspec.json.decode(body, type=_Refused).error)
+        except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
+            word = ""
+        said = f"HTTP {status}, {word}" if word else f"HTTP {status}"
         raise failed(
             server,
-            f"cannot be signed in at: {authority.issuer} does not register us, it answered HTTP {status}: {said}",
+            f"cannot be signed in at: {authority.issuer} does not register us, it answered {said}",
             "register a client there by hand, and write its `client_id` into the server's `auth`",
         )
     method = found.token_endpoint_auth_method or _first_known(authority, has_secret=bool(found.client_secret))

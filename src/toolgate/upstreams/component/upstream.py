@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
+from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.eras import tasks
 from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Outcome, Reach
@@ -39,6 +40,7 @@ class ComponentUpstream:
         self._server = server
         self._ground = ground
         self._clock = ground.clock
+        self._complaints = ground.complaints or Complaints(ground.clock)
         self._on_event = on_event
         self._turns = Turns(server.name, server.concurrency, ground.clock)
         self._line: Line | None = None
@@ -271,7 +273,8 @@ class ComponentUpstream:
 
     def _learn(self, line: Line, tools: Tools) -> None:
         for fault in tools.faults:
-            log.warning("%s: a tool is left out: %s", self.name, fault)
+            if self._complaints.takes(self.id):
+                log.warning("%s: a tool is left out: %s", self.name, fault)
         before, self._tools = self._tools, tools
         self._heads = {name: line.head_of(path) for name, path in tools.paths.items()}
         self._unlisted = self._clock.now()
@@ -289,7 +292,8 @@ class ComponentUpstream:
 
     def _set_failed(self, fault: Fault) -> None:
         self._state, self._fault, self._unlisted = "failed", fault, None
-        log.warning("%s: %s", self.name, fault.message)
+        if self._complaints.takes(self.id):
+            log.warning("%s: %s", self.name, fault.message)
 
     def _line_to(self, url: str) -> Line:
         """`{name}` in a URL is the server's in kebab case, as ids are."""

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.outside import Dial, Outside
 from toolgate.ports import Badge, Clock, Credentials
@@ -26,6 +27,7 @@ class Ground(msgspec.Struct, frozen=True):
     outside: Outside = msgspec.field(default_factory=Outside)
     credentials: Credentials | None = None
     eras: Eras | None = None
+    complaints: Complaints | None = None  # None: all that servers do wrong is logged
 
     def dial(self, server: Server) -> Dial | None:
         """How to connect to a server; None for one that the operator has written: as it is. What is started here may
@@ -37,7 +39,7 @@ MakeLink: TypeAlias = Callable[[Server, Receiver, Ground], Awaitable[Link]]
 
 
 async def _stdio(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = stdio.StdioLink(server, receiver)
+    link = stdio.StdioLink(server, receiver, ground.complaints)
     await link.connect(ground.supervisor)
     return link
 

@@ -32,7 +32,7 @@ from toolgate.upstreams.links.refusals import (
     shown,
 )
 from toolgate.upstreams.links.sse import SseLink
-from toolgate.upstreams.links.streams import Cursor, Following, is_stream
+from toolgate.upstreams.links.streams import LONGEST_ID, Cursor, Following, is_stream
 from toolgate.wire import sse
 
 log = logging.getLogger(__name__)
@@ -226,7 +226,10 @@ class HttpLink:
     # What replies call.
 
     def answered_in(self, session: bytes | None) -> None:
-        """The session that a successful answer to a request named."""
+        """The session that a successful answer to a request named. An id without end would go with each request."""
+        if session and len(session) > LONGEST_ID:
+            log.warning("%s names a session by %d characters, which is passed over", self._server.name, len(session))
+            session = None
         self._named = session
 
     def done(self, reply: _Reply) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.model import Fault
 from toolgate.redaction import excerpt
@@ -25,7 +26,8 @@ LOOK = "see the end of its stderr"  # how the hint begins where nothing better i
 class StdioLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver) -> None:
+    def __init__(self, server: Server, receiver: Receiver, complaints: Complaints | None = None) -> None:
+        self._complaints = complaints
         self._signs = 0
         self._server = server
         self._receiver = receiver
@@ -66,7 +68,7 @@ class StdioLink(PipeLink):
             text = line.strip()
             if text[:1] == b"{":
                 self._receiver.received(text, None)
-            elif text:
+            elif text and (not self._complaints or self._complaints.takes(self._server.id)):
                 log.warning("%s wrote a line to stdout that is no message: %r", self._server.name, excerpt(text))
         if self._lines.pending > LONGEST_LINE and self._child:
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)

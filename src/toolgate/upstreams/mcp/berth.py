@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
 from toolgate.ports import About, State, Status, StoppedBy, Timer
@@ -88,6 +89,7 @@ class Berth:
         self._server = terms.server
         self._pool = terms.ground.pool
         self._clock = terms.ground.clock
+        self._complaints = terms.ground.complaints or Complaints(self._clock)
         self.watching = Watching(self._server.name, self, self._clock)
         self._claims = 0
         self._opening: asyncio.Task[Connection] | None = None
@@ -237,7 +239,8 @@ class Berth:
                 speaking.forget()
                 self._failed(fault)
                 self._becomes("failed", fault)
-                log.warning("%s did not start: %s", server.name, fault.message)
+                if self._complaints.takes(server.id):
+                    log.warning("%s did not start: %s", server.name, fault.message)
             raise self._not_started(fault) from None
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
@@ -298,6 +301,7 @@ class Berth:
             self.scope,
             self.book,
             client.principal.id if server.scope != "shared" else "",
+            self._complaints,
         )
 
     def _tell(self, event: Event) -> None:
@@ -411,7 +415,8 @@ class Berth:
         self._becomes("failed", fault)
         self._stop_looking()
         self._gone(connection)
-        log.warning("%s; the next call starts it again", fault.message)
+        if self._complaints.takes(self._server.id):
+            log.warning("%s; the next call starts it again", fault.message)
         self.watching.lost()
 
     def _gone(self, connection: Connection) -> None:

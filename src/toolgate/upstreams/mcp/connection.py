@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.eras import calls, legacy, tasks
 from toolgate.exchange import Exchange, Part, Retry, run
@@ -75,8 +76,10 @@ class Connection:
         scope: str = "",
         book: Book | None = None,
         principal: str = "",
+        complaints: Complaints | None = None,
     ) -> None:
         self.principal = principal
+        self._complaints = complaints or Complaints(clock)
         self.book = book or Book()  # of the tasks that clients have made
         self.hearing: Hearing | None = None
         self.wanted = Wanted()
@@ -210,11 +213,20 @@ class Connection:
             return {}
         if tasks.offers(self.dialect.capabilities, "list"):
             listed = (await read_list(self, mcp.TASKS_LIST, "tasks", Client())).raw
-            there = dict(_known_tasks(listed))
+            there = dict(self._known_tasks(listed))
         else:
             there = {id: raw for id in mine if (raw := await self._task(id))}
         self.book.forget(id for id in mine if id not in there)
         return {id: there[id] for id in mine if id in there}
+
+    def _known_tasks(self, listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
+        """The tasks of a list by their ids; one that is out of shape is left out."""
+        for raw in listed:
+            try:
+                yield tasks.read_id(raw), raw
+            except Fault as fault:
+                if self._complaints.takes(self._server.id):
+                    log.warning("%s: %r", fault.message, excerpt(bytes(raw)))
 
     async def _task(self, id: str) -> Raw | None:
         try:
@@ -357,7 +369,8 @@ class Connection:
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
-        log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
+        if self._complaints.takes(self._server.id):
+            log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
         if error.id != b"null" and jsonrpc.has_only(data, b'"method"'):
             self.notify(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
@@ -544,15 +557,6 @@ class Connection:
         if maker := self.book.maker(task.taskId):
             told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=params)
             self._on_event(msgspec.structs.replace(told, whose=maker))
-
-
-def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
-    """The tasks of a list by their ids; one that is out of shape is left out."""
-    for raw in listed:
-        try:
-            yield tasks.read_id(raw), raw
-        except Fault as fault:
-            log.warning("%s: %r", fault.message, excerpt(bytes(raw)))
 
 
 def passed_on(server: Server, call: Call) -> Headers:

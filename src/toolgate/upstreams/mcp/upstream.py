@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import asks
+from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.eras import mirrors
 from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
@@ -52,6 +53,7 @@ class McpUpstream:
         self.name = server.name
         self._server = server = _own(server)
         self._clock = ground.clock
+        self._complaints = ground.complaints or Complaints(ground.clock)
         self._on_event = on_event
         self._speaking = Speaking(server, ground.eras)
         self._terms = Terms(
@@ -133,7 +135,8 @@ class McpUpstream:
         try:
             mirrors.of_tool(tool)
         except mirrors.Invalid as why:
-            log.warning("%s: a tool is left out: %s: %r", self.name, why, excerpt(bytes(tool)))
+            if self._complaints.takes(self.id):
+                log.warning("%s: a tool is left out: %s: %r", self.name, why, excerpt(bytes(tool)))
             return False
         return True
 

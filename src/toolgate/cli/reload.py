@@ -1,0 +1,22 @@
+"""`toolgate reload`: the gateway that runs reads its configuration again, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import typer
+
+from toolgate.cli import common, gateways
+from toolgate.config import Config
+from toolgate.suspicions import visible
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command(help="Have the running gateway read its configuration again. Ends with 1 where it cannot be used.")
+def reload(config: common.ConfigPath = None) -> None:
+    common.run(_reload(common.load_config(config)))
+
+
+async def _reload(config: Config) -> None:
+    async with gateways.reached(config) as gateway:
+        served = await gateways.value(gateway, "POST", "/reload")
+    typer.echo(f"servers: {', '.join(map(visible, served['servers'])) or 'none'}")

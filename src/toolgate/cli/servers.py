@@ -1,0 +1,43 @@
+"""`toolgate servers`: add servers to the gateway that runs, and remove those that were added."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from toolgate.cli import common, gateways
+from toolgate.config import Config
+from toolgate.suspicions import visible
+from toolgate.wire import jsonrpc, names
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Servers that the running gateway is to have beside."
+)
+
+Name = Annotated[str, typer.Argument(help="The name of the server.")]
+Table = Annotated[
+    str, typer.Argument(help='Its keys as in the configuration, in JSON: {"command": "uvx", "args": ["mcp-server-x"]}')
+]
+
+
+@app.command(help="Add a server. It is kept in the state folder, and the configuration is not written to.")
+def add(name: Name, table: Table, config: common.ConfigPath = None) -> None:
+    try:
+        keys = msgspec.json.decode(table, type=dict[str, Any])
+    except jsonrpc.UNREADABLE as error:
+        common.fail(f"The keys of the server must be a JSON object: {error}", 2)
+    common.run(_ask(common.load_config(config), "POST", "/servers", {**keys, "name": name}, f"added {visible(name)}"))
+
+
+@app.command(help="Remove a server that was added while the gateway ran.")
+def remove(name: Name, config: common.ConfigPath = None) -> None:
+    path = f"/servers/{names.slug(name)}"
+    common.run(_ask(common.load_config(config), "DELETE", path, None, f"removed {visible(name)}"))
+
+
+async def _ask(config: Config, method: str, path: str, body: Any, done: str) -> None:
+    async with gateways.reached(config) as gateway:
+        await gateways.value(gateway, method, path, body)
+    typer.echo(done)

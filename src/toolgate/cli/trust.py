@@ -1,0 +1,44 @@
+"""`toolgate trust`: the user looks at a configuration file that lies in a folder, and trusts it as it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolgate import config as configs
+from toolgate.cli import common, trusting
+from toolgate.config import ConfigError
+from toolgate.config import trust as trusted
+
+app = typer.Typer(add_completion=False)
+
+HELP = """Show what a configuration file would run, read and contact, and trust it as it is now.
+
+A file that toolgate finds in the current folder is used only once it is trusted, and after a change only once it is
+trusted again. A file that --config or TOOLGATE_CONFIG names needs no trust, nor do those of your configuration folder.
+"""
+
+
+@app.command(help=HELP)
+def trust(
+    path: Annotated[str | None, typer.Argument(help="The file. Default: the one that is found here.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Neither show it nor ask: it was looked at before.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Trust it no longer.")] = False,
+) -> None:
+    found = configs.find(path, Path.cwd(), {} if path else os.environ)
+    if not found:
+        common.fail("No configuration found here or in the user's folder: name a file.", 2)
+    try:
+        if forget:
+            was_there = trusted.forget(found, os.environ)
+            typer.echo(f"{found} {'is trusted no longer' if was_there else 'was not trusted'}", err=True)
+        else:
+            trusting.ask(found, yes)
+            typer.echo(f"{found} is trusted as it is now", err=True)
+    except ConfigError as error:
+        common.fail(f"Not trusted, since it cannot be used: {error}")
+    except OSError as error:
+        common.fail(f"{trusted.place(os.environ)} cannot be written ({error.strerror or 'unknown'})")

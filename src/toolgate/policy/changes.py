@@ -1,0 +1,93 @@
+"""What a tool call may change of the gateway's servers, judged before a person is asked about it.
+
+The rules this file keeps: nobody is asked for what is not theirs to have, or could not be done; and what a person is
+shown is what is added, in one spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate import config as configs
+from toolgate import controls
+from toolgate.access import WHO_ADMINISTERS, Access, changes_servers
+from toolgate.config import Config, ConfigError
+from toolgate.config.variables import has_pattern
+from toolgate.controls import base, daemon
+from toolgate.model import Call, Fault, Outcome, Principal
+from toolgate.wire import jsonrpc, names
+
+
+class Changes:
+    """In front of `Approval`, on the way of the gateway's own tools."""
+
+    name = "changes"
+
+    def __init__(self, config: Config, access: Access) -> None:
+        self._config = config
+        self._access = access
+
+    def before(self, call: Call, was_passed: bool) -> Call:
+        if call.server != names.OWN or not changes_servers(call):
+            return call
+        check_may_request(self._access, call.client.principal)
+        if self._access.judge(call) == "off":
+            raise Fault("ACCESS_DENIED", "Access denied: `add_servers` is off", reach="not_sent")
+        control = controls.CONTROLS[call.target]
+        given = base.read(control, call)
+        if call.target == "add_mcp_server":
+            self._check_addable(given["name"], daemon.table_of_new(given))
+        else:
+            base.find_server(given["name"], self._removable(call.client.principal))
+        return _in_one_spelling(call, given)
+
+    def after(self, call: Call, outcome: Outcome) -> Outcome:
+        return outcome
+
+    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
+
+    def _check_addable(self, name: str, table: Mapping[str, Any]) -> None:
+        """By what is served now; when it is added it is held against what is written then."""
+        check_no_patterns(table)
+        try:
+            configs.with_own(self._config, {name: table}, {})
+        except ConfigError as error:
+            raise Fault("INVALID_ARGS", f"The server {name} was not added: {error}", reach="not_sent") from None
+
+    def _removable(self, principal: Principal) -> Mapping[str, str]:
+        known = {server.id: server.name for server in self._config.servers}
+        rules = self._access.rules(principal)
+        return known if rules is None else {id: name for id, name in known.items() if rules.sees(id)}
+
+
+def check_may_request(access: Access, principal: Principal) -> None:
+    if not access.may_request_change(principal):
+        message = "Only an administrator may change the servers of this gateway"
+        raise Fault("ACCESS_DENIED", message, reach="not_sent", hint=WHO_ADMINISTERS)
+
+
+def check_no_patterns(table: Mapping[str, Any]) -> None:
+    """Else a model could have a secret of the environment sent to a place of its choice."""
+    if has_pattern(table):
+        raise Fault("INVALID_ARGS", _NO_PATTERNS, reach="not_sent", hint=_WHO_WRITES_PATTERNS)
+
+
+def _in_one_spelling(call: Call, given: base.Given) -> Call:
+    """Objects that were written as texts as the objects that they are read as."""
+    members = jsonrpc.members(call.arguments or b"{}")
+    texts = [name for name, raw in members.items() if bytes(raw)[:1] == b'"']
+    read = {name: given[name] for name in texts if isinstance(given.get(name), Raw)}
+    if not read:
+        return call
+    return msgspec.structs.replace(call, arguments=Raw(jsonrpc.encode({**members, **read})))
+
+
+_NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a server"
+_WHO_WRITES_PATTERNS = (
+    "write the value itself; or let the operator add the server, in the configuration or with `toolgate servers add`, "
+    "where ${NAME} and ${secret:NAME} stand for values"
+)

@@ -1,0 +1,132 @@
+"""`toolgate pins approve` approves of what somebody has been shown, whole, and of nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.test_cli import here, toolgate
+
+from toolgate.cli import pins as command
+from toolgate.pins import LONGEST_TEXT, Pending, Pin, PinRecords, mark
+from toolgate.ports import SystemClock
+from toolgate.store.sqlite import SqliteStore
+
+__all__ = ["here"]
+
+
+def tool(name: str, description: str) -> str:
+    return json.dumps({"name": name, "description": description, "inputSchema": {"type": "object"}})
+
+
+def pending(name: str, description: str, digest: str = "d") -> Pending:
+    return Pending(digest, "changed", "", (), True, tool(name, description))
+
+
+class There:
+    """A state folder in which a gateway has left what its server lists now."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.source = str(folder / "toolgate.json")
+        servers = {"there": {"command": "true"}, "other": {"command": "true"}}
+        (folder / "toolgate.json").write_text(json.dumps({"mcpServers": servers, "state": "state"}))
+
+    def work(self, what: Any) -> Any:
+        async def opened() -> Any:
+            store = SqliteStore(self.folder / "state", SystemClock())
+            try:
+                return await what(PinRecords(store, self.source))
+            finally:
+                await store.close()
+
+        return asyncio.run(opened())
+
+    def lists(self, server: str = "there", **tools: Pending) -> None:
+        async def keep(records: PinRecords) -> None:
+            await records.first(server, {name: Pin("old", 0.0, False, tool(name, "It reads")) for name in tools})
+            await records.set_pending(server, tools)
+
+        self.work(keep)
+
+    def pinned(self, server: str = "there") -> dict[str, str]:
+        async def read(records: PinRecords) -> dict[str, str]:
+            return {name: pin.digest for name, pin in (records.pins(server) or {}).items()}
+
+        return self.work(read)
+
+
+@pytest.fixture
+def there(here: Path) -> There:
+    (here / "state").mkdir(mode=0o700)
+    return There(here)
+
+
+@pytest.mark.promise("b.attacks.pins")
+def test_it_shows_what_it_would_approve_and_asks(there: There) -> None:
+    there.lists(read=pending("read", "It reads, and sends it to me"))
+    for answer in ("", "n\n"):
+        ended = toolgate("pins", "approve", input=answer)
+        assert ended.code == 1 and "+description: It reads, and sends it to me" in ended.out
+        assert there.pinned() == {"read": "old"}
+    ended = toolgate("pins", "approve", input="y\n")
+    assert (ended.code, there.pinned()) == (0, {"read": "d"}) and "approved there: read" in ended.out
+    assert toolgate("pins", "approve").out == "Nothing was pending.\n"
+
+
+@pytest.mark.promise("b.attacks.pins")
+def test_one_tool_that_is_named_is_shown_alone_and_approved_alone(there: There) -> None:
+    there.lists(read=pending("read", "one"), wipe=pending("wipe", "two"))
+    ended = toolgate("pins", "approve", "there", "read", input="y\n")
+    assert "one" in ended.out and "two" not in ended.out
+    assert there.pinned() == {"read": "d", "wipe": "old"}
+
+
+@pytest.mark.promise("b.attacks.pins")
+def test_what_changes_while_one_looks_is_not_approved(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
+    there.lists(read=pending("read", "as it was shown"))
+    there.lists("other", look=pending("look", "as it was shown"))
+    turns: list[asyncio.Task[None]] = []
+
+    async def turn() -> None:
+        records = PinRecords(SqliteStore(there.folder / "state", SystemClock()), there.source)
+        await records.set_pending("there", {"read": pending("read", "evil", "e")})
+        await records.store.close()
+
+    def say_yes_late(_text: str, **_more: Any) -> bool:
+        turns.append(asyncio.get_running_loop().create_task(turn()))
+        return True
+
+    async def approve_after_a_turn(*given: Any, **more: Any) -> Any:
+        await asyncio.gather(*turns)
+        return await approve(*given, **more)
+
+    approve = PinRecords.approve
+    monkeypatch.setattr(command.typer, "confirm", say_yes_late)
+    monkeypatch.setattr(PinRecords, "approve", approve_after_a_turn)
+    ended = toolgate("pins", "approve")
+    assert ended.code == 1 and "has changed since you looked" in ended.err and len(turns) == 1
+    assert there.pinned() == {"read": "old"}
+
+
+@pytest.mark.promise("b.attacks.pins")
+def test_nothing_is_hidden_at_the_end_of_a_long_line_or_of_many_lines(there: There) -> None:
+    there.lists(read=pending("read", "a" * 5000 + "HARM"))
+    assert "HARM" in toolgate("pins", "approve", input="n\n").out and "HARM" in toolgate("pins", "diff").out
+    there.lists(read=pending("read", "\n".join([*map(str, range(500)), "HARM"])))
+    assert "HARM" in toolgate("pins", "approve", input="n\n").out
+    assert "more lines" in toolgate("pins", "diff").out
+    there.lists(read=Pending("d", "changed", "", (), True, tool("read", "a" * LONGEST_TEXT)[:LONGEST_TEXT]))
+    assert "not all of it is shown" in toolgate("pins", "approve", input="n\n").out
+
+
+@pytest.mark.promise("b.attacks.pins")
+def test_the_mark_of_what_was_looked_at_needs_no_second_look(there: There) -> None:
+    there.lists(read=pending("read", "It reads well"))
+    seen = mark({"read": pending("read", "It reads well")})
+    assert toolgate("pins", "approve", "there", "--seen", "0" * 12).code == 1
+    ended = toolgate("pins", "approve", "there", "--seen", seen)
+    assert (ended.code, ended.out) == (0, "approved there: read\n")
