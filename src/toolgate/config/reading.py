@@ -457,7 +457,7 @@ class _ServerReading:
             self._wrong("is no URL once the name is in it", "", "url")
 
 
-_WHO_WRITES_PATTERNS = "add it in the configuration or by POST /admin/servers"
+_WHO_WRITES_PATTERNS = "add it in the configuration or with `toolgate servers add`"
 
 
 def of_environment(environ: Mapping[str, str], style: variables.Style = variables.SHELL) -> Callable[[str], str]:
