@@ -82,6 +82,12 @@ class Access:
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
         return found
 
+    def has_whole(self, principal: Principal, server: str) -> bool:
+        """Whether a server is somebody's to stop, and its stderr to read, where other clients' words may stand: of one
+        who may use all of it unasked, or who administers the gateway."""
+        rules = self.rules(principal)
+        return rules is None or rules.has_whole(server) or self.may_administer(principal)
+
     def may_administer(self, principal: Principal) -> bool:
         """Whether somebody may change the gateway's servers; one who was let in as such may no longer be it."""
         rules = self.rules(principal)
@@ -147,6 +153,9 @@ class Rules:
         base = self._base(server, _SILENT)
         is_narrowed = self.read_only or any(table.narrows(server) for table in (*self._things.values(), self._meant))
         return "off" if is_narrowed else base
+
+    def has_whole(self, server: str) -> bool:
+        return self.verdict(server, "methods", "") == "allow"
 
     def is_off(self, server: str, kind: str, name: str) -> bool:
         """By its name alone, whatever it says of itself."""

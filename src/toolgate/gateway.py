@@ -82,6 +82,8 @@ class Gateway:
             raise shutting_down("not_sent")
 
         def refused(fault: Fault) -> Outcome:
+            if fault.words and fault.server and self.access.has_whole(call.client.principal, fault.server):
+                fault = fault.told()
             shown = scrub.fault(_with_schema(entered, fault), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
                 raise shown  # its client's door answers, whatever tool it came through: another token may mend it

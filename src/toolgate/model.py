@@ -58,11 +58,23 @@ RETRYABLE = frozenset(
 )
 
 
+class Words(msgspec.Struct, frozen=True):
+    """The last line that a server wrote to stderr, and what to do about what stands there."""
+
+    last: str = ""
+    hint: str = ""
+
+    def added(self, message: str, hint: str) -> tuple[str, str]:
+        """A message and a hint with them."""
+        return (f"{message}: {self.last}" if self.last else message), self.hint or hint
+
+
 class Fault(Exception):
     """A failure that says whose it is and how far the call got.
 
     `code` is a key of `RPC_CODES`. `upstream` is the error that a server sent itself: it is relayed as it stands.
-    `reach` is how far the call got, None where the question does not arise.
+    `reach` is how far the call got, None where the question does not arise. `words` may be about another client's call:
+    the message and the hint have nothing of them before `told` (see there).
     """
 
     def __init__(
@@ -76,6 +88,7 @@ class Fault(Exception):
         hint: str = "",
         upstream: jsonrpc.RpcError | None = None,
         extra: Mapping[str, Any] | None = None,
+        words: Words | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -86,6 +99,7 @@ class Fault(Exception):
         self.hint = hint
         self.upstream = upstream
         self.extra = extra or {}
+        self.words = words
 
     def __repr__(self) -> str:
         return f"Fault({self.code}, {self.message!r}, server={self.server!r}, reach={self.reach})"
@@ -101,7 +115,17 @@ class Fault(Exception):
             hint=self.hint,
             upstream=self.upstream,
             extra=self.extra,
+            words=self.words,
         )
+
+    def told(self) -> Fault:
+        """The same fault for who may read what its server writes to stderr."""
+        if not self.words:
+            return self
+        found = self.at("", "")
+        found.message, found.hint, found.words = *self.words.added(self.message, self.hint), None
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
 
     def shown(self, text: Callable[[str], str], body: Callable[[bytes], bytes], value: Callable[[Any], Any]) -> Fault:
         """The same fault with all that it says as these have it."""
@@ -118,6 +142,7 @@ class Fault(Exception):
             hint=text(self.hint),
             upstream=upstream,
             extra=value(self.extra),
+            words=self.words and Words(text(self.words.last), text(self.words.hint)),
         )
         found.__cause__, found.__suppress_context__ = self.__cause__, True
         return found

@@ -132,7 +132,7 @@ class RouteRealm:
         return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
 
     def status(self, server: str, /) -> Status:
-        return self._route.upstream(server).status()
+        return self._route.upstream(server).status().told(to_others=not self._has_whole(server))
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
         whole = self._whole(server, kind)
@@ -193,7 +193,13 @@ class RouteRealm:
             self._realms.activate(self.client, tools)
 
     async def stop(self, server: str, /) -> None:
+        if not self._has_whole(server):
+            message = "Only who may use all of a server may stop it: others use it as well"
+            raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
         await self._route.upstream(server).stop()
+
+    def _has_whole(self, server: str) -> bool:
+        return self._realms.access.has_whole(self.client.principal, server)
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
@@ -219,6 +225,9 @@ _NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a se
 _WHO_WRITES_PATTERNS = (
     "write the value itself; or let the operator add the server, in the configuration or by POST /admin/servers, where "
     "${NAME} and ${secret:NAME} stand for values"
+)
+_WHO_STOPS = (
+    "it is for clients whose permissions leave out nothing of that server, and for those that have admin = true"
 )
 _WHO_MAY = (
     "ask from a program on this machine, not from a browser page; where clients are configured, with a key of one that "

@@ -305,8 +305,9 @@ class Connection:
     def _gone(self) -> Fault:
         if self.is_closing:
             return stopped(self._server.id, self._server.name, "not_sent")
-        why = self.fault.message if self.fault else "it is not connected"
-        return Fault("SESSION_ERROR", f"Server not started: {why}", server=self._server.id, reach="not_sent")
+        why, words = (self.fault.message, self.fault.words) if self.fault else ("it is not connected", None)
+        message = f"Server not started: {why}"
+        return Fault("SESSION_ERROR", message, server=self._server.id, reach="not_sent", words=words)
 
     def _cancel(self, id: int, reason: str) -> None:
         request = self._forget(id)
