@@ -84,8 +84,8 @@ StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 
 class Status(msgspec.Struct, frozen=True):
     """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
-    the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol revision
-    that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the pool,
+    the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol
+    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the pool,
     somebody said so, or it is up for each call only."""
 
     state: State = "configured"
@@ -254,8 +254,9 @@ class SignIns(Protocol):
         """Begin it, once. None where there is none, or the form was not that of its page."""
         ...
 
-    async def finish(self, answer: Mapping[str, str], cookie: str, /) -> str:
-        """What the authorization server's answer comes to: the server's name. Raises `Fault`."""
+    async def finish(self, answer: Mapping[str, str], cookie: str, path: str, /) -> str:
+        """What the authorization server's answer comes to: the server's name. `path` is where it came. Raises
+        `Fault`."""
         ...
 
     def document(self) -> bytes | None:

@@ -20,7 +20,7 @@ import msgspec
 
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.challenge import Challenge, united
-from toolgate.auth.oauth.discovery import Discovered, Discovery, failed
+from toolgate.auth.oauth.discovery import Authority, Discovered, Discovery, failed
 from toolgate.auth.oauth.grants import Grant, Grants, NotGranted
 from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
 from toolgate.auth.oauth.registering import Registration
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 LEEWAY = 30.0  # seconds before its end at which a token is renewed
 MOST_STEPS = 2  # sign-ins in a row for scopes that were asked for before, and not granted
 MOST_OFFERED = 10_000
+MOST_WARNED = 1000  # servers and issuers that one warning each was enough for
 LOOK = 0.25  # seconds between looks for a sign-in that has ended
 
 
@@ -64,6 +65,7 @@ class OAuth:
         self._servers: dict[str, Server] = {}  # that sign-ins may be under way for
         self._offered: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}  # link and scopes, by server, principal
         self._under_way: dict[tuple[str, ...], asyncio.Task[str]] = {}
+        self._warned: set[tuple[str, str]] = set()
 
     def badge(self, server: Server, principal: str) -> Badge:
         assert server.auth
@@ -104,8 +106,10 @@ class OAuth:
             raise failed(server, f"cannot be signed in at: {authority.issuer} has no page for that")
         link = self._still_offered(badge, scopes)
         if not link:
-            redirect_uri = self.ourselves.redirect_uri(server)
-            plan = badge.plan(found, await self.ourselves.at(server, badge.auth, authority), scopes, steps)
+            client = await self.ourselves.at(server, badge.auth, authority)
+            redirect_uri = self.ourselves.redirect_uri(server, client.issuer if client.is_own else "")
+            self._warn_of_mix_ups(server, client, authority)
+            plan = badge.plan(found, client, scopes, steps)
             link = secrets.token_urlsafe(32)
             expires = self.clock.wall() + SIGN_IN_LASTS
             offered = SignIn(plan, server.name, authority, redirect_uri, expires, secrets.token_urlsafe(32))
@@ -118,8 +122,21 @@ class OAuth:
     def _still_offered(self, badge: Badge, scopes: tuple[str, ...]) -> str:
         link, for_scopes = self._offered.get((badge.server.id, badge.principal), ("", ()))
         sign_in = self.vault.sign_in(link) if link else None
-        is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri == self._base() + CALLBACK
+        is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri.startswith(self._base() + CALLBACK)
         return link if is_good and sign_in and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
+
+    def _warn_of_mix_ups(self, server: Server, client: Registration, authority: Authority) -> None:
+        place = server.id, authority.issuer
+        if client.is_own or authority.authorization_response_iss_parameter_supported or place in self._warned:
+            return
+        if len(self._warned) < MOST_WARNED:
+            self._warned.add(place)
+        log.warning(
+            "%s: %s does not name itself in its answers (RFC 9207), and `auth.client_id` has one redirect URI for all: "
+            "another such authorization server could have a code of this one sent to it",
+            server.name,
+            authority.issuer,
+        )
 
     async def forget(self, server: Server, principal: str) -> bool:
         """Forget what a principal was granted; whether there was anything."""
@@ -172,7 +189,7 @@ class OAuth:
         )
         return Begun(authorize(found, state, verifier), cookie)
 
-    async def finish(self, answer: Mapping[str, str], cookie: str) -> str:
+    async def finish(self, answer: Mapping[str, str], cookie: str, path: str) -> str:
         state = answer.get("state", "")
         found = self.vault.sign_in(state) if state else None
         if not found or not found.verifier:
@@ -182,7 +199,7 @@ class OAuth:
         found = await self.vault.use_up(state)
         if not found:
             raise Fault("INVALID_STATE", "This sign-in is over", reach="not_sent")
-        check_issuer(found, answer)
+        check_issuer(found, answer, path)
         if "error" in answer or not answer.get("code"):
             said = excerpt(f"{answer.get('error', '')} {answer.get('error_description', '')}".strip())
             raise Fault("ACCESS_DENIED", f"{found.plan.issuer} has not signed you in: {said or 'no code'}")
