@@ -17,7 +17,7 @@ import msgspec
 from toolgate.config import Config, written
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.model import Call, Hints, Principal
-from toolgate.wire import names
+from toolgate.wire import mcp, names
 
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
@@ -77,6 +77,9 @@ class Access:
         rules = self.rules(call.client.principal)
         if rules is None:
             return "allow"
+        if call.kind == "tasks" and call.about and call.method != mcp.TASK_CANCEL:
+            # It was approved, if need be, when it was made.
+            return "off" if self.judge(call.about) == "off" else "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
         if call.asked and found != "off":
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
@@ -137,7 +140,7 @@ class Rules:
             found: Verdict = "off"
         elif kind == "methods":
             found = self._whole(server)
-        elif kind == "tasks":  # which tool has made one is not known; whoever has it was let call that
+        elif kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
             found = "allow" if self.sees(server) else "off"
         else:
             found = self._thing(server, kind, name) or self._base(server, hints)

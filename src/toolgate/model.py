@@ -389,6 +389,15 @@ class Traits(msgspec.Struct, frozen=True):
         return pointer if name is None else "/" + name.replace("~", "~0").replace("/", "~1") + slash + rest
 
 
+class Made(msgspec.Struct, frozen=True, array_like=True):
+    """What a task, or something that was kept of a result, was made by: the method, the server's own name of what was
+    called, and the control tool that the call came through."""
+
+    method: str
+    target: str
+    via: str = ""
+
+
 class Call(msgspec.Struct, frozen=True):
     """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
     from then on `server` is set and `target` is the server's own name.
@@ -407,6 +416,7 @@ class Call(msgspec.Struct, frozen=True):
     passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
     traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
     asked: Call | None = None  # the call of a control tool that this one was made of
+    about: Call | None = None  # the call of what made the task, or the result, that this one asks for
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False
@@ -435,6 +445,10 @@ class Call(msgspec.Struct, frozen=True):
     def via(self) -> str:
         """The control tool that the call came through."""
         return self.asked.target if self.asked else ""
+
+    @property
+    def made(self) -> Made:
+        return Made(self.method, self.target, self.via)
 
     def at(self, server: str, target: str) -> Call:
         """The same call with its true target."""
@@ -561,6 +575,7 @@ class Event(msgspec.Struct, frozen=True):
     whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
     clients: frozenset[str] | None = None  # the configured clients that alone it concerns
     era: mcp.Era | None = None
+    made: Made | None = None  # what a task was made by, where the server's maker is told
 
     def is_for(self, client: Client) -> bool:
         """Whether it concerns this client, of those that share the connection."""

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server, showing
-from toolgate.model import Call, Client, Fault, Hints, Outcome, Principal, Words
+from toolgate.model import Call, Client, Fault, Hints, Made, Outcome, Principal, Words
 from toolgate.search import Hit
 
 
@@ -85,8 +85,8 @@ StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 class Status(msgspec.Struct, frozen=True):
     """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
     the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol
-    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the pool,
-    somebody said so, or it is up for each call only."""
+    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the
+    pool, somebody said so, or it is up for each call only."""
 
     state: State = "configured"
     error: str = ""
@@ -146,7 +146,7 @@ class Upstream(Protocol):
         """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
         ...
 
-    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         """The tasks of 2025-11-25 that this principal has made, as they are now, by their own ids. Raises `Fault`."""
         ...
 

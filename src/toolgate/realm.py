@@ -181,7 +181,7 @@ class RouteRealm:
     def kept(self, uri: str, /) -> Mapping[str, Any]:
         spills, principal = self._realms.spills, self.client.principal
         source = spills.source(principal, uri)
-        if source and self._rules and self._rules.is_off(*source):
+        if source and self._rules and self._rules.is_off(source.server, "tools", source.made.target):
             raise not_kept(uri)
         return spills.read(principal, uri)
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.eras import tasks
-from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Outcome, Reach, Words
+from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
 from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.line import Answer, Line, Lost
@@ -113,7 +113,7 @@ class ComponentUpstream:
             if not self._calls:
                 self._idle.set()
 
-    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:

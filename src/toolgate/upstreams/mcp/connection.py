@@ -26,6 +26,7 @@ from toolgate.model import (
     Event,
     EventSink,
     Fault,
+    Made,
     NeedInput,
     Note,
     Outcome,
@@ -203,7 +204,7 @@ class Connection:
         except Fault as fault:
             log.info("%s did not cancel the task %s: %s", self._server.name, id, fault.message)
 
-    async def tasks_of(self, principal: str) -> Mapping[str, Raw]:
+    async def tasks_of(self, principal: str) -> Mapping[str, tuple[Raw, Made]]:
         """The tasks that a principal has made, as they are now. Raises `Fault`."""
         mine = self.book.of(principal)
         if not mine or not self.dialect.runs_tasks:
@@ -214,7 +215,7 @@ class Connection:
         else:
             there = {id: raw for id in mine if (raw := await self._task(id))}
         self.book.forget(id for id in mine if id not in there)
-        return {id: there[id] for id in mine if id in there}
+        return {id: (there[id], made) for id in mine if id in there and (made := self.book.made(id))}
 
     async def _task(self, id: str) -> Raw | None:
         try:
@@ -439,7 +440,7 @@ class Connection:
         if len(self._made) > MOST_TASKS:
             del self._made[next(iter(self._made))]
         if not isinstance(request.exchange, Part):
-            self.book.add(task, request.call.client, self._clock.now())
+            self.book.add(task, request.call, self._clock.now())
 
     def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
         """What the server says of a task of the extension: while it runs, the server is needed."""
@@ -450,7 +451,7 @@ class Connection:
         if task.is_over:
             self._extended.over(task.taskId)
         elif call and call.method == mcp.CALL:
-            self._extended.add(task, call.client, self._clock.now())
+            self._extended.add(task, call, self._clock.now())
 
     def runs_tasks(self) -> bool:
         """Whether the server may be at work on a task."""
@@ -544,7 +545,7 @@ class Connection:
             self._task_over(task.taskId)
         if maker := self.book.maker(task.taskId):
             told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=params)
-            self._on_event(msgspec.structs.replace(told, whose=maker))
+            self._on_event(msgspec.structs.replace(told, whose=maker, made=self.book.made(task.taskId)))
 
 
 def _known_tasks(listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
