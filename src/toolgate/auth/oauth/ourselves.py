@@ -15,7 +15,7 @@ import msgspec
 from toolgate.auth.oauth import registering
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.grants import NotGranted
-from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.registering import DOCUMENT, Registration
 from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import Vault
 from toolgate.config import Server, ServerAuth
@@ -23,7 +23,6 @@ from toolgate.model import Fault
 from toolgate.outside import LOOPBACK, Outside
 
 CALLBACK = "/connect/callback"
-DOCUMENT = "/connect/client.json"
 
 
 class Ourselves:
