@@ -77,7 +77,7 @@ class Access:
         rules = self.rules(call.client.principal)
         if rules is None:
             return "allow"
-        if call.kind == "tasks" and call.about and call.method != mcp.TASK_CANCEL:
+        if call.about and call.kind == "tasks" and call.method != mcp.TASK_CANCEL:
             # It was approved, if need be, when it was made.
             return "off" if self.judge(call.about) == "off" else "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
