@@ -88,6 +88,9 @@ class Access:
             return self._judge_change(call, rules)
         if rules is None:
             return "allow"
+        if call.about and call.kind == "tasks" and call.method != mcp.TASK_CANCEL:
+            # It was approved, if need be, when it was made.
+            return "off" if self.judge(call.about) == "off" else "allow"
         found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
         if call.asked and found != "off":
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
@@ -97,6 +100,12 @@ class Access:
         """Nobody is asked twice: an administrator who uses the admin door has decided."""
         found = self.add_servers if rules is None else rules.verdict(names.OWN, "tools", call.target)
         return "allow" if found == "ask" and call.is_by_admin else found
+
+    def has_whole(self, principal: Principal, server: str) -> bool:
+        """Whether a server is somebody's to stop, and its stderr to read, where other clients' words may stand: of one
+        who may use all of it unasked, or who administers the gateway."""
+        rules = self.rules(principal)
+        return rules is None or rules.has_whole(server) or self.may_administer(principal)
 
     def may_administer(self, principal: Principal) -> bool:
         """Whether somebody is an administrator: the operator, who comes over a pipe or the operator's socket, or a
@@ -161,7 +170,7 @@ class Rules:
             found: Verdict = "off"
         elif kind == "methods":
             found = self._whole(server)
-        elif kind == "tasks":  # which tool has made one is not known; whoever has it was let call that
+        elif kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
             found = "allow" if self.sees(server) else "off"
         else:
             found = self._thing(server, kind, name) or self._base(server, hints)
@@ -177,6 +186,9 @@ class Rules:
         base = self._base(server, _SILENT)
         is_narrowed = self.read_only or any(table.narrows(server) for table in (*self._things.values(), self._meant))
         return "off" if is_narrowed else base
+
+    def has_whole(self, server: str) -> bool:
+        return self.verdict(server, "methods", "") == "allow"
 
     def is_off(self, server: str, kind: str, name: str) -> bool:
         """By its name alone, whatever it says of itself."""

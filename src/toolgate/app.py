@@ -175,6 +175,7 @@ class App:
         self._doors: list[StdioDoor] = []
         self._common.meters.on_refused = self.http.scheduler.refused
         self._news.listen("keys", self._look_at_keys)
+        self._doorkeeper.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
 
     def stdio(
         self,
@@ -196,6 +197,7 @@ class App:
             self._errands.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
             self._errands.start(self._news.follow(), "follow news")
+            self._errands.start(self._doorkeeper.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
         """Take no new calls, give those under way their time (`drain`) or until `hurry` is set, and then fail what is

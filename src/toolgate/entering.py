@@ -15,18 +15,21 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from toolgate import overlays, traits
-from toolgate.access import HARMLESS, Access, Rules
+from toolgate.access import HARMLESS, KEPT, Access, Rules
 from toolgate.catalog import unlisted
 from toolgate.eras import mirrors
-from toolgate.model import Call, Client, Fault, Traits
+from toolgate.model import Call, Client, Fault, Principal, Traits
+from toolgate.overlays import hides
 from toolgate.policy.validate import Validate
 from toolgate.ports import Shelf
 from toolgate.snapshot import Route, Snapshot
-from toolgate.surfaces.handles import Handles
+from toolgate.spills import Source
+from toolgate.surfaces.handles import Handles, about_made
 from toolgate.views import CatalogView, Wanted, anything
 from toolgate.wire import mcp, names
 
 Shelves = Callable[[str, str], Shelf | None]
+Current = Callable[[], Snapshot]
 
 NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
 _BY_LISTS = NOT_FOUND | {"INVALID_ARGS", "HEADER_MISMATCH"}  # how lists refuse
@@ -34,17 +37,20 @@ _HARMLESS = Traits(hints=HARMLESS)
 
 
 class Entering:
-    """`current` is the snapshot that is served now."""
+    """`current` is the snapshot that is served now; `source` says what that was made by which is kept of a result."""
 
-    def __init__(self, access: Access, handles: Handles, current: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self, access: Access, handles: Handles, source: Callable[[Principal, str], Source | None], current: Current
+    ) -> None:
         self._access = access
         self._handles = handles
+        self._source = source
         self._current = current
 
     async def enter(self, call: Call, route: Route) -> Call:
         """The call with its true target. What that takes of the catalog is fetched. Raises `Fault`."""
         if call.kind == "tasks":
-            return self._handles.enter(call, route.path)
+            return self._about(self._handles.enter(call, route.path))
         rules = self._access.rules(call.client.principal)
         route.check_let_in(rules)
         view = self.known(route, call.client, rules)
@@ -62,7 +68,30 @@ class Entering:
                 raise entered
             finally:
                 del entered  # or this frame and it would hold each other, and the request with them
+        if entered.server == names.OWN and entered.target.startswith(KEPT):
+            return self._kept(entered)
         return entered
+
+    def _kept(self, call: Call) -> Call:
+        """A call for something that was kept, with the one whose result that was."""
+        if not (source := self._source(call.client.principal, call.target)):
+            return call
+        about = about_made(source.server, source.made, call.client)
+        return self._about(msgspec.structs.replace(call, about=about))
+
+    def _about(self, call: Call) -> Call:
+        """The same with what the tool that it is about says of itself now. Raises `Fault` where that is hidden."""
+        assert call.about
+        about = self.as_known(call.about)
+        shelf = self._current().catalog.known(about.server, "tools", about.client)
+        if about.method == mcp.CALL and call.method != mcp.TASK_CANCEL and shelf and hides(shelf, about.target):
+            raise Fault("ACCESS_DENIED", "Access denied: the tool behind it may not be used any more", reach="not_sent")
+        return msgspec.structs.replace(call, about=about)
+
+    def as_known(self, about: Call) -> Call:
+        shelf = self._current().catalog.known(about.server, "tools", about.client)
+        found = traits.of(shelf, about.target) if about.method == mcp.CALL else None
+        return msgspec.structs.replace(about, traits=found) if found else about
 
     def _tried(self, call: Call, route: Route, view: CatalogView, rules: Rules | None) -> Call | Fault:
         """The call as it is by what is known; why it is none."""

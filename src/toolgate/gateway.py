@@ -24,7 +24,7 @@ from toolgate.entering import NOT_FOUND, Entering
 from toolgate.eras import tasks
 from toolgate.events import Events
 from toolgate.exchange import Retry, resumed, then
-from toolgate.model import Call, Client, Done, Event, Fault, Listing, NeedInput, Outcome, Principal, Reach
+from toolgate.model import Call, Client, Done, Event, Fault, Listing, Made, NeedInput, Outcome, Principal, Reach
 from toolgate.policy import scrub, validate
 from toolgate.policy.judging import Judging, missed
 from toolgate.policy.scrub import Scrubber
@@ -34,7 +34,7 @@ from toolgate.redaction import Redactor
 from toolgate.sending import send
 from toolgate.snapshot import Route, Snapshot
 from toolgate.spills import Spills
-from toolgate.surfaces.handles import Handles
+from toolgate.surfaces.handles import Handles, about_made
 from toolgate.watches import Watches
 from toolgate.wire import jsonrpc, mcp, names
 
@@ -66,7 +66,7 @@ class Gateway:
         self._handles = handles
         self._clock = clock
         self._realms = Realms(house, editor, spills, access, self._current, events.tell)
-        self._entering = Entering(access, handles, self._current)
+        self._entering = Entering(access, handles, spills.source, self._current)
         self._earshot = Earshot(access, events)
         self._watches = Watches()
 
@@ -82,6 +82,8 @@ class Gateway:
             raise shutting_down("not_sent")
 
         def refused(fault: Fault) -> Outcome:
+            if fault.words and fault.server and self.access.has_whole(call.client.principal, fault.server):
+                fault = fault.told()
             shown = scrub.fault(_with_schema(entered, fault), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
                 raise shown  # its client's door answers, whatever tool it came through: another token may mend it
@@ -197,10 +199,11 @@ class Gateway:
             asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
         answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
         items = [
-            Raw(tasks.with_id(raw, self._handles.write(server.id, id, route.path, client), lambda raw: raw))
+            Raw(tasks.with_id(raw, self._handles.write(server.id, id, made, route.path, client), lambda raw: raw))
             for server, answer in answers
             if not isinstance(answer, Fault)
-            for id, raw in answer.items()
+            for id, (raw, made) in answer.items()
+            if self._may_know(server.id, made, client)
         ]
         failures = [
             (server.name, self.redactor.text(answer.message)) for server, answer in answers if isinstance(answer, Fault)
@@ -254,9 +257,17 @@ class Gateway:
         """Whether a client is to hear of an event."""
         return self._earshot.concerns(event, route, client)
 
-    def told_of_task(self, event: Event, route: Route, client: Client) -> bytes:
-        """The parameters of a notification on a task, in this client's names."""
-        return self._handles.shown(event, route.path, client, route.surface)
+    def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
+        """The parameters of a notification on a task, in this client's names; empty where it may no more use what has
+        made the task."""
+        if not self._may_know(event.server, made, client):
+            return b""
+        return self._handles.shown(event, made, route.path, client, route.surface)
+
+    def _may_know(self, server: str, made: Made, client: Client) -> bool:
+        """Whether a client may still use what has made a task of its own."""
+        about = self._entering.as_known(about_made(server, made, client))
+        return self.access.judge(about) != "off"
 
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""

@@ -58,11 +58,23 @@ RETRYABLE = frozenset(
 )
 
 
+class Words(msgspec.Struct, frozen=True):
+    """The last line that a server wrote to stderr, and what to do about what stands there."""
+
+    last: str = ""
+    hint: str = ""
+
+    def added(self, message: str, hint: str) -> tuple[str, str]:
+        """A message and a hint with them."""
+        return (f"{message}: {self.last}" if self.last else message), self.hint or hint
+
+
 class Fault(Exception):
     """A failure that says whose it is and how far the call got.
 
     `code` is a key of `RPC_CODES`. `upstream` is the error that a server sent itself: it is relayed as it stands.
-    `reach` is how far the call got, None where the question does not arise.
+    `reach` is how far the call got, None where the question does not arise. `words` may be about another client's call:
+    the message and the hint have nothing of them before `told` (see there).
     """
 
     def __init__(
@@ -76,6 +88,7 @@ class Fault(Exception):
         hint: str = "",
         upstream: jsonrpc.RpcError | None = None,
         extra: Mapping[str, Any] | None = None,
+        words: Words | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -86,6 +99,7 @@ class Fault(Exception):
         self.hint = hint
         self.upstream = upstream
         self.extra = extra or {}
+        self.words = words
 
     def __repr__(self) -> str:
         return f"Fault({self.code}, {self.message!r}, server={self.server!r}, reach={self.reach})"
@@ -101,7 +115,17 @@ class Fault(Exception):
             hint=self.hint,
             upstream=self.upstream,
             extra=self.extra,
+            words=self.words,
         )
+
+    def told(self) -> Fault:
+        """The same fault for who may read what its server writes to stderr."""
+        if not self.words:
+            return self
+        found = self.at("", "")
+        found.message, found.hint, found.words = *self.words.added(self.message, self.hint), None
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
 
     def shown(self, text: Callable[[str], str], body: Callable[[bytes], bytes], value: Callable[[Any], Any]) -> Fault:
         """The same fault with all that it says as these have it."""
@@ -118,6 +142,7 @@ class Fault(Exception):
             hint=text(self.hint),
             upstream=upstream,
             extra=value(self.extra),
+            words=self.words and Words(text(self.words.last), text(self.words.hint)),
         )
         found.__cause__, found.__suppress_context__ = self.__cause__, True
         return found
@@ -349,6 +374,15 @@ class Traits(msgspec.Struct, frozen=True):
         return pointer if name is None else "/" + name.replace("~", "~0").replace("/", "~1") + slash + rest
 
 
+class Made(msgspec.Struct, frozen=True, array_like=True):
+    """What a task, or something that was kept of a result, was made by: the method, the server's own name of what was
+    called, and the control tool that the call came through."""
+
+    method: str
+    target: str
+    via: str = ""
+
+
 class Call(msgspec.Struct, frozen=True):
     """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
     from then on `server` is set and `target` is the server's own name.
@@ -367,6 +401,7 @@ class Call(msgspec.Struct, frozen=True):
     passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
     traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
     asked: Call | None = None  # the call of a control tool that this one was made of
+    about: Call | None = None  # the call of what made the task, or the result, that this one asks for
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
     notes: Notes | None = None
     wants_progress: bool = False
@@ -396,6 +431,10 @@ class Call(msgspec.Struct, frozen=True):
     def via(self) -> str:
         """The control tool that the call came through."""
         return self.asked.target if self.asked else ""
+
+    @property
+    def made(self) -> Made:
+        return Made(self.method, self.target, self.via)
 
     def at(self, server: str, target: str) -> Call:
         """The same call with its true target."""
@@ -522,6 +561,7 @@ class Event(msgspec.Struct, frozen=True):
     whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
     clients: frozenset[str] | None = None  # the configured clients that alone it concerns
     era: mcp.Era | None = None
+    made: Made | None = None  # what a task was made by, where the server's maker is told
 
     def is_for(self, client: Client) -> bool:
         """Whether it concerns this client, of those that share the connection."""

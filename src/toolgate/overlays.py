@@ -55,6 +55,19 @@ def show(items: Mapping[str, Raw], overlays: Overlays) -> Shown:
     return Shown(shown, changes, tuple(warnings))
 
 
+def hides(shelf: Shelf, own: str) -> bool:
+    """Whether an operator has hidden a tool that its server lists."""
+    shown = shelf.whole or shelf
+    if not shelf.is_overlaid or own not in shelf.own:
+        return False
+    known: set[str] | None = shown.memo.get("own names")
+    if known is None:
+        known = shown.memo["own names"] = {
+            shown.changes[name].own if name in shown.changes else name for name in shown.items
+        }
+    return own not in known
+
+
 def apply(shelf: Shelf, overlays: Overlays, held: Mapping[str, str] | None = None) -> Shelf:
     """A shelf of tools as it is shown; without overlays as its server lists it. `held` are those in quarantine, by own
     names, and why; None where there is no such thing: else nothing but what is listed can be called."""

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server, showing
-from toolgate.model import Call, Client, Fault, Hints, Outcome, Principal
+from toolgate.model import Call, Client, Fault, Hints, Made, Outcome, Principal, Words
 from toolgate.search import Hit
 
 
@@ -84,8 +84,9 @@ StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 
 class Status(msgspec.Struct, frozen=True):
     """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
-    the last 64 KiB of it, `revision` the protocol revision that it was found to speak. `stopped_by` is why it is
-    stopped: nobody called, others needed its seat in the pool, somebody said so, or it is up for each call only."""
+    the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol
+    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the
+    pool, somebody said so, or it is up for each call only."""
 
     state: State = "configured"
     error: str = ""
@@ -96,6 +97,16 @@ class Status(msgspec.Struct, frozen=True):
     revision: str = ""
     calls: int = 0  # under way or parked
     stopped_by: StoppedBy = ""
+    words: Words | None = None
+
+    def told(self, to_others: bool = False) -> Status:
+        """As it is shown to who may read the server's stderr, or to others."""
+        if to_others:
+            return msgspec.structs.replace(self, stderr="", words=None)
+        if not self.words:
+            return self
+        error, hint = self.words.added(self.error, self.hint)
+        return msgspec.structs.replace(self, error=error, hint=hint, words=None)
 
 
 class Upstream(Protocol):
@@ -135,7 +146,7 @@ class Upstream(Protocol):
         """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
         ...
 
-    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         """The tasks of 2025-11-25 that this principal has made, as they are now, by their own ids. Raises `Fault`."""
         ...
 
@@ -243,8 +254,9 @@ class SignIns(Protocol):
         """Begin it, once. None where there is none, or the form was not that of its page."""
         ...
 
-    async def finish(self, answer: Mapping[str, str], cookie: str, /) -> str:
-        """What the authorization server's answer comes to: the server's name. Raises `Fault`."""
+    async def finish(self, answer: Mapping[str, str], cookie: str, path: str, /) -> str:
+        """What the authorization server's answer comes to: the server's name. `path` is where it came. Raises
+        `Fault`."""
         ...
 
     def document(self) -> bytes | None:

@@ -12,7 +12,7 @@ from typing import Any
 from toolgate.access import Access
 from toolgate.config import Server
 from toolgate.finder import Finder
-from toolgate.model import Client, Event, EventSink
+from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.policy import changes
 from toolgate.ports import Card, Editor, House, Shelf, Status, View, card
 from toolgate.search import Document, Hit
@@ -132,7 +132,7 @@ class RouteRealm:
         return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
 
     def status(self, server: str, /) -> Status:
-        return self._route.upstream(server).status()
+        return self._route.upstream(server).status().told(to_others=not self._has_whole(server))
 
     def known(self, server: str, kind: str, /) -> Shelf | None:
         whole = self._whole(server, kind)
@@ -181,7 +181,7 @@ class RouteRealm:
     def kept(self, uri: str, /) -> Mapping[str, Any]:
         spills, principal = self._realms.spills, self.client.principal
         source = spills.source(principal, uri)
-        if source and self._rules and self._rules.is_off(*source):
+        if source and self._rules and self._rules.is_off(source.server, "tools", source.made.target):
             raise not_kept(uri)
         return spills.read(principal, uri)
 
@@ -193,7 +193,13 @@ class RouteRealm:
             self._realms.activate(self.client, tools)
 
     async def stop(self, server: str, /) -> None:
+        if not self._has_whole(server):
+            message = "Only who may use all of a server may stop it: others use it as well"
+            raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
         await self._route.upstream(server).stop()
+
+    def _has_whole(self, server: str) -> bool:
+        return self._realms.access.has_whole(self.client.principal, server)
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
@@ -210,3 +216,8 @@ class RouteRealm:
 
     def _check_admin(self) -> None:
         changes.check_may_request(self._realms.access, self.client.principal)
+
+
+_WHO_STOPS = (
+    "it is for clients whose permissions leave out nothing of that server, and for those that have admin = true"
+)

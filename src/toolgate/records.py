@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.model import RPC_CODES, Fault
+from toolgate.model import RPC_CODES, Fault, Words
 from toolgate.ports import About, Clock, Shelf, Store
 from toolgate.wire import jsonrpc, mcp, surrogates
 
@@ -76,7 +76,8 @@ class Records:
     def save_fault(self, place: Place, fault: Fault) -> None:
         """Why a list that was never known could not be had: who starts again need not wait for that anew."""
         server, scope, kind = place
-        said = [fault.code, fault.message, fault.hint]
+        words = fault.words or Words()
+        said = [fault.code, fault.message, fault.hint, words.last, words.hint]
         space = self._space(server, scope)
         if space and self._is_due(space, _FAULT + kind, said):
             self._store.put(space, _FAULT + kind, jsonrpc.encode(said), ttl=KEPT)
@@ -164,10 +165,13 @@ def _space(server: str, print: str) -> str:
 
 def _fault(raw: bytes, server: str) -> Fault | None:
     try:
-        code, message, hint = jsonrpc.read(raw, tuple[str, str, str])
-    except (msgspec.DecodeError, ValueError):
+        code, message, hint, *words = jsonrpc.read(raw, list[str])
+        found = Words(*words) if words else None
+    except (msgspec.DecodeError, ValueError, TypeError):
         return None
-    return Fault(code, message, server=server, reach="not_sent", hint=hint) if code in RPC_CODES else None
+    if code not in RPC_CODES:
+        return None
+    return Fault(code, message, server=server, reach="not_sent", hint=hint, words=found)
 
 
 def _about(raw: bytes) -> About | None:

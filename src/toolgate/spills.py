@@ -11,13 +11,13 @@ import re
 import secrets
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 
 from toolgate import access
 from toolgate.cutting import after_lines, count_lines
-from toolgate.model import Fault, Principal
+from toolgate.model import Fault, Made, Principal
 from toolgate.ports import Clock, Timer
 from toolgate.wire import surrogates
 
@@ -27,12 +27,17 @@ AT_ONCE = 64 * 1024  # bytes
 LEAST = 64  # any character fits
 LINES = 200  # of a range that is proposed
 _NOTHING = Counter[str]()
-_NOWHERE = ("", "", "")
 _ASKED = re.compile(r"(lines|bytes|chars)=(\d{1,15})(-(\d{1,15})?)?")
 
 
-Source: TypeAlias = tuple[str, str, str]
-"""The server, the kind and the server's own name of what was called."""
+class Source(NamedTuple):
+    """The server, and what of it was called."""
+
+    server: str
+    made: Made
+
+
+_NOWHERE = Source("", Made("", ""))
 
 
 class Bounds(msgspec.Struct, frozen=True):

@@ -42,7 +42,16 @@ class CatalogView:
         self._faults = faults
 
     def fault(self, server: str, kind: str) -> Fault | None:
-        return self._faults.get((server, kind))
+        found = self._faults.get((server, kind))
+        return found and found.told()
+
+    def fault_for_others(self, server: str, kind: str) -> Fault | None:
+        """The same for who may not read the server's stderr."""
+        found = self._faults.get((server, kind))
+        if found and found.words:
+            found = found.at("", "")
+            found.words = None
+        return found
 
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
         return True
@@ -69,9 +78,11 @@ class PermittedView(CatalogView):
         self.activated = whole.activated
         self.pending = whole.pending
         self.shelf = self._permitted
-        self.fault = whole.fault
         self._view = whole
         self._rules = rules
+
+    def fault(self, server: str, kind: str) -> Fault | None:
+        return (self._view.fault if self._rules.has_whole(server) else self._view.fault_for_others)(server, kind)
 
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
         return self._rules.verdict(names.OWN, kind, name, hints) != "off"

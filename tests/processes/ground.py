@@ -164,7 +164,7 @@ class Served:
         return Client(self.port, era)
 
     def status(self, server: str) -> Any:
-        return self.app.gateway.snapshot.upstreams[server].status()
+        return self.app.gateway.snapshot.upstreams[server].status().told()
 
 
 @asynccontextmanager

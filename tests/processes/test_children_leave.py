@@ -130,7 +130,7 @@ def test_a_call_that_comes_while_a_child_dies_does_not_change_what_it_died_of(
         with pytest.raises(Fault) as refused:
             await late
         assert refused.value.reach == "not_sent"
-        assert [fault.message for fault in receiver.over] == ["one exited with status 3: out of memory"]
+        assert [fault.told().message for fault in receiver.over] == ["one exited with status 3: out of memory"]
         await supervisor.close()
 
     asyncio.run(asyncio.wait_for(die(), WAIT))

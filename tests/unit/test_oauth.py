@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 import pytest
@@ -64,9 +65,16 @@ class House:
     async def sign_in(self, badge: Any = None, shown: str = "", **wants: str) -> str:
         """From a refusal to a token: what is shown then."""
         begun = await self.begun(await self.fault(badge, shown=shown, **wants))
-        authority = next(each for each in self.outside.authorities if begun.url.startswith(each.issuer))
-        assert await self.oauth.finish(authority.authorize(begun.url), begun.cookie) == "docs"
+        assert await self.back(begun) == "docs"
         return await (badge or self.badge).shown()
+
+    async def back(self, begun: Begun, answer: dict[str, str] | None = None, cookie: str | None = None) -> str:
+        """The browser comes back to where it was to be sent; without an `answer`, with what the authority gave it."""
+        if answer is None:
+            authority = next(each for each in self.outside.authorities if begun.url.startswith(each.issuer))
+            answer = authority.authorize(begun.url)
+        path = urlsplit(dict(parse_qsl(urlsplit(begun.url).query))["redirect_uri"]).path
+        return await self.oauth.finish(answer, begun.cookie if cookie is None else cookie, path)
 
     def grant(self) -> Any:
         return self.oauth.vault.grant(self.server, "ann")
@@ -87,7 +95,8 @@ async def test_a_refused_user_is_sent_to_a_page_and_what_it_was_granted_is_shown
     assert house.granted == [("docs", "ann")]
     asked, told = house.authority.asked("/authorize")[0], house.authority.asked("/token")[0]
     assert asked["resource"] == told["resource"] == house.server.url
-    assert asked["redirect_uri"] == BASE + "/connect/callback" and "scope" not in asked
+    assert re.fullmatch(re.escape(BASE) + "/connect/callback/[0-9a-f]{32}", asked["redirect_uri"])
+    assert "scope" not in asked
     assert house.authority.asked("/register")[0]["application_type"] == "native"
 
 
@@ -187,7 +196,7 @@ async def test_an_answer_is_not_acted_on_that_is_not_of_the_issuer_asked(changed
     house = House()
     begun = await house.begun(await house.fault())
     with pytest.raises(Fault, match=r"is not from https://as\.example") as raised:
-        await house.oauth.finish(house.authority.authorize(begun.url, **changed), begun.cookie)
+        await house.back(begun, house.authority.authorize(begun.url, **changed))
     assert "call-this-number" not in raised.value.message
     assert not house.authority.asked("/token") and await house.badge.shown() == ""
 
@@ -196,7 +205,7 @@ async def test_an_authority_that_does_not_name_itself_is_believed_when_it_does_n
     house = House()
     house.authority.metadata["authorization_response_iss_parameter_supported"] = False
     begun = await house.begun(await house.fault())
-    await house.oauth.finish(house.authority.authorize(begun.url, iss=None), begun.cookie)
+    await house.back(begun, house.authority.authorize(begun.url, iss=None))
     assert await house.badge.shown()
 
 
@@ -211,11 +220,11 @@ async def test_an_answer_is_taken_once_from_the_browser_that_went_and_with_its_s
         (answer, ""),
     ):
         with pytest.raises(Fault):
-            await house.oauth.finish(wrong, cookie)
+            await house.back(begun, wrong, cookie)
     assert not house.authority.asked("/token")
-    await house.oauth.finish(answer, begun.cookie)
+    await house.back(begun, answer)
     with pytest.raises(Fault, match="not known"):
-        await house.oauth.finish(answer, begun.cookie)
+        await house.back(begun, answer)
     assert len(house.authority.asked("/token")) == 1
 
 
@@ -238,7 +247,7 @@ async def test_a_link_and_what_was_begun_with_it_last_for_ten_minutes() -> None:
     await asyncio.sleep(601)
     assert house.oauth.find(id) is None
     with pytest.raises(Fault, match="its time is over"):
-        await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+        await house.back(begun)
 
 
 async def test_what_one_was_granted_is_no_one_elses() -> None:
@@ -331,7 +340,7 @@ async def test_what_could_not_stand_in_a_header_or_is_no_bearers_is_no_token(giv
     house.authority.gives |= given
     begun = await house.begun(await house.fault())
     with pytest.raises(Fault, match="no bearer token"):
-        await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+        await house.back(begun)
     assert await house.badge.shown() == ""
 
 
@@ -356,7 +365,7 @@ async def test_a_wider_operation_asks_for_what_it_needs_beside_what_was_asked_fo
     first = await house.sign_in(scope="read")
     fault = await house.fault(status=403, shown=first, error="insufficient_scope", scope="write")
     begun = await house.begun(fault)
-    await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+    await house.back(begun)
     assert house.authority.asked("/authorize")[1]["scope"] == "read write"
     assert await house.badge.shown() != first
 
@@ -376,7 +385,7 @@ async def test_a_scope_that_is_never_granted_is_asked_for_a_few_times() -> None:
     asked = 0
     while (fault := await house.fault(status=403, shown=shown, error="insufficient_scope", scope="admin")).upstream:
         begun = await house.begun(fault)
-        await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+        await house.back(begun)
         shown, asked = await house.badge.shown(), asked + 1
         assert asked < 5
     assert asked == 3
@@ -481,7 +490,7 @@ async def test_a_user_who_says_no_is_not_signed_in() -> None:
     begun = await house.begun(await house.fault())
     answer = house.authority.authorize(begun.url, code=None, error="access_denied")
     with pytest.raises(Fault, match="access_denied"):
-        await house.oauth.finish(answer, begun.cookie)
+        await house.back(begun, answer)
     assert await house.badge.shown() == ""
 
 
@@ -491,7 +500,7 @@ async def test_a_call_waits_for_its_user_until_it_has_signed_in() -> None:
     waiting = asyncio.ensure_future(house.oauth.settled("docs", "ann", 25.0))
     await asyncio.sleep(5)
     assert not waiting.done()
-    await house.oauth.finish(house.authority.authorize(begun.url), begun.cookie)
+    await house.back(begun)
     await asyncio.sleep(1)
     assert waiting.done()
     await house.fault(house.badge_of("ben"))

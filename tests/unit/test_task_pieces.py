@@ -10,11 +10,12 @@ from msgspec import Raw
 
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
-from toolgate.model import Client, Fault, Principal
+from toolgate.model import Call, Client, Fault, Principal
 from toolgate.upstreams.mcp.tasks import LONGEST, MOST_TASKS, Book
 
 KEY = "io.modelcontextprotocol/related-task"
 ANN, BOB = Client(Principal("ann"), "s1"), Client(Principal("bob"), "s2")
+ANNS, BOBS = Call("tools/call", "act", ANN), Call("tools/call", "act", BOB)
 
 
 def raw(value: Any) -> Raw:
@@ -23,17 +24,17 @@ def raw(value: Any) -> Raw:
 
 def test_a_book_knows_who_made_a_task_and_forgets_the_oldest_of_whoever_makes_many() -> None:
     book = Book()
-    book.add(Task("bobs"), BOB, 0.0)
+    book.add(Task("bobs"), BOBS, 0.0)
     for number in range(MOST_TASKS + 2):
-        book.add(Task(str(number)), ANN, 0.0)
+        book.add(Task(str(number)), ANNS, 0.0)
     assert (book.maker("0"), book.maker("1"), book.maker("2")) == (None, None, ANN.identity)
     assert (len(book.of("ann")), book.of("bob")) == (MOST_TASKS, ["bobs"])
 
 
 def test_a_task_counts_as_running_until_it_is_over_or_its_time_is() -> None:
     book = Book()
-    book.add(Task("short", ttl=1000), ANN, 100.0)
-    book.add(Task("long", ttl=2 * LONGEST * 1000), ANN, 100.0)
+    book.add(Task("short", ttl=1000), ANNS, 100.0)
+    book.add(Task("long", ttl=2 * LONGEST * 1000), ANNS, 100.0)
     assert book.runs(100.0 + 1.5 * LONGEST)
     assert not book.runs(100.0 + 2.5 * LONGEST)
     book.over("long")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from toolgate.auth import keys
-from toolgate.auth.issuer import Issuer, Unreachable
+from toolgate.auth.issuer import ROUND, Issuer, Unreachable
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
 from toolgate.auth.tokens import SKEW, BadToken, Tokens, Verified
@@ -25,12 +25,14 @@ MOST_REMEMBERED = 4096  # that were let in by a key
 
 
 class Doorkeeper:
-    """Knows the clients of the configuration as it is now (`use`), and the keys as the store has them (`look`)."""
+    """Knows the clients of the configuration as it is now (`use`), and the keys as the store has them (`look`).
+    `on_withdrawn` hears that keys of the issuer hold no more: who came in by them is no longer known."""
 
     def __init__(
         self, config: Config, store: Store, clock: Clock, own: Callable[[str, int], bool] = lambda _at, _on: False
     ) -> None:
         self._own = own  # where the gateway itself listens
+        self.on_withdrawn: Callable[[], object] = lambda: None
         self.resource = Resource(config.auth)
         self._store = store
         self._clock = clock
@@ -45,7 +47,8 @@ class Doorkeeper:
         self._clients = {client.id: client for client in config.clients}
         self.resource.auth = config.auth
         if (config.auth, config.guard.allow_hosts) != (before.auth, before.guard.allow_hosts):
-            issuer = Issuer(config.auth.issuer, Outside(config.guard.allow_hosts, own=self._own), self._clock)
+            outside = Outside(config.guard.allow_hosts, own=self._own)
+            issuer = Issuer(config.auth.issuer, outside, self._clock, lambda: self.on_withdrawn())
             self._tokens = Tokens(issuer, self._clock) if config.auth.issuer else None
         self._whose.clear()
         self.look()
@@ -54,6 +57,13 @@ class Doorkeeper:
         """Read the keys of the store: others have changed them."""
         self._let_in.clear()
         self._ring = keys.Ring(self._config.clients, keys.records(self._store))
+
+    async def follow(self) -> None:
+        """Look at the issuer's keys now and then as long as anybody may be inside by them. Until cancelled."""
+        while True:
+            await self._clock.sleep(ROUND)
+            if self._tokens and self._tokens.has_any:
+                await self._tokens.issuer.look_round()
 
     async def __call__(self, headers: Mapping[str, str], address: str, path: str) -> Principal:
         """Raises `Unauthorized`."""

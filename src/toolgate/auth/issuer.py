@@ -1,15 +1,15 @@
 """The authorization server whose tokens are taken, and its keys (RFC 8414, OIDC Discovery, RFC 7517).
 
 The rules this file keeps: what names itself another issuer is not believed; keys are looked for anew when they are old,
-and when a token names one that is not there, but not more often than every half minute, whoever asks; and while the
-issuer is not there, the keys that it had hold for a day.
+and when a token names one that is not there, but not more often than every half minute, whoever asks; while the
+issuer is not there, the keys that it had hold for a day; and when a key holds no more, that is told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 HOLDS = 3600.0  # seconds until keys are looked at again
 AT_MOST = 24 * HOLDS  # seconds that they hold while the issuer is not there
 PAUSE = 30.0  # seconds between two looks, at least
+ROUND = 60.0  # seconds between looks whether they are old, which need no request
 MOST_KEYS = 64
 _PUBLIC = frozenset({"kty", "kid", "n", "e", "crv", "x", "y"})
 
@@ -53,11 +54,19 @@ class PublicKey(msgspec.Struct, frozen=True):
     algorithm: str
     key: Key
 
+    @property
+    def print(self) -> tuple[str | None, str, str]:
+        """To know it again by."""
+        return self.id, self.algorithm, self.key.thumbprint()
+
 
 class Issuer:
-    """`name` is as it is configured: without a slash at its end, which its own may have."""
+    """`name` is as it is configured: without a slash at its end, which its own may have. `on_withdrawn` hears that some
+    of the keys hold no more."""
 
-    def __init__(self, name: str, outside: Outside, clock: Clock) -> None:
+    def __init__(
+        self, name: str, outside: Outside, clock: Clock, on_withdrawn: Callable[[], object] = lambda: None
+    ) -> None:
         self.name = name
         self.exact = name  # as it says itself
         self._outside = outside
@@ -67,7 +76,8 @@ class Issuer:
         self._tried = float("-inf")
         self._problem = ""
         self._turn = asyncio.Lock()
-        self.generation = 0  # grows whenever its keys are others
+        self._on_withdrawn = on_withdrawn
+        self._held: frozenset[tuple[str | None, str, str]] = frozenset()  # the prints of its keys
 
     async def keys(self, id: str | None) -> Sequence[PublicKey]:
         """Those that may have signed what names this key; all, where it names none. Raises `Unreachable`."""
@@ -76,9 +86,26 @@ class Issuer:
             async with self._turn:
                 if self._is_wanting(id, now):
                     await self._look()
-        if not self._keys or self._clock.now() - self._fetched > AT_MOST:
+        if not self._keys or self._is_stale:
             raise Unreachable(self._problem or "it has not answered yet")
         return self._named(id)
+
+    def holds(self, print: tuple[str | None, str, str]) -> bool:
+        """Whether what was signed with this key may still be believed."""
+        return print in self._held and not self._is_stale
+
+    async def look_round(self) -> None:
+        """Look at keys that are old, whether or not anybody comes with a token."""
+        if self._clock.now() - self._fetched >= HOLDS and self._clock.now() - self._tried >= PAUSE:
+            async with self._turn:
+                await self._look()
+        if self._held and self._is_stale:
+            self._held = frozenset()
+            self._on_withdrawn()
+
+    @property
+    def _is_stale(self) -> bool:
+        return self._clock.now() - self._fetched > AT_MOST
 
     def _named(self, id: str | None) -> Sequence[PublicKey]:
         return [key for key in self._keys if id is None or key.id == id]
@@ -96,9 +123,10 @@ class Issuer:
             self._problem = str(error)
             log.warning("the keys of %s cannot be had: %s", self.name, error)
             return
-        if [(key.id, key.key.thumbprint()) for key in keys] != [(key.id, key.key.thumbprint()) for key in self._keys]:
-            self.generation += 1
+        before, self._held = self._held, frozenset(key.print for key in keys)
         self._keys, self._fetched, self._problem = keys, self._clock.now(), ""
+        if before - self._held:
+            self._on_withdrawn()
 
     async def _where(self) -> str:
         """The URL of its keys."""

@@ -1,8 +1,8 @@
 """Tokens of the configured issuer: JWTs whose signature, issuer, time and kind are checked (RFC 9068, RFC 8725).
 
 The rules this file keeps: which algorithms are good is said here and not by the token, and each goes with its kind of
-key only; a token that lacks what is checked is no token; and what was found good holds until its time is over or the
-issuer has other keys.
+key only; a token that lacks what is checked is no token; and what was found good holds until its time is over or its
+issuer has that key no more, wherever it is asked for.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Verified(msgspec.Struct, frozen=True):
     scopes: frozenset[str]
     claims: Mapping[str, Any]
     digest: bytes
-    generation: int
+    signed_by: tuple[str | None, str, str]  # the print of the key
 
     @property
     def name(self) -> str:
@@ -69,17 +69,23 @@ class Tokens:
         keys = [key for key in await self.issuer.keys(header.kid) if _fits(key, header.alg)]
         if not keys:
             raise BadToken("the token names a key that its issuer does not have")
-        verified = self._read(_claims(token, header.alg, keys), digest)
+        claims, key = _claims(token, header.alg, keys)
+        verified = self._read(claims, digest, key)
         self._keep(verified)
         return verified
 
     def find(self, name: str) -> Verified | None:
-        """One that was found good of late, by its name."""
-        return self._good.get(bytes.fromhex(name.removeprefix("token:")))
+        """One that was found good of late, by its name, and whose key is still its issuer's."""
+        found = self._good.get(bytes.fromhex(name.removeprefix("token:")))
+        return found if found and self.issuer.holds(found.signed_by) else None
+
+    @property
+    def has_any(self) -> bool:
+        return bool(self._good)
 
     def _known(self, digest: bytes) -> Verified | None:
         known = self._good.get(digest)
-        if known and (known.generation != self.issuer.generation or self._clock.wall() >= known.expires + SKEW):
+        if known and (not self.issuer.holds(known.signed_by) or self._clock.wall() >= known.expires + SKEW):
             del self._good[digest]
             return None
         return known
@@ -89,7 +95,7 @@ class Tokens:
         if len(self._good) > KEPT:
             self._good.popitem(last=False)
 
-    def _read(self, claims: Mapping[str, Any], digest: bytes) -> Verified:
+    def _read(self, claims: Mapping[str, Any], digest: bytes, key: PublicKey) -> Verified:
         now = self._clock.wall()
         if claims.get("iss") not in (self.issuer.exact, self.issuer.name):
             raise BadToken("the token is of another issuer")
@@ -112,7 +118,7 @@ class Tokens:
             _scopes(claims),
             claims,
             digest,
-            self.issuer.generation,
+            key.print,
         )
 
 
@@ -146,7 +152,8 @@ def _fits(key: PublicKey, algorithm: str) -> bool:
     return ALGORITHMS[algorithm] == key.kind and key.algorithm in ("", algorithm)
 
 
-def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> dict[str, Any]:
+def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> tuple[dict[str, Any], PublicKey]:
+    """What it says, and the key that has signed it."""
     from joserfc import jws
     from joserfc.errors import JoseError, SecurityWarning
 
@@ -160,7 +167,7 @@ def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> dict[str, 
         except (JoseError, ValueError, RecursionError):
             continue
         try:
-            return msgspec.json.decode(payload, type=dict[str, Any])
+            return msgspec.json.decode(payload, type=dict[str, Any]), key
         except (ValueError, *jsonrpc.UNREADABLE):
             raise BadToken("what the token says cannot be read") from None
     raise BadToken("the token's signature is not right")

@@ -2,7 +2,7 @@
 
     GET /connect/ID        who signs in where, and a button
     POST /connect/ID       the button: off to the authorization server
-    GET /connect/callback  the way back
+    GET /connect/callback  the way back; with /ISSUER, from that one
 
 The rules this file keeps: a link does nothing until a person has read what it is for and has said yes; the browser that
 comes back is the one that went; nothing of these pages is kept, framed or told to others. Who is sent here by whom the
@@ -63,10 +63,11 @@ class Connect:
         """Raises `Refused` for what comes from elsewhere."""
         headers = self._guards.admit_page(scope)
         method, place = str(scope["method"]), str(scope["path"]).removeprefix(PREFIX)
-        if place in (CALLBACK, DOCUMENT):
+        is_back = place.partition("/")[0] == CALLBACK
+        if is_back or place == DOCUMENT:
             if method != "GET":
                 raise not_allowed("GET")
-            await (self._back(scope, headers, response) if place == CALLBACK else self._document(response))
+            await (self._back(scope, headers, response) if is_back else self._document(response))
         elif method == "GET":
             await self._page(place, response)
         elif method == "POST":
@@ -96,7 +97,8 @@ class Connect:
     async def _back(self, scope: Scope, headers: Mapping[str, str], response: Response) -> None:
         query = bytes(scope.get("query_string", b"")).decode("latin-1")
         try:
-            server = await self._sign_ins.finish(dict(parse_qsl(query)), _read_cookie(headers.get("cookie", "")))
+            cookie = _read_cookie(headers.get("cookie", ""))
+            server = await self._sign_ins.finish(dict(parse_qsl(query)), cookie, str(scope["path"]))
         except Fault as fault:
             more = f"<p>{html.escape(fault.hint)}</p>" if fault.hint else ""
             await self._say(response, 400, f"<h1>Not signed in</h1><p>{html.escape(fault.message)}.</p>{more}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from msgspec import Raw
 
 from toolgate.gateway import Gateway
-from toolgate.model import Call, Client, Event, Fault
+from toolgate.model import Call, Client, Event, Fault, Made
 from toolgate.snapshot import Route
 from toolgate.wire import jsonrpc, mcp
 
@@ -74,14 +74,18 @@ class Subscriber:
         elif event.kind == "updated":
             for uri in self._names_of(event, route):
                 self._say(mcp.UPDATED, Raw(jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})))
-        elif event.kind == "task_status" or (event.kind == "task" and self._watches_task(event)):
-            method = mcp.TASK_CHANGED if event.kind == "task" else mcp.TASK_STATUS
-            self._say(method, Raw(self._gateway.told_of_task(event, route, self.client)))
+        elif event.kind in ("task_status", "task"):
+            made = event.made if event.kind == "task_status" else self._watched_as(event)
+            told = self._gateway.told_of_task(event, made, route, self.client) if made else b""
+            if told:
+                self._say(mcp.TASK_CHANGED if event.kind == "task" else mcp.TASK_STATUS, Raw(told))
         elif (method := _PASSED_ON.get(event.kind)) and method in self._wants:
             self._say(method, event.params)
 
-    def _watches_task(self, event: Event) -> bool:
-        return any(call.target == event.uri for _, call in self._watched_at(event.server, "tasks"))
+    def _watched_as(self, event: Event) -> Made | None:
+        """What a task was made by that the client watches."""
+        watched = (call.about for _, call in self._watched_at(event.server, "tasks") if call.target == event.uri)
+        return next((about.made for about in watched if about), None)
 
     def _watched_at(self, server: str, kind: str) -> Iterator[tuple[str, Call]]:
         """What the client watches of a server, with its own names."""

@@ -1,16 +1,19 @@
-"""Tools in quarantine are refused, whatever name a call found them by. Why they are there is the business of `pins`."""
+"""Tools in quarantine are refused, whatever name a call found them by, and so is what they have made before. Why they
+are there is the business of `pins`."""
 
 from __future__ import annotations
 
 from toolgate.model import Call, Fault, Outcome
+from toolgate.wire import mcp
 
 
 class Quarantine:
     name = "quarantine"
 
     def before(self, call: Call, was_passed: bool) -> Call:
-        if call.traits and call.traits.held:
-            raise quarantined(call, call.traits.held)
+        judged = call.about or call
+        if judged.traits and judged.traits.held and call.method != mcp.TASK_CANCEL:
+            raise quarantined(judged, judged.traits.held)
         return call
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:

@@ -1,7 +1,8 @@
 """Step-up: tools that need more scopes of a token than every request does (`auth.step_up`).
 
-The rules this file keeps: it is the true tool that counts, and the control tool that it came through as well; patterns
-are those of permissions; and who lacks a scope is told all that the operation needs.
+The rules this file keeps: it is the true tool that counts, and the control tool that it came through as well; what a
+tool has made, a task or a kept result, needs what the tool needs; patterns are those of permissions; and who lacks a
+scope is told all that the operation needs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ class Scopes:
 
     def before(self, call: Call, was_passed: bool) -> Call:
         held = call.client.principal.scopes
-        if held is None or (call.kind not in ("tools", "methods")):
+        if held is None:
+            return call
+        if call.about:
+            self.before(call.about, was_passed)
+        if call.kind not in ("tools", "methods"):
             return call
         if call.kind == "methods":  # it may reach any tool of its server
             begin = call.server + names.SEPARATOR

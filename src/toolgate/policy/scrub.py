@@ -95,5 +95,7 @@ def fault(fault: Fault, redactor: Redactor) -> Fault:
 
 
 def status(status: Status, redactor: Redactor) -> Status:
+    """As it may be shown to the operator."""
+    status = status.told()
     words = {name: redactor.text(getattr(status, name)) for name in ("error", "hint", "stderr")}
     return msgspec.structs.replace(status, **words)

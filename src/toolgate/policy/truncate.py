@@ -19,7 +19,7 @@ from toolgate.cutting import Cut, Ends
 from toolgate.model import Call, Done, Outcome
 from toolgate.policy import forms
 from toolgate.search.tokens import estimate
-from toolgate.spills import LINES, Spills
+from toolgate.spills import LINES, Source, Spills
 from toolgate.wire import jsonrpc, mcp, surrogates
 
 _TEXT, _JSON = "text/plain", "application/json"
@@ -197,7 +197,7 @@ class _Shortening:
 
     def _keep(self, whole: str | bytes, mime: str) -> str:
         call = self._call
-        return self._spills.keep(call.client.principal, whole, mime, (call.server, call.kind, call.target))
+        return self._spills.keep(call.client.principal, whole, mime, Source(call.server, call.made))
 
     def _noted(self, kind: str, uri: str, mime: str, size: int) -> dict[str, Any]:
         part = {"kind": kind, "mimeType": mime, "bytes": size} | ({"uri": uri} if uri else {})

@@ -9,20 +9,22 @@ from __future__ import annotations
 import msgspec
 
 from toolgate.eras import tasks
-from toolgate.model import Accepted, Call, Client, Done, Event, Outcome
+from toolgate.model import Accepted, Call, Client, Done, Event, Made, Outcome
 from toolgate.seal import Broken, Seal
 from toolgate.surfaces.base import Surface
-from toolgate.wire import mcp
+from toolgate.wire import mcp, names
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):
-    """What a sealed id holds. `of_extension`: it was given to a client that declared the extension of 2026-07-28."""
+    """What a sealed id holds. `of_extension`: it was given to a client that declared the extension of 2026-07-28.
+    `made` is what the task was made by: whoever asks for the task is judged by that again."""
 
     principal: str
     path: str
     of_extension: bool
     server: str
     id: str
+    made: Made
 
 
 class Handles:
@@ -34,7 +36,8 @@ class Handles:
     def enter(self, call: Call, path: str) -> Call:
         """The call about a task with the server's own id of it. Raises `Fault` where the client has no such task."""
         handle = self.read(call.target, path, call.client)
-        return call.at(handle.server, handle.id)
+        about = about_made(handle.server, handle.made, call.client)
+        return msgspec.structs.replace(call, server=handle.server, target=handle.id, about=about)
 
     def read(self, text: str, path: str, client: Client) -> Handle:
         """What an id stands for. Raises `Fault` where this client has no such task at this path."""
@@ -42,29 +45,29 @@ class Handles:
             handle = self._seal.unseal(text, Handle)
         except Broken:
             raise tasks.not_found() from None
-        if handle != _handle(handle.server, handle.id, path, client):
+        if handle != _handle(handle.server, handle.id, handle.made, path, client):
             raise tasks.not_found()
         return handle
 
-    def write(self, server: str, id: str, path: str, client: Client) -> str:
+    def write(self, server: str, id: str, made: Made, path: str, client: Client) -> str:
         """A task's id for this client: the same each time."""
-        return self._seal.stable(_handle(server, id, path, client))
+        return self._seal.stable(_handle(server, id, made, path, client))
 
     def leave(self, call: Call, outcome: Outcome, path: str, surface: Surface) -> Outcome:
         """What a client is told of a task, in its own names. `call` is as the server knows it."""
         if isinstance(outcome, Accepted):
-            id = self.write(call.server, tasks.read_id(outcome.body), path, call.client)
+            id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
             return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
-        if call.kind != "tasks" or not isinstance(outcome, Done):
+        if call.kind != "tasks" or not call.about or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
-        id = self.write(call.server, call.target, path, call.client)
+        id = self.write(call.server, call.target, call.about.made, path, call.client)
         if call.method == mcp.TASK_RESULT:
             return Done(tasks.with_related(_as_of_tool(surface, call.server, outcome.body), id))
         return Done(tasks.with_id(outcome.body, id, lambda raw: _as_of_tool(surface, call.server, raw)))
 
-    def shown(self, event: Event, path: str, client: Client, surface: Surface) -> bytes:
+    def shown(self, event: Event, made: Made, path: str, client: Client, surface: Surface) -> bytes:
         """The parameters of a notification on a task, for a client whose it is."""
-        id = self.write(event.server, event.uri, path, client)
+        id = self.write(event.server, event.uri, made, path, client)
         return bytes(tasks.with_id(event.params, id, lambda raw: _as_of_tool(surface, event.server, raw)))
 
 
@@ -75,5 +78,11 @@ def _as_of_tool(surface: Surface, server: str, body: msgspec.Raw | bytes) -> msg
     return left.body
 
 
-def _handle(server: str, id: str, path: str, client: Client) -> Handle:
-    return Handle(client.principal.id, path, tasks.declares(client.capabilities), server, id)
+def about_made(server: str, made: Made, client: Client) -> Call:
+    """The call that has made something, as far as it is judged by."""
+    asked = Call(mcp.CALL, made.via, client, server=names.OWN) if made.via else None
+    return Call(made.method, made.target, client, server=server, asked=asked)
+
+
+def _handle(server: str, id: str, made: Made, path: str, client: Client) -> Handle:
+    return Handle(client.principal.id, path, tasks.declares(client.capabilities), server, id, made)

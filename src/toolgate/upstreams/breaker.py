@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from toolgate.model import Fault
+from toolgate.model import Fault, Words
 from toolgate.ports import Clock
 
 FAILURES = 5  # in a row, before it opens
@@ -27,7 +27,7 @@ class Breaker:
     """One server's, as one scope has it. `name` is how the server is configured."""
 
     def __init__(self, name: str, clock: Clock) -> None:
-        self.reason = ""  # of the last failure
+        self.reason = self._told = ""  # of the last failure: for anybody, and with the server's words
         self.failures = 0  # in a row
         self._name = name
         self._clock = clock
@@ -85,17 +85,22 @@ class Breaker:
         return 0
 
     def _refusal(self) -> Fault:
-        return Fault("CIRCUIT_OPEN", f"Circuit breaker open for {self._name}", reach="not_sent", hint=self.hint())
+        words = Words(hint=self._hint(self._told)) if self._told != self.reason else None
+        message = f"Circuit breaker open for {self._name}"
+        return Fault("CIRCUIT_OPEN", message, reach="not_sent", hint=self.hint(), words=words)
 
     def hint(self) -> str:
         """When it is tried again, and why it is not now."""
+        return self._hint(self.reason)
+
+    def _hint(self, reason: str) -> str:
         remaining = self.remaining
         when = f"it is tried again in {remaining:.2g} s" if remaining else "it is being tried again now"
-        return f"{when}; it last failed with: {self.reason}"
+        return f"{when}; it last failed with: {reason}"
 
-    def failed(self, reason: str) -> None:
+    def failed(self, fault: Fault) -> None:
         self.failures += 1
-        self.reason = reason
+        self.reason, self._told = fault.message, fault.told().message
         if self.failures < FAILURES or self.is_open:  # in a pause: of a call that was under way before
             return
         now = self._clock.now()

@@ -12,7 +12,7 @@ from toolgate.config import Server
 from toolgate.desk import Arguments, Desk, Object, Registry, Work
 from toolgate.eras import tasks
 from toolgate.exchange import Exchange, run
-from toolgate.model import Call, Client, Done, Fault, Outcome
+from toolgate.model import Call, Client, Done, Fault, Made, Outcome
 from toolgate.ports import About, Clock, Items, Status
 from toolgate.upstreams.stopping import stopped
 from toolgate.wire import jsonrpc, mcp
@@ -82,7 +82,7 @@ class RegistryUpstream:
         finally:
             self._running.discard(task)
 
-    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:

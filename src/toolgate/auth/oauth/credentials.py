@@ -20,12 +20,12 @@ import msgspec
 
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.challenge import Challenge, united
-from toolgate.auth.oauth.discovery import Discovered, Discovery, failed
-from toolgate.auth.oauth.grants import Grant, Grants, NotGranted
+from toolgate.auth.oauth.discovery import Authority, Discovered, Discovery, failed
+from toolgate.auth.oauth.grants import Grant, Grants, NotGranted, fits
 from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
 from toolgate.auth.oauth.registering import Registration, error_word
 from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
-from toolgate.auth.oauth.vault import SIGN_IN_LASTS, Vault
+from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, Vault
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import Outside
@@ -37,7 +37,9 @@ log = logging.getLogger(__name__)
 LEEWAY = 30.0  # seconds before its end at which a token is renewed
 MOST_STEPS = 2  # sign-ins in a row for scopes that were asked for before, and not granted
 MOST_OFFERED = 10_000
-LOOK = 0.25  # seconds between looks for a sign-in that has ended
+MOST_WARNED = 1000  # servers and issuers that one warning each was enough for
+LOOK = 0.25  # seconds between looks for a sign-in, or another gateway's renewal, that has ended
+MOST_LEASES = 3  # in a row that are waited for
 
 
 class OAuth:
@@ -64,6 +66,7 @@ class OAuth:
         self._servers: dict[str, Server] = {}  # that sign-ins may be under way for
         self._offered: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}  # link and scopes, by server, principal
         self._under_way: dict[tuple[str, ...], asyncio.Task[str]] = {}
+        self._warned: set[tuple[str, str]] = set()
 
     def badge(self, server: Server, principal: str) -> Badge:
         assert server.auth
@@ -102,10 +105,12 @@ class OAuth:
             raise failed(server, f"cannot be signed in at safely: {authority.issuer} does not know PKCE with S256")
         if not authority.authorization_endpoint:
             raise failed(server, f"cannot be signed in at: {authority.issuer} has no page for that")
-        link = self._still_offered(badge, scopes)
+        link = self._still_offered(badge, authority, scopes)
         if not link:
-            redirect_uri = self.ourselves.redirect_uri(server)
-            plan = badge.plan(found, await self.ourselves.at(server, badge.auth, authority), scopes, steps)
+            client = await self.ourselves.at(server, badge.auth, authority)
+            redirect_uri = self.ourselves.redirect_uri(server, client.issuer if client.is_own else "")
+            self._warn_of_mix_ups(server, client, authority)
+            plan = badge.plan(found, client, scopes, steps)
             link = secrets.token_urlsafe(32)
             expires = self.clock.wall() + SIGN_IN_LASTS
             offered = SignIn(plan, server.name, authority, redirect_uri, expires, secrets.token_urlsafe(32))
@@ -115,18 +120,30 @@ class OAuth:
                 del self._offered[next(iter(self._offered))]
         return asked_to_sign_in(server, badge.auth, f"{self._base()}/connect/{link}", link)
 
-    def _still_offered(self, badge: Badge, scopes: tuple[str, ...]) -> str:
+    def _still_offered(self, badge: Badge, authority: Authority, scopes: tuple[str, ...]) -> str:
         link, for_scopes = self._offered.get((badge.server.id, badge.principal), ("", ()))
         sign_in = self.vault.sign_in(link) if link else None
-        is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri == self._base() + CALLBACK
-        return link if is_good and sign_in and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
+        is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri.startswith(self._base() + CALLBACK)
+        if not sign_in or sign_in.plan.issuer != authority.issuer or not fits(badge.auth, sign_in.plan):
+            return ""
+        return link if is_good and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
+
+    def _warn_of_mix_ups(self, server: Server, client: Registration, authority: Authority) -> None:
+        place = server.id, authority.issuer
+        if client.is_own or authority.authorization_response_iss_parameter_supported or place in self._warned:
+            return
+        if len(self._warned) < MOST_WARNED:
+            self._warned.add(place)
+        log.warning(
+            "%s: %s does not name itself in its answers (RFC 9207), and `auth.client_id` has one redirect URI for all: "
+            "another such authorization server could have a code of this one sent to it",
+            server.name,
+            authority.issuer,
+        )
 
     async def forget(self, server: Server, principal: str) -> bool:
         """Forget what a principal was granted; whether there was anything."""
-        grant = self.vault.read_again(server, _whose(server, principal))
-        if grant:
-            await self.vault.drop(grant)
-        return grant is not None
+        return await self.vault.forget(server, _whose(server, principal))
 
     def link(self, server: str, principal: str) -> str:
         """The page of the sign-in that is offered now; empty where none is."""
@@ -172,7 +189,7 @@ class OAuth:
         )
         return Begun(authorize(found, state, verifier), cookie)
 
-    async def finish(self, answer: Mapping[str, str], cookie: str) -> str:
+    async def finish(self, answer: Mapping[str, str], cookie: str, path: str) -> str:
         state = answer.get("state", "")
         found = self.vault.sign_in(state) if state else None
         if not found or not found.verifier:
@@ -182,7 +199,7 @@ class OAuth:
         found = await self.vault.use_up(state)
         if not found:
             raise Fault("INVALID_STATE", "This sign-in is over", reach="not_sent")
-        check_issuer(found, answer)
+        check_issuer(found, answer, path)
         if "error" in answer or not answer.get("code"):
             said = error_word(answer.get("error", ""))
             raise Fault("ACCESS_DENIED", f"{found.plan.issuer} has not signed you in: {said or 'no code'}")
@@ -192,7 +209,7 @@ class OAuth:
 
     def _server_of(self, found: SignIn) -> Server:
         server = self._servers.get(found.plan.server)
-        if not server or server.url != found.plan.url or not server.auth:
+        if not server or server.url != found.plan.url or not server.auth or not fits(server.auth, found.plan):
             raise Fault("SERVER_NOT_FOUND", f"{found.server_name} is no longer configured as it was", reach="not_sent")
         return server
 
@@ -245,7 +262,8 @@ class Badge:
         )
 
     def _once(self, *what: str, work: Callable[[], Coroutine[Any, Any, str]]) -> Awaitable[str]:
-        return self._oauth.once((self.server.id, self.server.url, self.principal, *what), work)
+        auth = self.auth.issuer, self.auth.client_id  # as this badge has it: another configuration has others
+        return self._oauth.once((self.server.id, self.server.url, *auth, self.principal, *what), work)
 
     async def _renewed_early(self, grant: Grant) -> str:
         """A token near its end renewed. Where that cannot be done the old one is shown: the server will say."""
@@ -262,16 +280,31 @@ class Badge:
         return await self._once("exchange", grant.refresh, work=lambda: self._exchanged(grant))
 
     async def _exchanged(self, grant: Grant) -> str:
+        """By one gateway of this store at a time: what renews a grant is often good once, and an authority to which it
+        is shown twice may take all of it back (RFC 9700 4.14)."""
         authority = await self._oauth.discovery.authority(self.server, grant.issuer)
-        try:
-            renewed = await self._oauth.grants.renewed(self.server, authority, grant)
-        except NotGranted:
-            other = self._vault.read_again(self.server, self.principal)  # another gateway of this store was quicker
-            if other and other.refresh != grant.refresh:
+        holder, until = secrets.token_bytes(16), self._oauth.clock.now() + MOST_LEASES * LEASE
+        while not await self._vault.lease(grant, holder):
+            if other := self._after(grant):
                 return other.shown
-            raise
-        await self._vault.keep(renewed)
-        return renewed.shown
+            if self._oauth.clock.now() >= until:
+                raise failed(
+                    self.server, "cannot be signed in at: another gateway is still renewing what it was granted"
+                )
+            await self._oauth.clock.sleep(LOOK)
+        try:
+            if other := self._after(grant):
+                return other.shown
+            renewed = await self._oauth.grants.renewed(self.server, authority, grant)
+            await self._vault.keep(renewed)
+            return renewed.shown
+        finally:
+            await self._vault.give_back(grant, holder)
+
+    def _after(self, grant: Grant) -> Grant | None:
+        """What another gateway of this store was given in its place."""
+        other = self._vault.read_again(self.server, self.principal)
+        return other if other and other.token != grant.token and other.kept >= grant.kept else None
 
     async def _answered(self, refusal: Refusal) -> str:
         """Another token to show. Raises `Fault`."""

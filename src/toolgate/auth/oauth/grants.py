@@ -14,8 +14,8 @@ import msgspec
 
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
-from toolgate.auth.oauth.registering import Registration, error_word, identified
-from toolgate.config import Server
+from toolgate.auth.oauth.registering import DOCUMENT, Registration, error_word, identified, is_document
+from toolgate.config import Server, ServerAuth
 from toolgate.outside import Outside
 from toolgate.ports import Clock
 from toolgate.wire import jsonrpc
@@ -52,6 +52,18 @@ class Grant(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"<Grant {self.principal} {self.server} {self.issuer}>"
+
+
+def fits(auth: ServerAuth, grant: Grant) -> bool:
+    """Whether a grant is of the issuer and the client that the configuration names now, as far as it names any. A
+    client that it names no more is not used either: then the gateway is a client by itself."""
+    if auth.issuer and grant.issuer.rstrip("/") != auth.issuer.rstrip("/"):
+        return False
+    client = grant.client
+    if not auth.client_id:
+        return client.is_own or client.client_id.endswith(DOCUMENT)
+    # Not every authorization server takes the operator's document.
+    return client.client_id == auth.client_id or (client.is_own and is_document(auth.client_id))
 
 
 class NotGranted(Exception):

@@ -1,7 +1,8 @@
 """Who the gateway is to an authorization server: registered beforehand, else by a document, else by itself.
 
-The rules this file keeps: a client that the configuration names is shown to one issuer only, the first; and no browser
-is sent back to where others could listen.
+The rules this file keeps: a client that the configuration names is shown to one issuer only, the first; no browser is
+sent back to where others could listen; and by where it comes back it is known which issuer has sent it (RFC 9700
+4.4.2): each at which the gateway registers itself has a place of its own, and one that takes our document names itself.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import msgspec
 from toolgate.auth.oauth import registering
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.grants import NotGranted
-from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.registering import DOCUMENT, Registration
+from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import Vault
 from toolgate.config import Server, ServerAuth
 from toolgate.model import Fault
 from toolgate.outside import LOOPBACK, Outside
 
 CALLBACK = "/connect/callback"
-DOCUMENT = "/connect/client.json"
 
 
 class Ourselves:
@@ -42,9 +43,11 @@ class Ourselves:
                 raise failed(server, what, "register a client there, and write its `client_id` and `issuer`")
             return found
         base = self._base()
-        if found := registering.described(auth, authority, base + DOCUMENT if base else ""):
+        # Any issuer could send a browser to another one in the name of our document, and take what comes back.
+        names_itself = authority.authorization_response_iss_parameter_supported
+        if found := registering.described(auth, authority, base + DOCUMENT if base and names_itself else ""):
             return found
-        redirect_uri = self.redirect_uri(server)
+        redirect_uri = self.redirect_uri(server, authority.issuer)
         if found := self._vault.client(authority.issuer, redirect_uri):
             return found
         if not authority.registration_endpoint:
@@ -62,8 +65,9 @@ class Ourselves:
         await self._vault.keep_client(found, redirect_uri)
         return found
 
-    def redirect_uri(self, server: Server) -> str:
-        """Raises `Fault` where no browser could be sent back."""
+    def redirect_uri(self, server: Server, issuer: str = "") -> str:
+        """Where browsers come back from an issuer at which the gateway has registered itself; without one, to a client
+        that was made beforehand. Raises `Fault` where no browser could be sent back."""
         base = self._base()
         parts = urlsplit(base)
         if not base:
@@ -76,7 +80,7 @@ class Ourselves:
         if parts.scheme != "https" and parts.hostname not in LOOPBACK:
             hint = "write the https URL that browsers reach this gateway by into `auth.audience`"
             raise failed(server, "cannot be signed in at: no browser may be sent back to plain http", hint)
-        return base + CALLBACK
+        return base + CALLBACK + (f"/{hashed(issuer)[:32]}" if issuer else "")
 
     async def forget_if_unknown(self, client: Registration, no: NotGranted, redirect_uri: str) -> None:
         """An authorization server that has forgotten us is registered at anew."""

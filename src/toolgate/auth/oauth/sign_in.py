@@ -1,7 +1,7 @@
 """A sign-in: how a user is asked for it, where its browser goes, and what must come back.
 
 The rules this file keeps: what a browser gets has a proof that only this gateway can complete (PKCE); and of an answer
-that is another issuer's nothing more is looked at.
+that is another issuer's, by its own word or by where it came, nothing more is looked at.
 """
 
 from __future__ import annotations
@@ -59,12 +59,11 @@ def authorize(found: SignIn, state: str, verifier: str) -> str:
     return url + ("&" if "?" in url else "?") + urlencode(query)
 
 
-def check_issuer(found: SignIn, answer: Mapping[str, str]) -> None:
-    """RFC 9207, letter by letter. What else the answer says is not looked at where this fails."""
+def check_issuer(found: SignIn, answer: Mapping[str, str], path: str) -> None:
+    """RFC 9700 4.4.2 and RFC 9207, letter by letter. What else the answer says is not looked at where this fails."""
     said = answer.get("iss")
-    if said is None and not found.authority.authorization_response_iss_parameter_supported:
-        return
-    if said != found.plan.issuer:
+    is_named = said is not None or found.authority.authorization_response_iss_parameter_supported
+    if not found.redirect_uri.endswith(path) or (is_named and said != found.plan.issuer):
         raise Fault(
             "INVALID_STATE",
             f"The answer is not from {found.plan.issuer}, where this sign-in was begun",

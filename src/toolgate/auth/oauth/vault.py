@@ -1,18 +1,20 @@
 """Where grants, registrations and sign-ins under way are kept: in the store, sealed with its own keys.
 
-The rules this file keeps: a grant is found by principal, server, URL and nothing less, and says itself whose it is; a
-link and a state are used up by whoever comes first, and stand in the store as hashes only.
+The rules this file keeps: a grant is found by principal, server, URL and nothing less, says itself whose it is, and is
+none where the configuration names another issuer or client by now; a link and a state are used up by whoever comes
+first, and stand in the store as hashes only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
-from toolgate.auth.oauth.grants import Grant
+from toolgate.auth.oauth.grants import Grant, fits
 from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.sign_in import SignIn
 from toolgate.config import Server
@@ -23,6 +25,8 @@ from toolgate.seal import Broken, Seal
 GRANTS, CLIENTS, SIGN_INS, ISSUERS = "oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers"
 KEPT = 90 * 24 * 3600.0  # seconds for which a grant is kept that nobody uses; the keys of seals open as long
 RENEWED = 7 * 24 * 3600.0  # seconds after which one that is used is written anew
+LEASES = "oauth/leases"
+LEASE = 20.0  # seconds for which one gateway renews a grant, and others wait; a request for a token takes up to 10
 SIGN_IN_LASTS = 600.0  # seconds from the link to its end
 MOST_KNOWN = 10_000  # grants in memory
 
@@ -44,14 +48,14 @@ class Vault:
 
     def grant(self, server: Server, principal: str) -> Grant | None:
         """As it is known here."""
-        key = _key(principal, server.id, server.url)
-        return self._grants.get(key) or self.read_again(server, principal)
+        found = self._grants.get(_key(principal, server.id, server.url))
+        return found if found and _is_of(server, found) else self.read_again(server, principal)
 
     def read_again(self, server: Server, principal: str) -> Grant | None:
         """As it is in the store: another process may have another by now."""
         key = _key(principal, server.id, server.url)
-        grant = self._read(GRANTS, key, Grant)
-        if grant is None or (grant.principal, grant.server, grant.url) != (principal, server.id, server.url):
+        grant = self._stored(server, principal)
+        if grant is None or not _is_of(server, grant):
             self._grants.pop(key, None)
             return None
         self._remember(key, grant)
@@ -59,8 +63,20 @@ class Vault:
             self._store.put(GRANTS, key, self._sealed(msgspec.structs.replace(grant, kept=self._clock.wall())), KEPT)
         return grant
 
+    def _stored(self, server: Server, principal: str) -> Grant | None:
+        grant = self._read(GRANTS, _key(principal, server.id, server.url), Grant)
+        is_theirs = grant and (grant.principal, grant.server, grant.url) == (principal, server.id, server.url)
+        return grant if is_theirs else None
+
+    async def forget(self, server: Server, principal: str) -> bool:
+        """Forget what is kept, whoever it is of; whether there was anything."""
+        grant = self._stored(server, principal)
+        if grant:
+            await self.drop(grant)
+        return grant is not None
+
     async def keep(self, grant: Grant) -> None:
-        key = _key(grant.principal, grant.server, grant.url)
+        key = _of(grant)
         self._remember(key, grant)
         try:
             await self._store.put(GRANTS, key, self._sealed(grant), KEPT)
@@ -69,11 +85,23 @@ class Vault:
 
     async def drop(self, grant: Grant) -> None:
         """Forget it, where it is still the one that is kept."""
-        key = _key(grant.principal, grant.server, grant.url)
+        key = _of(grant)
         self._grants.pop(key, None)
         kept = self._store.get(GRANTS, key)
         if kept and (found := self._opened(kept, Grant)) and found.token == grant.token:
             await self._store.compare_and_set(GRANTS, key, kept, None)
+
+    async def lease(self, grant: Grant, holder: bytes) -> bool:
+        """Whether a grant is this holder's to renew for a while, of all gateways with this store. It ends by itself
+        where its holder does; where nothing can be kept there is none to wait for."""
+        try:
+            return await self._store.compare_and_set(LEASES, _of(grant), None, holder, LEASE)
+        except NotKept:
+            return True
+
+    async def give_back(self, grant: Grant, holder: bytes) -> None:
+        with contextlib.suppress(NotKept):
+            await self._store.compare_and_set(LEASES, _of(grant), holder, None)
 
     def _remember(self, key: str, grant: Grant) -> None:
         self._redactor.learn([grant.token, grant.refresh, grant.client.secret], passing=True)
@@ -130,6 +158,14 @@ class Vault:
 
     def _sealed(self, value: Grant | Registration | SignIn) -> bytes:
         return self._seal.seal(value).encode()
+
+
+def _of(grant: Grant) -> str:
+    return _key(grant.principal, grant.server, grant.url)
+
+
+def _is_of(server: Server, grant: Grant) -> bool:
+    return server.auth is None or fits(server.auth, grant)
 
 
 def _key(*parts: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Mapping
 
 import msgspec
 
-from toolgate.model import Reach
+from toolgate.model import Reach, Words
 from toolgate.outside import Dial
 from toolgate.ports import Clock
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
@@ -31,8 +31,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Lost(Exception):
     """No answer came; `str()` says why. `is_meant`: the component was stopped on purpose."""
 
-    def __init__(self, reason: str, reach: Reach, is_meant: bool = False) -> None:
+    def __init__(self, reason: str, reach: Reach, is_meant: bool = False, words: Words | None = None) -> None:
         super().__init__(reason)
+        self.words = words
         self.reach: Reach = reach
         self.is_meant = is_meant
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 
 from toolgate.config import Server
-from toolgate.model import Fault
+from toolgate.model import Fault, Words
 from toolgate.ports import Clock
 from toolgate.redaction import excerpt
 from toolgate.upstreams import causes
@@ -91,10 +91,10 @@ class Program:
         return (self._child.stderr.text() if self._child else "") or self._log.text()
 
     def _exited(self, reason: str) -> None:
-        words = "" if reason.endswith("stopped") else causes.last_words(self._words())
-        message = f"{reason}: {excerpt(words)}" if words else reason
         hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
-        self.fault = fault(self._server, message, "not_sent", hint=hint)
+        self.fault = fault(self._server, reason, "not_sent", hint=hint)
+        if not reason.endswith("stopped") and (last := causes.last_words(self._words())):
+            self.fault.words = Words(excerpt(last))
         self._on_exit(self)
 
 

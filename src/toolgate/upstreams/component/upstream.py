@@ -15,7 +15,7 @@ from msgspec import Raw
 from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.eras import tasks
-from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Outcome, Reach
+from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
 from toolgate.ports import About, Items, State, Status
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.line import Answer, Line, Lost
@@ -73,6 +73,7 @@ class ComponentUpstream:
             state="busy" if self._state == "ready" and self._calls else self._state,
             error=self._fault.message if self._fault else "",
             hint=self._fault.hint if self._fault else "",
+            words=self._fault.words if self._fault else None,
             pid=about.get("pid"),  # type: ignore[arg-type]
             started=about.get("started"),  # type: ignore[arg-type]
             stderr=str(about.get("stderr", "")),
@@ -114,7 +115,7 @@ class ComponentUpstream:
             if not self._calls:
                 self._idle.set()
 
-    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
@@ -158,14 +159,14 @@ class ComponentUpstream:
             finally:
                 self._turns.give_back()
         except Lost as lost:
-            failed = self._failed(str(lost), lost.reach)
+            failed = self._failed(str(lost), lost.reach, words=lost.words)
             raise marked(failed) if lost.is_meant else failed from None
         except TimeoutError:
             raise self._failed(f"no answer within {self._server.timeout:g} s", "sent_unknown", "TIMEOUT") from None
         except Fault as fault:
             if fault.code == "TOOL_NOT_FOUND":
                 raise
-            raise self._failed(fault.message, "not_sent", fault.code, fault.hint) from None
+            raise self._failed(fault.message, "not_sent", fault.code, fault.hint, fault.words) from None
         return answers.result(answer, self._server)
 
     async def _posted_or_again(self, tool: str, arguments: bytes) -> Answer:
@@ -179,7 +180,9 @@ class ComponentUpstream:
                 raise
             has_ended = await program.has_ended(self._clock)
             if lost.reach != "not_sent":
-                raise Lost(program.fault.message, lost.reach) if has_ended and program.fault else lost from None
+                if has_ended and program.fault:
+                    raise Lost(program.fault.message, lost.reach, words=program.fault.words) from None
+                raise
             if self._line is line:
                 await self._let_go(str(lost))
         return await self._posted(await self._line_for(tool), tool, arguments)
@@ -207,9 +210,11 @@ class ComponentUpstream:
             self._state, self._fault = "ready", None
         return answer
 
-    def _failed(self, why: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
+    def _failed(
+        self, why: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "", words: Words | None = None
+    ) -> Fault:
         hint = hint or (self._fault.hint if self._fault else "")
-        return Fault(code, f"Tool execution failed: {why}", server=self.id, reach=reach, hint=hint)
+        return Fault(code, f"Tool execution failed: {why}", server=self.id, reach=reach, hint=hint, words=words)
 
     def _nothing_such(self, call: Call) -> Fault:
         if call.kind == "methods":
@@ -293,7 +298,7 @@ class ComponentUpstream:
     def _set_failed(self, fault: Fault) -> None:
         self._state, self._fault, self._unlisted = "failed", fault, None
         if self._complaints.takes(self.id):
-            log.warning("%s: %s", self.name, fault.message)
+            log.warning("%s: %s", self.name, fault.told().message)
 
     def _line_to(self, url: str) -> Line:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
@@ -318,7 +323,9 @@ class ComponentUpstream:
         except Fault as fault:
             await self._let_go(fault.message)
             message = f"Server not started: {fault.message}"
-            raise Fault(fault.code, message, server=self.id, reach="not_sent", hint=fault.hint) from None
+            raise Fault(
+                fault.code, message, server=self.id, reach="not_sent", hint=fault.hint, words=fault.words
+            ) from None
 
     def _ended(self, program: Program) -> None:
         """The process is gone, whoever ended it; the next use starts another."""

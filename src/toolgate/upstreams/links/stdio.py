@@ -9,7 +9,7 @@ import logging
 
 from toolgate.complaints import Complaints
 from toolgate.config import Server
-from toolgate.model import Fault
+from toolgate.model import Fault, Words
 from toolgate.redaction import excerpt
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
@@ -79,6 +79,7 @@ class StdioLink(PipeLink):
 
     def _exited(self, reason: str) -> None:
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
-        if self._child and (words := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
-            reason = f"{reason}: {excerpt(words)}"
-        self._receiver.closed(Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint))
+        fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
+        if self._child and (last := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
+            fault.words = Words(excerpt(last))
+        self._receiver.closed(fault)

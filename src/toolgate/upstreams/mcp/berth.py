@@ -17,7 +17,7 @@ import msgspec
 
 from toolgate.complaints import Complaints
 from toolgate.config import Server
-from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
+from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome, Words
 from toolgate.ports import About, State, Status, StoppedBy, Timer
 from toolgate.upstreams import causes
 from toolgate.upstreams.breaker import Breaker
@@ -175,9 +175,9 @@ class Berth:
             self._failed(fault)
 
     def _failed(self, fault: Fault) -> None:
-        self.breaker.failed(fault.message)
+        self.breaker.failed(fault)
         if self.breaker.is_open:
-            log.warning("Circuit breaker open for %s: %s", self._server.name, fault.message)
+            log.warning("Circuit breaker open for %s: %s", self._server.name, fault.told().message)
 
     def rest(self) -> None:
         """Somebody is done with the connection: maybe nobody needs it any more."""
@@ -240,7 +240,7 @@ class Berth:
                 self._failed(fault)
                 self._becomes("failed", fault)
                 if self._complaints.takes(server.id):
-                    log.warning("%s did not start: %s", server.name, fault.message)
+                    log.warning("%s did not start: %s", server.name, fault.told().message)
             raise self._not_started(fault) from None
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
@@ -337,10 +337,10 @@ class Berth:
         if fault.code == SIGN_IN:
             return fault.at(self._server.id, "")
         message = f"Server not started: {fault.message}"
-        hint = self._hint(fault)
-        if fault.hint.startswith(LOOK) and hint != fault.hint:
-            hint = f"{hint}; {fault.hint}"
-        return Fault(fault.code, message, server=self._server.id, reach="not_sent", hint=hint)
+        hint, words = self._hint(fault, ""), self._words(fault)
+        if fault.hint.startswith(LOOK) and words and words.hint:
+            words = Words(words.last, f"{words.hint}; {fault.hint}")
+        return Fault(fault.code, message, server=self._server.id, reach="not_sent", hint=hint, words=words)
 
     # Ending.
 
@@ -416,7 +416,7 @@ class Berth:
         self._stop_looking()
         self._gone(connection)
         if self._complaints.takes(self._server.id):
-            log.warning("%s; the next call starts it again", fault.message)
+            log.warning("%s; the next call starts it again", fault.told().message)
         self.watching.lost()
 
     def _gone(self, connection: Connection) -> None:
@@ -452,10 +452,13 @@ class Berth:
         about = self._described()
         fault = self.condition.fault
         error = fault.message if fault else self.breaker.reason if self.state == "failed" else ""
+        words = self._words(fault)
+        waits = self.breaker.hint() if self.breaker.is_open else ""
         return Status(
             state=self.state,
             error=error,
-            hint="; ".join(filter(None, (self._hint(fault), self.breaker.hint() if self.breaker.is_open else ""))),
+            hint=_joined(self._hint(fault, ""), waits),
+            words=words and Words(words.last, _joined(words.hint, waits) if words.hint else ""),
             pid=about.get("pid") if self.live or self._opening else None,  # type: ignore[arg-type]
             started=about.get("started"),  # type: ignore[arg-type]
             stderr=str(about.get("stderr", "")) or causes.as_a_shell_says(error),
@@ -467,11 +470,20 @@ class Berth:
     def _described(self) -> Mapping[str, object]:
         return self._newest.link.describe() if self._newest and self._newest.link else self._last
 
-    def _hint(self, fault: Fault | None) -> str:
+    def _words(self, fault: Fault | None) -> Words | None:
+        """What its stderr has of a fault."""
+        last = fault.words.last if fault and fault.words else ""
+        hint = self._hint(fault, str(self._described().get("stderr", "")) or last)
+        return Words(last, hint) if last or hint != self._hint(fault, "") else None
+
+    def _hint(self, fault: Fault | None, stderr: str) -> str:
         """What to do about it: the known cause's mend for a program that has said something on its stderr; else
         whoever noticed it knows best."""
         if not fault or self._server.problem:
             return ""
-        stderr = str(self._described().get("stderr", ""))
         known = causes.mend(fault.message, stderr)
         return known or fault.hint if stderr else fault.hint or known
+
+
+def _joined(*hints: str) -> str:
+    return "; ".join(filter(None, hints))

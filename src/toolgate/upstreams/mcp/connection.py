@@ -27,6 +27,7 @@ from toolgate.model import (
     Event,
     EventSink,
     Fault,
+    Made,
     NeedInput,
     Note,
     Outcome,
@@ -206,7 +207,7 @@ class Connection:
         except Fault as fault:
             log.info("%s did not cancel the task %s: %s", self._server.name, id, fault.message)
 
-    async def tasks_of(self, principal: str) -> Mapping[str, Raw]:
+    async def tasks_of(self, principal: str) -> Mapping[str, tuple[Raw, Made]]:
         """The tasks that a principal has made, as they are now. Raises `Fault`."""
         mine = self.book.of(principal)
         if not mine or not self.dialect.runs_tasks:
@@ -217,7 +218,7 @@ class Connection:
         else:
             there = {id: raw for id in mine if (raw := await self._task(id))}
         self.book.forget(id for id in mine if id not in there)
-        return {id: there[id] for id in mine if id in there}
+        return {id: (there[id], made) for id in mine if id in there and (made := self.book.made(id))}
 
     def _known_tasks(self, listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
         """The tasks of a list by their ids; one that is out of shape is left out."""
@@ -317,8 +318,9 @@ class Connection:
     def _gone(self) -> Fault:
         if self.is_closing:
             return stopped(self._server.id, self._server.name, "not_sent")
-        why = self.fault.message if self.fault else "it is not connected"
-        return Fault("SESSION_ERROR", f"Server not started: {why}", server=self._server.id, reach="not_sent")
+        why, words = (self.fault.message, self.fault.words) if self.fault else ("it is not connected", None)
+        message = f"Server not started: {why}"
+        return Fault("SESSION_ERROR", message, server=self._server.id, reach="not_sent", words=words)
 
     def _cancel(self, id: int, reason: str) -> None:
         request = self._forget(id)
@@ -451,7 +453,7 @@ class Connection:
         if len(self._made) > MOST_TASKS:
             del self._made[next(iter(self._made))]
         if not isinstance(request.exchange, Part):
-            self.book.add(task, request.call.client, self._clock.now())
+            self.book.add(task, request.call, self._clock.now())
 
     def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
         """What the server says of a task of the extension: while it runs, the server is needed."""
@@ -462,7 +464,7 @@ class Connection:
         if task.is_over:
             self._extended.over(task.taskId)
         elif call and call.method == mcp.CALL:
-            self._extended.add(task, call.client, self._clock.now())
+            self._extended.add(task, call, self._clock.now())
 
     def runs_tasks(self) -> bool:
         """Whether the server may be at work on a task."""
@@ -556,7 +558,7 @@ class Connection:
             self._task_over(task.taskId)
         if maker := self.book.maker(task.taskId):
             told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=params)
-            self._on_event(msgspec.structs.replace(told, whose=maker))
+            self._on_event(msgspec.structs.replace(told, whose=maker, made=self.book.made(task.taskId)))
 
 
 def passed_on(server: Server, call: Call) -> Headers:

@@ -54,7 +54,9 @@ async def open_connection(
     except Fault as fault:
         if fault.code != "UPSTREAM_ERROR":
             raise
-        raise Fault("SERVER_FAILED", fault.message, server=server.id, reach="not_sent", hint=fault.hint) from None
+        raise Fault(
+            "SERVER_FAILED", fault.message, server=server.id, reach="not_sent", hint=fault.hint, words=fault.words
+        ) from None
 
 
 async def _open(connection: Connection, server: Server, client: Client, clock: Clock, order: Sequence[Era]) -> bool:

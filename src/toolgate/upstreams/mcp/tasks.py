@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
 from toolgate.exchange import Exchange
-from toolgate.model import Accepted, Call, Client, Done, Fault, Outcome
+from toolgate.model import Accepted, Call, Done, Fault, Made, Outcome
 from toolgate.ports import Clock
 from toolgate.wire import jsonrpc, mcp
 
@@ -26,39 +26,51 @@ PAUSE = 1.0  # seconds between two looks at a task of which its server says noth
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
 
 
+class _Entry(NamedTuple):
+    maker: tuple[str, str]
+    made: Made
+    until: float  # when it runs no more
+
+
 class Book:
     """Who made which task on the connections of one scope."""
 
     def __init__(self) -> None:
-        self._makers: OrderedDict[str, tuple[tuple[str, str], float]] = OrderedDict()  # and until when it may run
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
-    def add(self, task: Task, client: Client, now: float) -> None:
-        self._makers[task.taskId] = client.identity, now + max(LONGEST, (task.ttl or 0.0) / 1000)
-        theirs = self.of(client.principal.id)
+    def add(self, task: Task, call: Call, now: float) -> None:
+        until = now + max(LONGEST, (task.ttl or 0.0) / 1000)
+        self._entries[task.taskId] = _Entry(call.client.identity, call.made, until)
+        theirs = self.of(call.client.principal.id)
         if len(theirs) > MOST_TASKS:
             self.forget(theirs[:1])
 
     def maker(self, id: str) -> tuple[str, str] | None:
         """The client (`Client.identity`) that made it, as far as is known."""
-        found = self._makers.get(id)
-        return found[0] if found else None
+        found = self._entries.get(id)
+        return found.maker if found else None
+
+    def made(self, id: str) -> Made | None:
+        """What it was made by, as far as is known."""
+        found = self._entries.get(id)
+        return found.made if found else None
 
     def of(self, principal: str) -> list[str]:
         """The ids of the tasks that a principal has made, the oldest first."""
-        return [id for id, (maker, _) in self._makers.items() if maker[0] == principal]
+        return [id for id, entry in self._entries.items() if entry.maker[0] == principal]
 
     def over(self, id: str) -> None:
         """It runs no more, but can still be asked for."""
-        if id in self._makers:
-            self._makers[id] = self._makers[id][0], 0.0
+        if id in self._entries:
+            self._entries[id] = self._entries[id]._replace(until=0.0)
 
     def forget(self, ids: Iterable[str]) -> None:
         for id in ids:
-            self._makers.pop(id, None)
+            self._entries.pop(id, None)
 
     def runs(self, now: float) -> bool:
         """Whether any of them may still run."""
-        return any(until > now for _, until in self._makers.values())
+        return any(entry.until > now for entry in self._entries.values())
 
 
 class Runner(Protocol):

@@ -18,7 +18,7 @@ from toolgate import asks
 from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.eras import mirrors
-from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome
+from toolgate.model import Call, Client, Event, EventSink, Fault, Made, Outcome
 from toolgate.ports import About, Items, State, Status
 from toolgate.redaction import excerpt
 from toolgate.upstreams.breaker import Breakers
@@ -143,7 +143,7 @@ class McpUpstream:
     async def invoke(self, call: Call) -> Outcome:
         return await self._use(call.client, lambda connection: connection.invoke(call), is_call=True)
 
-    async def tasks(self, client: Client) -> Mapping[str, Raw]:
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         berth = self._found(client)
         if not berth or not berth.book.of(client.principal.id):
             return {}

@@ -1,0 +1,257 @@
+"""What a tool has made, a task or a kept result, is judged by that tool whenever it is asked for: by what its client
+may do now, and by the token that it comes with now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from bridge.test_permissions import client, clients, long, then
+from bridge.test_pinned_tools import QUARANTINE
+from bridge.test_tasks import Gate, knowing, made
+from doors.issuers import AUDIENCE, AUTH, CONFIG, KEYS, Issuer, bearer, issuer
+from inmemory import LATEST, MODERN, Scripted, Visitor, said, tools
+from inmemory import gateway as in_memory
+from peers import House, LegacyServer, ModernClient, gateway
+from task_peers import LegacyTaskServer, ModernTaskServer
+from virtualtime import settle
+
+from toolgate.config import Config, Limits, Overlay
+
+__all__ = ["issuer"]
+
+Edit = Callable[[Config], Config]
+
+
+def hidden(config: Config) -> Config:
+    (server,) = config.servers
+    return msgspec.structs.replace(
+        config, servers=(msgspec.structs.replace(server, tools={"slow": Overlay(hidden=True)}),)
+    )
+
+
+EDITS: dict[str, Edit] = {
+    "off": then(client(tools={"there__slow": "off"})),
+    "off by a pattern": then(client(tools={"there__*": "off"}, servers={"there": "allow"})),
+    "read only": then(client(read_only="off")),
+}
+
+
+def task_server(kind: str) -> tuple[Any, Gate]:
+    gate = Gate()
+    if kind == "modern":
+        return ModernTaskServer({"slow": gate}, as_tasks=("slow",)), gate
+    return LegacyTaskServer({"slow": gate}, support={"slow": "optional"}), gate
+
+
+async def knowing_of(house: House, kind: str) -> Any:
+    return knowing(house) if kind == "modern" else await house.client(LATEST)
+
+
+@pytest.mark.promise("b.attacks.begun")
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_a_task_whose_tool_was_turned_off_delivers_nothing_and_can_be_cancelled(edit: Edit, kind: str) -> None:
+    server, gate = task_server(kind)
+    async with gateway(config=clients(client()), edited=edit, there=server) as house:
+        ann = await knowing_of(house, kind)
+        id, other = await made(ann), await made(ann)
+        assert (await ann.request("tasks/get", taskId=id)).result["status"] == "working"
+        await house.app.reload()
+        gate.opened.set()
+        await settle()
+        for method in ("tasks/get", "tasks/result") if kind == "legacy" else ("tasks/get",):
+            reply = await ann.request(method, taskId=id)
+            assert reply.error["data"]["code"] == "ACCESS_DENIED" and "at last" not in str(reply.message)
+        if kind == "modern":
+            assert (await ann.request("tasks/update", taskId=id, inputResponses={})).error
+        else:
+            assert (await ann.request("tasks/list")).result["tasks"] == []
+        cancelled = await ann.request("tasks/cancel", taskId=other)
+        assert "ACCESS_DENIED" not in str(cancelled.message)
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_a_task_whose_tool_may_still_be_used_is_delivered_after_a_change(kind: str) -> None:
+    server, gate = task_server(kind)
+    edit = then(client(tools={"there__other": "off", "there__slow": "ask"}))
+    async with gateway(config=clients(client()), edited=edit, there=server) as house:
+        ann = await knowing_of(house, kind)
+        id = await made(ann)
+        await house.app.reload()
+        gate.opened.set()
+        await settle()
+        assert (await ann.request("tasks/get", taskId=id)).result["status"] == "completed"
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_nobody_hears_of_a_task_whose_tool_was_turned_off(kind: str) -> None:
+    server, gate = task_server(kind)
+    edit = then(client(tools={"there__slow": "off"}))
+    async with gateway(config=clients(client()), edited=edit, there=server) as house:
+        ann = await knowing_of(house, kind)
+        id = await made(ann)
+        pending = ann.start("subscriptions/listen", notifications={"taskIds": [id]}) if kind == "modern" else None
+        heard = pending.messages if pending else (await ann.listen()).messages
+        own = server.kept.tasks["own/1"]
+
+        async def told() -> int:
+            await settle()
+            connection = server.connections[0]
+            (connection.tell_task if kind == "modern" else connection.tell_status)(own)
+            await settle()
+            return len([each for each in heard if each["method"].startswith("notifications/tasks")])
+
+        assert await told() == 1
+        await house.app.reload()
+        assert await told() == 1
+        if pending:
+            await pending.gone()
+        gate.opened.set()
+        await settle()
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_a_task_of_a_tool_that_was_hidden_since_delivers_nothing(kind: str) -> None:
+    server, gate = task_server(kind)
+    async with gateway(edited=hidden, there=server) as house:
+        ann = await knowing_of(house, kind)
+        await ann.request("tools/list")
+        id = await made(ann)
+        await house.app.reload()
+        await ann.request("tools/list")
+        gate.opened.set()
+        await settle()
+        assert "at last" not in str((await ann.request("tasks/get", taskId=id)).message)
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_a_task_of_a_tool_that_is_in_quarantine_now_delivers_nothing(kind: str) -> None:
+    server, gate = task_server(kind)
+    async with gateway(config=QUARANTINE, there=server) as house:
+        ann = await knowing_of(house, kind)
+        await ann.request("tools/list")
+        id = await made(ann)
+        changed = [{**tool, "description": "It is another now"} for tool in server.lists["tools/list"][1]]
+        server.lists["tools/list"] = ("tools", changed)
+        server.connections[-1].say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await settle()
+        await ann.request("tools/list")
+        gate.opened.set()
+        await settle()
+        reply = await ann.request("tasks/get", taskId=id)
+        assert "quarantine" in str(reply.message) and "at last" not in str(reply.message)
+
+
+# Step-up.
+
+
+def big() -> Scripted:
+    return Scripted(tools_list=tools("delete", "echo"), tools_call=said("a secret line\n" * 1000))
+
+
+KEPT = msgspec.structs.replace(CONFIG, limits=Limits(result_limit=500))
+
+
+async def ask(app: Any, era: str, headers: dict[str, str], method: str, path: str = "/mcp", **params: Any) -> Any:
+    visitor = Visitor(app, path, **headers)
+    if era == MODERN:
+        return await visitor.ask_modern(method, **params)
+    await visitor.initialize()
+    return await visitor.ask(method, **params)
+
+
+def kept_in(response: Any) -> str:
+    return {*re.findall(r"mcp://results/[\w-]+", str(response.messages))}.pop()
+
+
+@pytest.mark.promise("b.attacks.begun")
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+async def test_a_kept_result_of_a_tool_that_needs_a_step_up_needs_it_too(era: str, issuer: Issuer) -> None:
+    few, enough = bearer(issuer.token()), bearer(issuer.token(scope="mcp write"))
+    async with in_memory(config=KEPT, scripts={"there": big()}) as app:
+        uri = kept_in(await ask(app, era, enough, "tools/call", name="there__delete"))
+        response = await ask(app, era, few, "resources/read", uri=uri)
+        assert response.status == 403 and 'scope="mcp write"' in response.headers["www-authenticate"]
+        assert "a secret line" not in str(response.messages)
+        read = await ask(app, era, enough, "resources/read", uri=f"{uri}?lines=1-5")
+        assert "a secret line" in str(read.messages)
+        uri = kept_in(await ask(app, era, few, "tools/call", name="there__echo"))
+        read = await ask(app, era, few, "resources/read", uri=f"{uri}?lines=1-5")
+        assert "a secret line" in str(read.messages)
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+@pytest.mark.parametrize("query", ["", "?lines=1-5", "?bytes=0-20"])
+async def test_neither_is_a_control_tool_a_way_to_it_nor_a_range_of_it(query: str, era: str, issuer: Issuer) -> None:
+    path = "/mcp/all"
+    few, enough = (bearer(issuer.token(aud=AUDIENCE + path, scope=scope)) for scope in ("mcp", "mcp write"))
+    async with in_memory(config=KEPT, scripts={"there": big()}) as app:
+        uri = kept_in(await ask(app, era, enough, "tools/call", path, name="there__delete"))
+        arguments = {"server": "toolgate", "resource_uri": uri + query}
+        read = {"name": "read_mcp_resource", "arguments": arguments}
+        for method, params in (("resources/read", {"uri": uri + query}), ("tools/call", read)):
+            assert "a secret" not in str((await ask(app, era, few, method, path, **params)).messages)
+
+
+@pytest.mark.parametrize("era", [LATEST, MODERN])
+async def test_what_came_through_a_control_tool_needs_what_that_needs(era: str, issuer: Issuer) -> None:
+    path = "/mcp/all"
+    auth = msgspec.structs.replace(AUTH, step_up={"toolgate__mcp_call": ("steer",)})
+    few, enough = (bearer(issuer.token(aud=AUDIENCE + path, scope=scope)) for scope in ("mcp", "mcp steer"))
+    async with in_memory(config=msgspec.structs.replace(KEPT, auth=auth), scripts={"there": big()}) as app:
+        called = {"name": "mcp_call", "arguments": {"server": "there", "tool": "echo", "args": {}}}
+        uri = kept_in(await ask(app, era, enough, "tools/call", path, **called))
+        assert (await ask(app, era, few, "resources/read", path, uri=uri)).status == 403
+        assert (await ask(app, era, enough, "resources/read", path, uri=f"{uri}?lines=1-5")).status == 200
+
+
+async def test_a_task_of_a_tool_that_needs_a_step_up_needs_it_too(issuer: Issuer) -> None:
+    task = {"taskId": "own", "status": "working", "createdAt": "2026-01-01T00:00:00Z"}
+    task |= {"lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": None}
+    there = Scripted(tools_list=tools("delete", execution={"taskSupport": "optional"}), tools_call={"task": task})
+    there.answers["initialize"]["capabilities"]["tasks"] = {
+        "list": {},
+        "cancel": {},
+        "requests": {"tools": {"call": {}}},
+    }
+    there.answers |= {"tasks/get": {**task, "status": "completed"}, "tasks/result": said("a secret line")}
+    there.answers |= {"tasks/cancel": {**task, "status": "cancelled"}}
+    few, enough = bearer(issuer.token()), bearer(issuer.token(scope="mcp write"))
+    async with in_memory(config=CONFIG, scripts={"there": there}) as app:
+        visitor = Visitor(app, **enough)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        made = await visitor.ask("tools/call", name="there__delete", task={"ttl": 60000})
+        id = made.result["task"]["taskId"]
+        for method in ("tasks/get", "tasks/result", "tasks/cancel"):
+            visitor.headers |= few
+            refused = await visitor.ask(method, taskId=id)
+            assert refused.status == 403 and "a secret" not in str(refused.messages)
+            visitor.headers |= enough
+            assert (await visitor.ask(method, taskId=id)).status == 200
+
+
+async def test_a_key_has_no_scopes_and_reads_what_it_may_call(issuer: Issuer) -> None:
+    async with in_memory(config=KEPT, scripts={"there": big()}) as app:
+        ada = bearer(KEYS["ada"])
+        uri = kept_in(await ask(app, MODERN, ada, "tools/call", name="there__delete"))
+        read = await ask(app, MODERN, ada, "resources/read", uri=f"{uri}?lines=1-5")
+        assert "a secret line" in str(read.messages)
+
+
+async def test_what_was_kept_of_a_tool_that_was_hidden_since_is_not_read() -> None:
+    def hide(config: Config) -> Config:
+        servers = tuple(msgspec.structs.replace(each, tools={"log": Overlay(hidden=True)}) for each in config.servers)
+        return msgspec.structs.replace(config, servers=servers)
+
+    config = Config(limits=Limits(result_limit=500))
+    async with gateway(config=config, edited=hide, git=LegacyServer({"log": long})) as house:
+        ann: ModernClient = house.modern()
+        (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("git__log", arguments={})).text)}
+        await house.app.reload()
+        await ann.request("tools/list")
+        assert "line 999" not in str((await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).message)
