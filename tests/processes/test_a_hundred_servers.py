@@ -6,7 +6,7 @@ import collections
 from typing import Any
 
 import msgspec
-from ground import Json, Served, child, gateway, guards, offspring, real, settings, until
+from ground import Json, Served, child, gateway, real, settings, started, until
 
 from toolgate.config import CatalogLimits, Config, PoolLimits
 from toolgate.ports import SystemClock
@@ -53,7 +53,7 @@ async def test_thirty_bad_servers_of_a_hundred_hold_nobody_up() -> None:
         good, failed, pending = await listed(served)
         assert (good, len(failed)) == (70, 30)
         assert not pending and {name.rpartition("-")[2] for name in failed} == set(BAD)
-    assert not set(offspring()) - set(guards())
+    assert not started()
     async with gateway(config, store=store) as served:
         good, failed, pending = await listed(served)
         assert (good, len(failed)) == (70, 30) and not pending

@@ -19,11 +19,11 @@ from processes.ground import (
     failure,
     gateway,
     guards,
-    offspring,
     read_response,
     real,
     settings,
     shut,
+    started,
     until,
 )
 
@@ -224,7 +224,7 @@ async def test_a_gateway_whose_guard_was_killed_closes_as_ever() -> None:
         for guard in guards():
             os.kill(guard, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: pid not in offspring())
+        await until(lambda: pid not in started())
         assert await client.call("one__pid")
         for guard in guards():
             os.kill(guard, signal.SIGKILL)
@@ -249,7 +249,7 @@ async def test_a_child_ended_by_a_signal_without_a_name_is_replaced_too() -> Non
 async def test_of_a_child_that_is_gone_no_handle_is_kept() -> None:
     def handles() -> int:
         gc.collect()
-        return sum(type(each).__name__ == "UVProcessTransport" for each in gc.get_objects())
+        return sum(type(each).__name__ == "WriteUnixTransport" for each in gc.get_objects())
 
     async with gateway(settings(one=child("counting"))) as served:
         client = served.client()
