@@ -183,7 +183,7 @@ async def test_a_message_for_a_child_on_its_way_out_is_refused_when_it_is_gone()
 
 
 def test_a_child_that_reads_no_more_is_ended_when_it_is_spoken_to() -> None:
-    """On asyncio's own event loop; uvloop's children hold their pipes twice, and do not let it be seen."""
+    """On asyncio's own event loop; `tests/attack` has it on the one that is used."""
 
     async def speak() -> None:
         (server,) = settings(one=child("leaving")).servers

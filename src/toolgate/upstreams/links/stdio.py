@@ -55,6 +55,10 @@ class StdioLink(PipeLink):
         child = self._child
         return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text()} if child else {}
 
+    def replace(self, why: str) -> None:
+        if self._child:
+            self._child.end(why)
+
     async def close(self) -> None:
         if self._child:
             self._child.end()
