@@ -211,6 +211,15 @@ async def test_a_crash_at_the_start_is_told_with_what_stands_on_stderr() -> None
 
 
 @real
+async def test_a_program_that_ends_before_it_is_spoken_to_is_told_with_its_status() -> None:
+    async with gateway(settings(one={"command": "/bin/sh", "args": ["-c", "echo no >&2; exit 3"]})) as served:
+        for _ in range(4):  # a fifth failure opens the circuit breaker
+            error = await failure(served.client().call("one__anything"))
+            assert error.message == "Server not started: one exited with status 3: no"
+            assert error.data["outcome"] == "not_sent"
+
+
+@real
 async def test_a_variable_that_is_not_set_fails_its_own_server_only() -> None:
     two = child("counting", env={"TOKEN": "${SUCH_A_TOKEN}"})
     three = child("counting", env={"TOKEN": "${SUCH_A_TOKEN:-spare}"})

@@ -38,7 +38,7 @@ _SIZE_OF_FD = 4
 SHARE = 0.75  # of the processes that the user may have; so some are left for whoever ends the others
 
 _LIBC = ctypes.CDLL(None)
-_PR_SET_DUMPABLE = 4
+PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -65,7 +65,7 @@ def main() -> None:
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    prctl(_PR_SET_DUMPABLE, 0)  # orders have secrets in them
+    prctl(PR_SET_DUMPABLE, 0)  # orders have secrets in them
     gateway = socket.socket(fileno=0)
     woken = wakeups()
     keepers: set[int] = set()

@@ -222,8 +222,8 @@ class Child:
         try:
             writer.write(order)
             async with self._clock.timeout(LONGEST_START):
-                self.pid = _started(await reader.readline())
                 await self._connect()
+                self.pid = _started(await reader.readline())
         except BaseException:
             writer.transport.abort()  # which ends whatever was started
             self._let_go()

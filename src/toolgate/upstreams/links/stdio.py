@@ -35,7 +35,9 @@ class StdioLink(PipeLink):
     async def connect(self, supervisor: Supervisor) -> None:
         server = self._server
         self._child = await supervisor.start(
-            server.name, server.command, server.args, server.env, server.cwd, self._output, self._exited, self._stderr
+            *(server.name, server.command, server.args, server.env, server.cwd),
+            *(self._output, self._exited, self._stderr),
+            may_gain_privileges=server.new_privileges and server.by_operator,
         )
 
     @property
