@@ -19,6 +19,8 @@ from processes.ground import (
     failure,
     gateway,
     guards,
+    keepers,
+    open_files,
     read_response,
     real,
     settings,
@@ -261,3 +263,28 @@ async def test_of_a_child_that_is_gone_no_handle_is_kept() -> None:
             await until(lambda pid=pid: not alive(pid))
         assert int(await client.call("one__pid")) != pid
         await until(lambda: handles() <= before)
+
+
+@real
+async def test_a_start_that_is_given_up_at_any_moment_leaves_nothing_and_touches_nobody_elses_files() -> None:
+    supervisor = Supervisor(SystemClock(), os.environ)
+    supervisor.prepare()
+    files = 0
+    for turns in [1000, *range(40)]:  # the first one is not given up, and shows what a start leaves open
+        start = asyncio.create_task(
+            supervisor.start("one", "/bin/cat", [], {}, None, lambda _: None, lambda _: None, lambda: None)
+        )
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        start.cancel()
+        mine = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]  # would get the number of what is closed twice
+        (found,) = await asyncio.gather(start, return_exceptions=True)
+        if isinstance(found, supervisors.Child):
+            found.end()
+            await found.ended()
+        await until(lambda: not keepers())
+        for each in mine:
+            os.close(each)  # an error where somebody else has closed it
+        files = files or open_files()
+    await until(lambda: open_files() == files)
+    await supervisor.close()

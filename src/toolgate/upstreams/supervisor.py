@@ -31,6 +31,7 @@ PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL
 LONGEST_START = 30.0  # seconds from an order to the guard until its program runs; a few milliseconds as a rule
 LONGEST_END = guard.LONGEST_END + PATIENCE  # seconds until nothing is left of what was killed
 
+CONTROL = 3  # what a child's keeper is spoken to on, beside the child's 0 to 2
 _OF_THE_LOADER = (
     "LD_LIBRARY_PATH",
     "DYLD_LIBRARY_PATH",
@@ -186,7 +187,7 @@ class Child:
         self._on_exit = on_exit
         self._on_stderr = on_stderr
         self._talks = talks
-        self._ends: dict[int, IO[bytes] | asyncio.BaseTransport] = {}  # ours, of its pipes
+        self._ends: dict[int, IO[bytes] | socket.socket | asyncio.BaseTransport] = {}  # ours, of its pipes
         self._stdin: asyncio.WriteTransport | None = None
         self._open = {1, 2}  # what it may still write to
         self._code: int | None = None
@@ -206,36 +207,38 @@ class Child:
         control, theirs = socket.socketpair()
         (stdin, writing), (reading, stdout), (reading_errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         ours = [os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0), os.fdopen(reading_errors, "rb", 0)]
-        self._ends = {0: ours[0], 1: ours[1], 2: ours[2]}
+        self._ends = {0: ours[0], 1: ours[1], 2: ours[2], CONTROL: control}
         try:
-            try:
-                guard.take([theirs, stdin, stdout, stderr])
-            finally:
-                theirs.close()
-                for fd in (stdin, stdout, stderr):
-                    os.close(fd)
-            reader, writer = await asyncio.open_unix_connection(sock=control)
-        except BaseException:
-            control.close()
+            guard.take([theirs, stdin, stdout, stderr])
+        except OSError:
             self._let_go()
             raise
+        finally:
+            theirs.close()
+            for fd in (stdin, stdout, stderr):
+                os.close(fd)
+        # Not to be cancelled: the event loop closes what it is just taking over, and then nobody knows whose that is.
+        connecting = asyncio.ensure_future(self._connect(control, *ours))
         try:
-            writer.write(order)
+            keeper, orders = await asyncio.shield(connecting)
+            orders.write(order)
             async with self._clock.timeout(LONGEST_START):
-                await self._connect()
-                self.pid = _started(await reader.readline())
+                self.pid = _started(await keeper.readline())
         except BaseException:
-            writer.transport.abort()  # which ends whatever was started
-            self._let_go()
+            connecting.add_done_callback(lambda _: self._let_go())  # which ends whatever was started
             raise
-        self.owner = asyncio.get_running_loop().create_task(self._own(reader, writer), name=f"child {self.name}")
+        self.owner = asyncio.get_running_loop().create_task(self._own(keeper, orders), name=f"child {self.name}")
 
-    async def _connect(self) -> None:
-        loop, ends = asyncio.get_running_loop(), self._ends
-        self._stdin, _ = await loop.connect_write_pipe(lambda: _Pipe(self, 0), ends[0])
-        ends[0] = self._stdin
-        ends[1], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 1), ends[1])
-        ends[2], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 2), ends[2])
+    async def _connect(
+        self, control: socket.socket, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        keeper, orders = await asyncio.open_unix_connection(sock=control)
+        self._ends[CONTROL] = orders.transport
+        self._ends[0] = self._stdin = (await loop.connect_write_pipe(lambda: _Pipe(self, 0), stdin))[0]
+        self._ends[1], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 1), stdout)
+        self._ends[2], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 2), stderr)
+        return keeper, orders
 
     def _let_go(self) -> None:
         for end in self._ends.values():
@@ -297,7 +300,6 @@ class Child:
                 log.error("%s cannot be ended: kill process %d", self.name, self.pid)
                 self._signal_group(signal.SIGKILL)
             listening.cancel()
-            control.transport.abort()
             await self._in_time(self._drained)
             self._let_go()
             self._on_exit(f"{self.name} {self._asked or self._end_of(self._code)}")
