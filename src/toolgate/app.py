@@ -191,6 +191,8 @@ class App:
     def open(self) -> None:
         """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
         must not make the gateway mute."""
+        if any(each.command and each.id not in self._links for each in self.gateway.snapshot.servers.values()):
+            self.supervisor.prepare()
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
         if self._settings.has_files:

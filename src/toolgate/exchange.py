@@ -20,6 +20,8 @@ from toolgate.ports import Clock, Timer
 
 log = logging.getLogger(__name__)
 
+TIMED_OUT = "timed out"  # to `on_cancel`, where nobody has given it up before its time
+
 
 class Exchange:
     """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout)."""
@@ -182,7 +184,7 @@ class Exchange:
             self._waiter.set_result(None)
 
     def _expire(self) -> None:
-        self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), "timed out")
+        self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), TIMED_OUT)
 
 
 class Part(Exchange):

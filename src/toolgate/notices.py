@@ -8,6 +8,7 @@ known secret.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os.path
 import shlex
@@ -110,11 +111,16 @@ class Notices:
             if not ended.done():
                 ended.set_result(reason)
 
+        no_variables: dict[str, str] = {}
+        no_output = (_nothing, exited, lambda: None)
         child = await self._supervisor.start(
-            "approvals.notify", command[0], command[1:], {}, None, _nothing, exited, lambda: None, talks=False
+            *("approvals.notify", command[0], command[1:], no_variables, None, *no_output),
+            talks=False,
+            may_gain_privileges=True,  # it is the operator's own
         )
         try:
-            child.write(said + b"\n")
+            with contextlib.suppress(Fault):  # it may have ended already, and not cared
+                child.write(said + b"\n")
             child.close_input()
             reason = await ended
         finally:

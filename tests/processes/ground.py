@@ -75,6 +75,12 @@ def offspring(parent: int | None = None) -> list[int]:
     return [pid for pid, (_, state, above) in _processes().items() if above == (parent or os.getpid()) and state != "Z"]
 
 
+def started(parent: int | None = None) -> list[int]:
+    """The living programs that a gateway has started, by its guard and their keepers: servers, components, commands."""
+    found = [pid for guard in guards(parent) for keeper in offspring(guard) for pid in offspring(keeper)]
+    return [pid for pid in found if pid not in carrying("guard.py")]
+
+
 def carrying(word: str) -> list[int]:
     """The living processes that have this on their command line."""
     found: list[int] = []
@@ -93,6 +99,11 @@ def alive(pid: int) -> bool:
 def guards(gateway: int | None = None) -> list[int]:
     """The guard processes of a gateway's process; without one, of this process."""
     return [pid for pid in carrying("guard.py") if pid in offspring(gateway)]
+
+
+def keepers(gateway: int | None = None) -> list[int]:
+    """What the guard has started for each program."""
+    return [keeper for guard in guards(gateway) for keeper in offspring(guard)]
 
 
 def until_gone(pids: set[int], seconds: float = 5.0) -> set[int]:

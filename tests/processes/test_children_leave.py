@@ -19,11 +19,13 @@ from processes.ground import (
     failure,
     gateway,
     guards,
-    offspring,
+    keepers,
+    open_files,
     read_response,
     real,
     settings,
     shut,
+    started,
     until,
 )
 
@@ -183,7 +185,7 @@ async def test_a_message_for_a_child_on_its_way_out_is_refused_when_it_is_gone()
 
 
 def test_a_child_that_reads_no_more_is_ended_when_it_is_spoken_to() -> None:
-    """On asyncio's own event loop; uvloop's children hold their pipes twice, and do not let it be seen."""
+    """On asyncio's own event loop; `tests/attack` has it on the one that is used."""
 
     async def speak() -> None:
         (server,) = settings(one=child("leaving")).servers
@@ -224,7 +226,7 @@ async def test_a_gateway_whose_guard_was_killed_closes_as_ever() -> None:
         for guard in guards():
             os.kill(guard, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: pid not in offspring())
+        await until(lambda: pid not in started())
         assert await client.call("one__pid")
         for guard in guards():
             os.kill(guard, signal.SIGKILL)
@@ -249,7 +251,7 @@ async def test_a_child_ended_by_a_signal_without_a_name_is_replaced_too() -> Non
 async def test_of_a_child_that_is_gone_no_handle_is_kept() -> None:
     def handles() -> int:
         gc.collect()
-        return sum(type(each).__name__ == "UVProcessTransport" for each in gc.get_objects())
+        return sum(type(each).__name__ == "WriteUnixTransport" for each in gc.get_objects())
 
     async with gateway(settings(one=child("counting"))) as served:
         client = served.client()
@@ -261,3 +263,28 @@ async def test_of_a_child_that_is_gone_no_handle_is_kept() -> None:
             await until(lambda pid=pid: not alive(pid))
         assert int(await client.call("one__pid")) != pid
         await until(lambda: handles() <= before)
+
+
+@real
+async def test_a_start_that_is_given_up_at_any_moment_leaves_nothing_and_touches_nobody_elses_files() -> None:
+    supervisor = Supervisor(SystemClock(), os.environ)
+    supervisor.prepare()
+    files = 0
+    for turns in [1000, *range(40)]:  # the first one is not given up, and shows what a start leaves open
+        start = asyncio.create_task(
+            supervisor.start("one", "/bin/cat", [], {}, None, lambda _: None, lambda _: None, lambda: None)
+        )
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        start.cancel()
+        mine = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]  # would get the number of what is closed twice
+        (found,) = await asyncio.gather(start, return_exceptions=True)
+        if isinstance(found, supervisors.Child):
+            found.end()
+            await found.ended()
+        await until(lambda: not keepers())
+        for each in mine:
+            os.close(each)  # an error where somebody else has closed it
+        files = files or open_files()
+    await until(lambda: open_files() == files)
+    await supervisor.close()

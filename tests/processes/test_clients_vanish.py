@@ -17,10 +17,10 @@ from processes.ground import (
     Served,
     child,
     gateway,
-    offspring,
     open_files,
     real,
     settings,
+    started,
     until,
 )
 
@@ -33,7 +33,7 @@ class Baseline:
     def __init__(self) -> None:
         self.tasks = len(asyncio.all_tasks())
         self.files = open_files()
-        self.children = sorted(offspring())
+        self.children = sorted(started())
 
     async def returns(self) -> None:
         try:
@@ -141,7 +141,7 @@ async def test_sessions_with_a_child_each_whose_clients_vanish_leave_no_child() 
         for client in clients:
             await client.open()
         streams = [await client.start("tools/call", {"name": "one__hold"}, accept=STREAM) for client in clients]
-        await until(lambda: len(offspring()) == len(before.children) + len(clients))
+        await until(lambda: len(started()) == len(before.children) + len(clients))
         for _, writer in streams:
             reset(writer)
         del streams, writer

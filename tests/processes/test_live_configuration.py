@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ground import Failed, Json, Served, child, gateway, guards, offspring, real, until
+from ground import Failed, Json, Served, child, gateway, real, started, until
 
 from toolgate import config as configs
 from toolgate.config import ConfigError
@@ -107,7 +107,7 @@ async def call_until(served: Served, server: str, stop: asyncio.Event, calls: li
 
 def children() -> set[int]:
     """The servers' processes."""
-    return set(offspring()) - set(guards())
+    return set(started())
 
 
 async def use(served: Served, servers: list[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from processes.ground import CHILDREN, Served, alive, failure, gateway, offspring, real, until
+from processes.ground import CHILDREN, Served, alive, failure, gateway, real, started, until
 
 from toolgate.config import Config, Server
 from toolgate.model import Event
@@ -39,7 +39,7 @@ async def own_pid(served: Served) -> int:
 
 def programs() -> list[int]:
     """The processes of this test that run the component."""
-    return [pid for pid in offspring() if PROGRAM.encode() in _command(pid)]
+    return [pid for pid in started() if PROGRAM.encode() in _command(pid)]
 
 
 def _command(pid: int) -> bytes:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes.ground import WAIT, Json, child, home, offspring, real, toolgate, until
+from processes.ground import WAIT, Json, child, home, real, started, toolgate, until
 
 from toolgate.frontends import peers
 
@@ -58,7 +58,7 @@ async def test_list_call_and_status_use_the_gateway_that_runs() -> None:
             about = await status(environ)
             assert (about["pid"], about["state"]) == (running.process.pid, "serving")
             [server] = about["servers"]
-            assert server["pid"] in offspring(running.process.pid) and server["tools"] >= 1
+            assert server["pid"] in started(running.process.pid) and server["tools"] >= 1
             _, shown, _ = await command(environ, "status")
             assert "one" in shown and str(server["pid"]) in shown
 

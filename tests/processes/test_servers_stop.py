@@ -16,9 +16,9 @@ from processes.ground import (
     failure,
     family_of,
     gateway,
-    offspring,
     real,
     settings,
+    started,
     until,
 )
 from processes.scripted_http import Request, ScriptedServer, scripted
@@ -122,7 +122,7 @@ async def test_stop_in_the_middle_of_a_start_leaves_no_process(tmp_path: Path) -
     silent.write_text("import sys\nfor line in sys.stdin: pass\n")
     python = child("counting")["command"]
     async with gateway(settings(one={"command": python, "args": ["-S", str(silent)]})) as served:
-        before = set(offspring())
+        before = set(started())
         lost = asyncio.create_task(failure(served.client().call("one__anything")))
         await until(lambda: served.status("one").pid)
         pid = served.status("one").pid

@@ -21,10 +21,9 @@ from processes.ground import (
     failure,
     family_of,
     gateway,
-    guards,
-    offspring,
     real,
     settings,
+    started,
     until,
 )
 
@@ -212,6 +211,15 @@ async def test_a_crash_at_the_start_is_told_with_what_stands_on_stderr() -> None
 
 
 @real
+async def test_a_program_that_ends_before_it_is_spoken_to_is_told_with_its_status() -> None:
+    async with gateway(settings(one={"command": "/bin/sh", "args": ["-c", "echo no >&2; exit 3"]})) as served:
+        for _ in range(4):  # a fifth failure opens the circuit breaker
+            error = await failure(served.client().call("one__anything"))
+            assert error.message == "Server not started: one exited with status 3: no"
+            assert error.data["outcome"] == "not_sent"
+
+
+@real
 async def test_a_variable_that_is_not_set_fails_its_own_server_only() -> None:
     two = child("counting", env={"TOKEN": "${SUCH_A_TOKEN}"})
     three = child("counting", env={"TOKEN": "${SUCH_A_TOKEN:-spare}"})
@@ -223,7 +231,7 @@ async def test_a_variable_that_is_not_set_fails_its_own_server_only() -> None:
         assert "SUCH_A_TOKEN" in served.status("two").error
         environment = Path(f"/proc/{await client.call('three__pid')}/environ").read_bytes().split(b"\0")
         assert b"TOKEN=spare" in environment
-        assert not [pid for pid in offspring() if pid == served.status("two").pid]
+        assert not [pid for pid in started() if pid == served.status("two").pid]
         assert await client.call("one__pid")
 
 
@@ -233,7 +241,7 @@ async def test_a_child_gets_its_own_environment_and_not_the_gateways(monkeypatch
     async with gateway(settings(one=child("counting", env={"ITS_OWN": "1"}))) as served:
         environment = Path(f"/proc/{await served.client().call('one__pid')}/environ").read_bytes()
         names = {entry.partition(b"=")[0] for entry in environment.split(b"\0") if entry}
-        assert names <= {b"PATH", b"HOME", b"TMPDIR", b"LANG", b"LC_CTYPE", b"ITS_OWN", b"TOOLGATE_CHILD"}
+        assert names <= {b"PATH", b"HOME", b"TMPDIR", b"LANG", b"LC_CTYPE", b"ITS_OWN"}
         assert {b"PATH", b"HOME", b"ITS_OWN"} <= names
 
 
@@ -262,12 +270,12 @@ async def test_each_session_has_a_child_of_its_own_that_ends_with_it() -> None:
 async def test_a_session_that_ends_while_its_child_starts_leaves_none(tmp_path: Path) -> None:
     async with gateway(settings(one=child("family", str(tmp_path / "pids"), scope="session"))) as served:
         client = served.client(LEGACY)
-        before = set(offspring())
+        before = set(started())
         await client.open()
         _, writer = await client.start("tools/list")
-        await until(lambda: set(offspring()) - before)
+        await until(lambda: set(started()) - before)
         await client.end()
-        await until(lambda: not set(offspring()) - before - set(guards()))
+        await until(lambda: not set(started()) - before)
         writer.transport.abort()
         if (tmp_path / "pids").exists():
             await until(lambda: not any(alive(pid) for pid in family_of(tmp_path / "pids")))

@@ -23,6 +23,7 @@ from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secret
 from toolgate.model import Fault
 from toolgate.settings import Settings
 from toolgate.suspicions import visible
+from toolgate.upstreams import guard
 from toolgate.wire import names
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     logging.getLogger("toolgate").addHandler(logging.NullHandler())
     _spare_the_collector()
     descriptors.raise_limit()
+    guard.prctl(guard.PR_SET_DUMPABLE, 0)  # what a server starts, of our own user, cannot read our memory and variables
     return uvloop.run(work)
 
 

@@ -109,6 +109,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     forward_headers: tuple[str, ...] = ()  # of clients' requests, in small letters
     rate: Rate | None = None
     pinning: Literal["", "off", "warn", "quarantine"] = ""  # empty: as `guard.pinning` says
+    new_privileges: bool = False  # whether what it starts may become another user, as sudo does
     by_operator: bool = True  # written by who runs the gateway; else a tool call or a registry has named it
     problem: str = ""
     missing: tuple[str, ...] = ()

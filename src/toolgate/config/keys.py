@@ -217,6 +217,7 @@ SERVER: Mapping[str, Row] = {
     "result_limit": Key(values.size),
     "result_tokens": Key(values.whole(1)),
     "tools": Key(shapes.overlays),
+    "new_privileges": Key(values.flag, only=STARTED),
     "compat": Key(shapes.requirement, only=("stdio",)),
     "auth": Key(access.server_auth, only=("http", "sse"), sound=access.sound_server_auth),
     "forward_headers": Key(access.forwarded, only=("http",)),

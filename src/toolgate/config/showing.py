@@ -128,6 +128,7 @@ def _reach(found: Any, masked: bool) -> Table:
         }
         table |= {"env": _masked(found.env) if masked else dict(found.env)}
         table |= {"cwd": found.cwd} if found.cwd else {}
+        table |= {"new_privileges": True} if found.new_privileges else {}
     if found.type != "stdio":
         scheme = "ws" if found.type == "ws" else "http"
         sound = found.url if not found.problem or variables.is_url(found.url) else ""

@@ -60,6 +60,14 @@ CAUSES: tuple[tuple[str, str], ...] = (
         r"(?: (?:environment|env)[ -]?var(?:iable)?s?| api key| token)?:? [`'\"]?)([A-Z][A-Z0-9]*_[A-Z0-9_]+)",
         "set {0} in its env in the configuration",
     ),
+    # what may not become another user
+    (
+        r"\"no new privileges\" flag is set"
+        r"|new[ug]idmap\S*:? .*(?:Operation not permitted|exit status)"
+        r"|(?:snap-confine|cap_dac_override) .*not (?:found|permitted)|snap-confine has elevated permissions"
+        r"|fusermount3?: .*Operation not permitted",
+        'it wants more privileges than its user has: write "new_privileges": true beside its command',
+    ),
     # packages and programs
     (r"(?:npm (?:ERR!|error) (?:code E)?404|No matching version found)", "check the package's name and version"),
     (

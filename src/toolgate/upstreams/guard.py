@@ -1,68 +1,293 @@
-"""A process that outlives the gateway by a moment: it ends every child that is left, however the gateway died.
+"""The guard: it starts every program of the gateway, and ends whatever is left of them, however the gateway dies.
 
-Run as `python guard.py TOKEN`, standard library only. It reads lines on stdin: `+ PGID` and `- PGID` keep its list of
-process groups, `sweep MARK` ends what carries that mark. When stdin ends, the gateway is gone, and everything goes.
+Run as `python guard.py`, standard library only, with a socket for stdin. Each byte that comes there brings four
+descriptors: one for talking about a program (`control`), and its stdin, stdout and stderr. The guard forks a keeper for
+each, which reads the order on `control`, starts the program and says what becomes of it: `started PID` or `failed
+ERRNO`, then `exited STATUS`.
 
-Every child carries the mark `TOOLGATE_CHILD=TOKEN.NUMBER` in its environment and hands it down, so grandchildren are
-found even where they left their process group (Linux: /proc; elsewhere the groups alone are ended).
+The rules this file keeps: whatever a program starts stays below its keeper, in whatever session and with whatever
+environment, since an orphan goes to the nearest subreaper above it (Linux; elsewhere its process group alone is
+known). A keeper ends all below it when its program has ended or `control` is closed. The guard ends what a killed
+keeper leaves, and everything when its stdin is closed; so each does it where the other cannot.
 """
 
+import ctypes
+import errno
+import marshal
 import os
-import signal
+import resource
+import select
 import sys
+import time
 
-MARK = "TOOLGATE_CHILD"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    import socket
+else:  # the first server waits until the guard runs: what wraps these two costs as much as all of Python's start
+    import _signal as signal
+    import _socket as socket
+
+# What a keeper says.
+STARTED, FAILED, EXITED = b"started", b"failed", b"exited"
+
+LENGTH = 8  # bytes that say how long an order is
+LONGEST_END = 10.0  # seconds for which processes are killed that do not end: of another user, or in the kernel's hands
+POLL = 0.002
+_SIZE_OF_FD = 4
+SHARE = 0.75  # of the processes that the user may have; so some are left for whoever ends the others
+
+_LIBC = ctypes.CDLL(None)
+PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def carriers(mark: bytes) -> "list[int]":
-    """The processes whose environment holds the mark."""
-    found: list[int] = []
-    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
+def pack(
+    argv: "list[bytes]", environment: "dict[bytes, bytes]", folder: "bytes | None", may_gain_privileges: bool
+) -> bytes:
+    """An order, with its length. `argv` begins with the path of the program."""
+    order = marshal.dumps((argv, environment, folder, may_gain_privileges))  # nothing to import for the guard
+    return len(order).to_bytes(LENGTH, "big") + order
+
+
+def prctl(option: int, value: int) -> None:
+    if sys.platform.startswith("linux"):
+        rest = (ctypes.c_ulong(0),) * 3
+        _LIBC.prctl(option, ctypes.c_ulong(value), *rest)
+
+
+# The guard.
+
+
+def main() -> None:
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_DUMPABLE, 0)  # orders have secrets in them
+    gateway = socket.socket(fileno=0)
+    woken = wakeups()
+    keepers: set[int] = set()
+    while True:
+        ready, _, _ = select.select([gateway, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            ended = reap()
+            while ended:
+                keepers -= ended.keys()
+                ended = end_all(keepers) if any(ended.values()) else {}
+        if gateway in ready:
+            data, ancillary, _, _ = gateway.recvmsg(1, socket.CMSG_LEN(4 * _SIZE_OF_FD))
+            if not data:
+                break
+            fds = [fd for _, _, told in ancillary for fd in memoryview(told).cast("i")]
+            if len(fds) == 4:
+                keepers.add(fork_keeper(fds))
+            for fd in fds:
+                os.close(fd)
+    end_all()
+
+
+def fork_keeper(fds: "list[int]") -> int:
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    pid = os.fork()
+    if not pid:
+        status = 1
         try:
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                environment = file.read()
-        except OSError:
-            continue
-        if any(line.startswith(mark) for line in environment.split(b"\0")):
-            found.append(int(entry))
+            status = keep(fds)
+        finally:
+            os._exit(status)
+    return pid
+
+
+# A keeper.
+
+
+def keep(fds: "list[int]") -> int:
+    """Whether something is left, as an exit status."""
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)  # which a fork does not hand down
+    os.dup2(1, 0)  # both are /dev/null now: the guard's stdin must close when the guard is gone
+    woken = wakeups()
+    control = socket.socket(fileno=os.dup(fds[0]))
+    order = read_order(control)
+    if order is None:
+        return 0
+    try:
+        pid = launch(fds[1:], *order)
+    except (OSError, ValueError) as error:  # ValueError: of a null byte in an argument
+        say(control, FAILED, getattr(error, "errno", None) or errno.EINVAL)
+        return 0
+    for fd in fds:
+        os.close(fd)
+    say(control, STARTED, pid)
+    status = None
+    while status is None:
+        ready, _, _ = select.select([control, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            status = reap().get(pid)
+        if control in ready:
+            break
+    if status is not None:
+        say(control, EXITED, status)
+    kill_group(pid)
+    ended = end_all()
+    if status is None and pid in ended:
+        say(control, EXITED, ended[pid])
+    return 1 if below(frozenset()) else 0
+
+
+def read_order(control: socket.socket) -> "tuple[list[bytes], dict[bytes, bytes], bytes | None, bool] | None":
+    length = read(control, LENGTH)
+    order = read(control, int.from_bytes(length, "big"))
+    return marshal.loads(order) if order else None
+
+
+def read(control: socket.socket, size: int) -> bytes:
+    """So many bytes, or none where it is closed before."""
+    chunks: list[bytes] = []
+    while size:
+        chunk = control.recv(min(size, 65536))
+        if not chunk:
+            return b""
+        chunks.append(chunk)
+        size -= len(chunk)
+    return b"".join(chunks)
+
+
+def launch(
+    pipes: "list[int]",
+    argv: "list[bytes]",
+    environment: "dict[bytes, bytes]",
+    folder: "bytes | None",
+    may_gain_privileges: bool,
+) -> int:
+    """What is set for the keeper itself, the program inherits. Raises `OSError`, `ValueError`."""
+    confine(may_gain_privileges)
+    if folder is not None:
+        os.chdir(folder)
+
+    def spawn(argv: "list[bytes]") -> int:
+        return os.posix_spawn(
+            argv[0],
+            argv,
+            environment,
+            file_actions=[(os.POSIX_SPAWN_DUP2, pipe, fd) for fd, pipe in enumerate(pipes)],
+            setsid=True,
+            setsigdef=[*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ],
+        )
+
+    try:
+        return spawn(argv)
+    except OSError as error:
+        if error.errno != errno.ENOEXEC:  # a script that does not name its interpreter is the shell's
+            raise
+        return spawn([b"/bin/sh", *argv])
+
+
+def confine(may_gain_privileges: bool) -> None:
+    """What is cheap and harms no usual server; a process of the same user can still do much."""
+    if not may_gain_privileges:
+        prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    most, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    if most != resource.RLIM_INFINITY:
+        resource.setrlimit(resource.RLIMIT_NPROC, (int(most * SHARE), int(most * SHARE)))
+
+
+def say(control: socket.socket, word: bytes, number: int) -> None:
+    try:
+        control.sendall(b"%b %d\n" % (word, number))
+    except OSError:
+        pass  # the gateway is gone
+
+
+# Both.
+
+
+def wakeups() -> int:
+    """A descriptor that can be read when a child has ended."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    return reading
+
+
+def reap() -> "dict[int, int]":
+    """The children that have ended, with their exit codes."""
+    ended: dict[int, int] = {}
+    try:
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[found[0]] = os.waitstatus_to_exitcode(found[1])
+    except ChildProcessError:
+        pass
+    return ended
+
+
+def end_all(spared: "frozenset[int] | set[int]" = frozenset()) -> "dict[int, int]":
+    """Kill all below this process but those `spared` and what is below them; the children that have ended. They are
+    stopped first, so that none starts another while it is looked for."""
+    until = time.monotonic() + LONGEST_END
+    ended = reap()
+    while (left := below(spared)) and time.monotonic() < until:
+        stopped: set[int] = set()
+        while (fresh := left - stopped) and time.monotonic() < until:
+            signal_all(fresh, signal.SIGSTOP)
+            stopped |= fresh
+            left = below(spared)
+        signal_all(left, signal.SIGKILL)
+        time.sleep(POLL)
+        ended |= reap()
+    return ended
+
+
+def below(spared: "frozenset[int] | set[int]") -> "set[int]":
+    """Every process below this one."""
+    if not has_children():
+        return set()
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat", "rb") as file:
+                    parent = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry))
+    found: set[int] = set()
+    ahead = [os.getpid()]
+    while ahead:
+        for pid in children.get(ahead.pop(), []):
+            if pid not in spared and pid not in found:
+                found.add(pid)
+                ahead.append(pid)
     return found
 
 
-def sweep(mark: bytes) -> None:
-    """Kill until nobody is left: a process may start another while it is looked for."""
-    for _ in range(5):
-        left = carriers(mark)
-        if not left:
-            return
-        for pid in left:
-            kill(os.kill, pid)
-
-
-def kill(how: "object", target: int) -> None:
+def has_children() -> bool:
     try:
-        how(target, signal.SIGKILL)  # type: ignore[operator]
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def signal_all(pids: "set[int]", number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def kill_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         pass
 
 
-def main(token: str) -> None:
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
-    groups: set[int] = set()
-    for line in sys.stdin.buffer:
-        word, _, rest = line.strip().partition(b" ")
-        if word == b"+":
-            groups.add(int(rest))
-        elif word == b"-":
-            groups.discard(int(rest))
-        elif word == b"sweep":
-            sweep(f"{MARK}={token}.".encode() + rest + b".")
-    for group in groups:
-        kill(os.killpg, group)
-    sweep(f"{MARK}={token}.".encode())
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

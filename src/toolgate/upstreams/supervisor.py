@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import IO
 
 from toolgate.config import showing
 from toolgate.model import Fault
@@ -27,6 +28,14 @@ log = logging.getLogger(__name__)
 STDERR_KEPT = 64 * 1024
 UNREAD_INPUT_LIMIT = 64 * 1024 * 1024
 PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL
+LONGEST_START = 30.0  # seconds from an order to the guard until its program runs; a few milliseconds as a rule
+LONGEST_END = guard.LONGEST_END + PATIENCE  # seconds until nothing is left of what was killed
+
+CONTROL = 3  # what a child's keeper is spoken to on, beside the child's 0 to 2
+_OF_THE_LOADER = (
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+)  # all that Python itself may need; no secret goes to the guard
 
 # What a child inherits of the gateway's environment; all else it gets by its configuration only.
 INHERITED = frozenset(
@@ -89,45 +98,40 @@ class Tail:
 
 
 class Guard:
-    """The gateway's end of the guard process. It is started with the first child, and again at once if it is killed."""
+    """The gateway's end of the guard process, which is started again at once if it is killed: what it has started lives
+    on meanwhile, each with its keeper."""
 
     def __init__(self) -> None:
-        self._token = secrets.token_hex(8)
         self._process: subprocess.Popen[bytes] | None = None
-        self._groups: set[int] = set()
-
-    def mark(self, number: int) -> str:
-        return f"{self._token}.{number}."
+        self._socket: socket.socket | None = None
 
     def ready(self) -> None:
-        """Have the process running; called before a child starts, so that no child is ever unguarded."""
+        """Have the process running."""
         if self._process:
             return
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, self._token],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,  # nothing is ever written there: its end is the guard's
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            start_new_session=True,
-            # Without the mark of a gateway around this one, whose guard must not sweep ours away.
-            env={name: value for name, value in os.environ.items() if name != guard.MARK},
-        )
-        asyncio.get_running_loop().add_reader(self._process.stdout, self._lost)  # type: ignore[arg-type]
-        for group in self._groups:
-            self._say(f"+ {group}")
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={name: os.environ[name] for name in _OF_THE_LOADER if name in os.environ},
+            )
+        ours.setblocking(False)
+        self._socket = ours
+        asyncio.get_running_loop().add_reader(ours, self._lost)
 
-    def add(self, group: int) -> None:
-        self._groups.add(group)
-        self._say(f"+ {group}")
-
-    def remove(self, group: int, number: int) -> None:
-        """The child is reaped: end what it left behind."""
-        self._groups.discard(group)
-        self._say(f"- {group}")
-        self._say(f"sweep {number}")
+    def take(self, ends: Sequence[socket.socket | int]) -> None:
+        """Have a program started; `ends` are those of its control, stdin, stdout and stderr. Raises `OSError`."""
+        self.ready()
+        assert self._socket
+        fds = [end if isinstance(end, int) else end.fileno() for end in ends]
+        socket.send_fds(self._socket, [b"+"], fds)
 
     async def close(self) -> None:
+        """End all that it has started, and it."""
         process = self._let_go()
         if process:
             await asyncio.to_thread(process.wait)
@@ -140,24 +144,28 @@ class Guard:
 
     def _let_go(self) -> subprocess.Popen[bytes] | None:
         process, self._process = self._process, None
-        if process:
-            assert process.stdin and process.stdout
-            asyncio.get_running_loop().remove_reader(process.stdout)
-            process.stdin.close()
-            process.stdout.close()
+        if self._socket:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
         return process
 
-    def _say(self, line: str) -> None:
-        if not self._process:
-            return
-        assert self._process.stdin
-        try:
-            self._process.stdin.write(line.encode() + b"\n")
-        except OSError:
-            log.debug("the guard process is gone, which its other pipe will tell too")
+
+class _Pipe(asyncio.Protocol):
+    """One of a child's pipes, at our end."""
+
+    def __init__(self, child: Child, fd: int) -> None:
+        self._child = child
+        self._fd = fd
+
+    def data_received(self, data: bytes) -> None:
+        self._child.wrote(self._fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._child.closed(self._fd)
 
 
-class Child(asyncio.SubprocessProtocol):
+class Child:
     """One child process. `on_output` gets stdout as it comes, `on_exit` the reason, once. One that does not `talk` is
     of use without its stdin and stdout, and does not end when they are closed."""
 
@@ -165,8 +173,6 @@ class Child(asyncio.SubprocessProtocol):
         self,
         name: str,
         clock: Clock,
-        guard: Guard,
-        number: int,
         on_output: Callable[[bytes], None],
         on_exit: Callable[[str], None],
         on_stderr: Callable[[], None],
@@ -177,14 +183,16 @@ class Child(asyncio.SubprocessProtocol):
         self.started = clock.wall()
         self.pid = 0
         self._clock = clock
-        self._guard = guard
-        self._number = number
         self._on_output = on_output
         self._on_exit = on_exit
         self._on_stderr = on_stderr
         self._talks = talks
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._ends: dict[int, IO[bytes] | socket.socket | asyncio.BaseTransport] = {}  # ours, of its pipes
+        self._stdin: asyncio.WriteTransport | None = None
+        self._open = {1, 2}  # what it may still write to
+        self._code: int | None = None
         self._exited = asyncio.Event()
+        self._gone = asyncio.Event()  # with everything that it has started
         self._drained = asyncio.Event()  # its last words are read
         self._ending = asyncio.Event()
         self._asked = ""  # what it is ended for, where somebody has asked for that before it ended by itself
@@ -194,28 +202,62 @@ class Child(asyncio.SubprocessProtocol):
     def __repr__(self) -> str:
         return f"<Child {self.name} pid={self.pid} {'exited' if self._exited.is_set() else 'alive'}>"
 
-    def own(self, transport: asyncio.SubprocessTransport) -> None:
-        """Take the process over: from here on the owner task ends it and reaps it."""
-        self._transport = transport
-        self.pid = transport.get_pid()
-        self._guard.add(self.pid)
-        self.owner = asyncio.get_running_loop().create_task(self._own(), name=f"child {self.name}")
+    async def start(self, guard: Guard, order: bytes) -> None:
+        """Have it started, and from then on owned: the owner task ends it. Raises `OSError`."""
+        control, theirs = socket.socketpair()
+        (stdin, writing), (reading, stdout), (reading_errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        ours = [os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0), os.fdopen(reading_errors, "rb", 0)]
+        self._ends = {0: ours[0], 1: ours[1], 2: ours[2], CONTROL: control}
+        try:
+            guard.take([theirs, stdin, stdout, stderr])
+        except OSError:
+            self._let_go()
+            raise
+        finally:
+            theirs.close()
+            for fd in (stdin, stdout, stderr):
+                os.close(fd)
+        # Not to be cancelled: the event loop closes what it is just taking over, and then nobody knows whose that is.
+        connecting = asyncio.ensure_future(self._connect(control, *ours))
+        try:
+            keeper, orders = await asyncio.shield(connecting)
+            orders.write(order)
+            async with self._clock.timeout(LONGEST_START):
+                self.pid = _started(await keeper.readline())
+        except BaseException:
+            connecting.add_done_callback(lambda _: self._let_go())  # which ends whatever was started
+            raise
+        self.owner = asyncio.get_running_loop().create_task(self._own(keeper, orders), name=f"child {self.name}")
+
+    async def _connect(
+        self, control: socket.socket, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        keeper, orders = await asyncio.open_unix_connection(sock=control)
+        self._ends[CONTROL] = orders.transport
+        self._ends[0] = self._stdin = (await loop.connect_write_pipe(lambda: _Pipe(self, 0), stdin))[0]
+        self._ends[1], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 1), stdout)
+        self._ends[2], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 2), stderr)
+        return keeper, orders
+
+    def _let_go(self) -> None:
+        for end in self._ends.values():
+            end.close()
 
     def write(self, data: bytes) -> None:
         """Raises `Fault` not_sent where the child is gone or has long stopped reading."""
-        pipe = self._transport.get_pipe_transport(0) if self._transport else None
+        pipe = self._stdin
         if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
             self._ending.set()  # it has closed its stdin, and may live
             raise Fault("SESSION_ERROR", f"Server not started: {self.name} has ended", reach="not_sent")
-        if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:  # type: ignore[attr-defined]
+        if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:
             raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
-        pipe.write(data)  # type: ignore[attr-defined]
+        pipe.write(data)
 
     def close_input(self) -> None:
         """There is no more for it to read."""
-        pipe = self._transport.get_pipe_transport(0) if self._transport else None
-        if pipe:
-            pipe.close()
+        if self._stdin:
+            self._stdin.close()
 
     def end(self, why: str = "was stopped") -> None:
         """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name."""
@@ -228,47 +270,60 @@ class Child(asyncio.SubprocessProtocol):
         if self.owner:
             await asyncio.shield(self.owner)
 
-    # What the event loop calls.
+    # What its pipes say.
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def wrote(self, fd: int, data: bytes) -> None:
         if fd == 1:
             self._on_output(data)
         else:
             self.stderr.add(data)
             self._on_stderr()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+    def closed(self, fd: int) -> None:
         if fd in (0, 1) and self._talks:
             self._ending.set()  # it can no longer be talked with; the next call gets another
-
-    def process_exited(self) -> None:
-        self._exited.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._drained.set()
+        self._open.discard(fd)
+        if not self._open:
+            self._drained.set()
 
     # The owner.
 
-    async def _own(self) -> None:
-        assert self._transport
+    async def _own(self, keeper: asyncio.StreamReader, control: asyncio.StreamWriter) -> None:
+        listening = asyncio.get_running_loop().create_task(self._listen(keeper))
         try:
             await self._wait_for_an_end()
             if not self._exited.is_set():
                 await self._end_politely()
         finally:
-            self._signal_group(signal.SIGKILL)
-            await self._exited.wait()
-            self._guard.remove(self.pid, self._number)
+            control.write_eof()  # the keeper kills what is left
+            if not await self._in_time(self._gone, LONGEST_END):
+                log.error("%s cannot be ended: kill process %d", self.name, self.pid)
+                self._signal_group(signal.SIGKILL)
+            listening.cancel()
             await self._in_time(self._drained)
-            code = self._transport.get_returncode()
-            self._transport.close()
-            self._on_exit(f"{self.name} {self._asked or self._end_of(code)}")
+            self._let_go()
+            self._on_exit(f"{self.name} {self._asked or self._end_of(self._code)}")
+
+    async def _listen(self, keeper: asyncio.StreamReader) -> None:
+        """Until the keeper is gone, and all that it has started with it."""
+        try:
+            while line := await keeper.readline():
+                self._code = int(line.removeprefix(guard.EXITED))
+                self._exited.set()
+        except OSError:
+            pass
+        if not self._exited.is_set():  # it was killed, and the guard ends what it has left
+            self._signal_group(signal.SIGKILL)
+            self._exited.set()
+        self._gone.set()
 
     def _end_of(self, code: int | None) -> str:
         """How it ended without being asked to."""
         if self._is_terminated:
             return "closed its stdin or stdout, and was stopped"
-        if code is not None and code < 0:
+        if code is None:
+            return "was killed with its keeper"
+        if code < 0:
             known = {number.value: number.name for number in signal.Signals}
             return f"was ended by signal {known.get(-code, -code)}"
         return f"exited with status {code}"
@@ -282,20 +337,18 @@ class Child(asyncio.SubprocessProtocol):
                 wait.cancel()
 
     async def _end_politely(self) -> None:
-        """Close stdin, wait, TERM, wait; the caller kills what is left."""
-        assert self._transport
-        stdin = self._transport.get_pipe_transport(0)
-        if stdin:
-            stdin.close()
+        """Close stdin, wait, TERM, wait; the caller has killed what is left."""
+        self.close_input()
         if self._talks and await self._in_time(self._exited):
             return
         self._is_terminated = True
         self._signal_group(signal.SIGTERM)
+        self._signal_group(signal.SIGCONT)  # one that is stopped hears of nothing else
         await self._in_time(self._exited)
 
-    async def _in_time(self, event: asyncio.Event) -> bool:
+    async def _in_time(self, event: asyncio.Event, seconds: float = PATIENCE) -> bool:
         try:
-            async with self._clock.timeout(PATIENCE):
+            async with self._clock.timeout(seconds):
                 await event.wait()
         except TimeoutError:
             return False
@@ -306,6 +359,16 @@ class Child(asyncio.SubprocessProtocol):
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
+
+
+def _started(line: bytes) -> int:
+    """The process that a keeper has started. Raises `OSError`."""
+    word, _, number = line.partition(b" ")
+    if word == guard.STARTED:
+        return int(number)
+    if word == guard.FAILED:
+        raise OSError(int(number), os.strerror(int(number)))
+    raise OSError("the guard process was killed")
 
 
 def _not_executable(command: str, path: str | None) -> str | None:
@@ -333,7 +396,10 @@ class Supervisor:
         self._environ = environ
         self._guard = Guard()
         self._children: set[Child] = set()
-        self._number = 0
+
+    def prepare(self) -> None:
+        """Have ready what starts children, so that the first one does not wait for it."""
+        self._guard.ready()
 
     async def start(
         self,
@@ -346,6 +412,7 @@ class Supervisor:
         on_exit: Callable[[str], None],
         on_stderr: Callable[[], None],
         talks: bool = True,
+        may_gain_privileges: bool = False,
     ) -> Child:
         """Raises `Fault` SERVER_FAILED that names the mend where the command cannot be run."""
         environment = child_environment(env, self._environ)
@@ -359,23 +426,26 @@ class Supervisor:
             file = _not_executable(command, environment.get("PATH"))
             message = f"Permission denied: {command}" if file else f"Command not found: {command}"
             raise Fault("SERVER_FAILED", message, reach="not_sent", hint=_cure(command, name, file))
-        self._number += 1
-        environment[guard.MARK] = self._guard.mark(self._number)
+        order = guard.pack(
+            [os.fsencode(each) for each in (program, *args)],
+            {os.fsencode(key): os.fsencode(value) for key, value in environment.items()},
+            os.fsencode(cwd) if cwd else None,
+            may_gain_privileges,
+        )
 
         def exited(reason: str) -> None:
             self._children.discard(child)
             on_exit(reason)
 
-        child = Child(name, self._clock, self._guard, self._number, on_output, exited, on_stderr, talks)
+        child = Child(name, self._clock, on_output, exited, on_stderr, talks)
         try:
-            self._guard.ready()
-            transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: child, program, *args, env=environment, cwd=cwd, start_new_session=True
-            )
+            await child.start(self._guard, order)
+        except TimeoutError:
+            message = f"Cannot start {program}: nothing has come of it for {LONGEST_START:g} s"
+            raise Fault("SERVER_FAILED", message, reach="not_sent") from None
         except OSError as error:
             why, hint = causes.of_system(error)
             raise Fault("SERVER_FAILED", f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
-        child.own(transport)
         self._children.add(child)
         return child
 

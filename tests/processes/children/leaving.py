@@ -1,6 +1,6 @@
 """Leaves in the middle of its work: `last_words` answers and is gone at once, `crash` is gone without an answer,
-`deaf` closes its stdin while it lives on, `stall` reads no more of it, `fade` closes both its pipes and crashes when
-the file `until` is there."""
+`deaf` closes its stdin while it lives on, `mute` its stdout, `stall` reads no more of its stdin, `fade` closes both its
+pipes and crashes when the file `until` is there."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def deaf(_: legacy.Json) -> str:
     return "deaf"
 
 
+def mute(_: legacy.Json) -> str:
+    os.close(1)
+    time.sleep(600)
+    return ""
+
+
 def stall(_: legacy.Json) -> str:
     time.sleep(600)
     return ""
@@ -53,6 +59,7 @@ tools = {
     "fade": fade,
     "complain": complain,
     "deaf": deaf,
+    "mute": mute,
     "stall": stall,
     "pid": lambda _: str(os.getpid()),
 }

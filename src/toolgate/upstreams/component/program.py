@@ -44,6 +44,7 @@ class Program:
             *(server.name, server.command, self._args, self._env, server.cwd, self._log.add, self._exited),
             on_stderr=lambda: None,
             talks=False,
+            may_gain_privileges=server.new_privileges and server.by_operator,
         )
 
     async def first_answer(self, line: Line, clock: Clock) -> Answer:

@@ -82,6 +82,11 @@ class Link(Protocol):
         """Stop waiting for an answer. True where that alone tells the server (its stream was closed)."""
         ...
 
+    def replace(self, why: str) -> None:
+        """End a process that lives and says nothing; `why` is told behind its name. Else nothing is done: what is
+        reached over the network answers to its own pings and time limits."""
+        ...
+
     def describe(self) -> dict[str, object]:
         """What a status shows: pid, stderr, url."""
         ...
@@ -105,3 +110,6 @@ class PipeLink:
 
     def abandon(self, origin: int) -> bool:
         return False
+
+    def replace(self, why: str) -> None:
+        """Nothing here is ours to end but the connection."""

@@ -151,6 +151,9 @@ class HttpLink:
         self._pool.close()
         return other
 
+    def replace(self, why: str) -> None:
+        """Each request has its own connection."""
+
     def abandon(self, origin: int) -> bool:
         for task in [task for task, of in self._trying.items() if of == origin]:
             task.cancel()

@@ -37,7 +37,9 @@ class StdioLink(PipeLink):
     async def connect(self, supervisor: Supervisor) -> None:
         server = self._server
         self._child = await supervisor.start(
-            server.name, server.command, server.args, server.env, server.cwd, self._output, self._exited, self._stderr
+            *(server.name, server.command, server.args, server.env, server.cwd),
+            *(self._output, self._exited, self._stderr),
+            may_gain_privileges=server.new_privileges and server.by_operator,
         )
 
     @property
@@ -56,6 +58,10 @@ class StdioLink(PipeLink):
     def describe(self) -> dict[str, object]:
         child = self._child
         return {"pid": child.pid, "started": child.started, "stderr": child.stderr.text()} if child else {}
+
+    def replace(self, why: str) -> None:
+        if self._child:
+            self._child.end(why)
 
     async def close(self) -> None:
         if self._child:

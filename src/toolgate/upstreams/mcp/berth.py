@@ -265,9 +265,10 @@ class Berth:
             return connection, was_refused
         except Ended as ended:
             log.info("%s did not go on after the first message (%s); it is started once more", self._server.name, ended)
-        except Fault:
+        except Fault as fault:
+            why = connection.fault or fault  # that it could not be spoken to says less than what it died of
             await asyncio.wait((self._end(connection),))
-            raise
+            raise why from None
         except BaseException:
             self._end(connection)
             raise

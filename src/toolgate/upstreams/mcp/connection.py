@@ -18,7 +18,7 @@ from msgspec import Raw
 from toolgate.complaints import Complaints
 from toolgate.config import Server
 from toolgate.eras import calls, legacy, tasks
-from toolgate.exchange import Exchange, Part, Retry, run
+from toolgate.exchange import TIMED_OUT, Exchange, Part, Retry, run
 from toolgate.model import (
     Accepted,
     Call,
@@ -43,6 +43,7 @@ from toolgate.upstreams.mcp.hearing import Hearing, Wanted
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.questions import Questions, Request
 from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
+from toolgate.upstreams.mcp.watchdog import Watchdog
 from toolgate.upstreams.stopping import stopped
 from toolgate.upstreams.turns import Turns
 from toolgate.wire import jsonrpc, mcp
@@ -107,6 +108,7 @@ class Connection:
         self._questions = Questions(
             server, sole_owner, self._requests, self._given_up, self._turns, self.notify, self.remark, clock
         )
+        self._watchdog = Watchdog(self, server, clock)
         self._work: set[asyncio.Task[None]] = set()
         self._extended = Book()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
@@ -118,6 +120,11 @@ class Connection:
     def in_flight(self) -> int:
         """How many calls wait for their answers."""
         return sum(request.call is not None for request in self._requests.values())
+
+    @property
+    def _is_watched(self) -> bool:
+        """While it opens, `opening` sees to it that the server answers."""
+        return self._server.type == "stdio" and bool(self.dialect.revision)
 
     @property
     def calls(self) -> int:
@@ -306,7 +313,7 @@ class Connection:
 
         clock = self._clock
         exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
-        self._requests[id] = Request(exchange, call, is_long)
+        self._requests[id] = Request(exchange, call, is_long, self.link.signs_of_life if self.link else None)
         return exchange
 
     async def _send(self, id: int, method: str, params: Members | bytes, headers: Headers) -> None:
@@ -328,6 +335,9 @@ class Connection:
             return
         self._given_up[id] = request
         self._clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
+        if self._is_watched and request.seen is not None and request.seen == self.link.signs_of_life:
+            pause = 0.0 if reason == TIMED_OUT else self._server.timeout
+            self._spawn(self._watchdog.look(request.seen, pause))
         self._questions.over(id, is_answered=False)
         told = self.link.abandon(id)
         if (request.call or request.is_long) and not (told and self.dialect.closing_cancels):

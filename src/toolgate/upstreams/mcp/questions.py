@@ -39,6 +39,7 @@ class Request(msgspec.Struct, frozen=True):
     exchange: Exchange
     call: Call | None
     is_long: bool = False  # it goes on until somebody ends it
+    seen: int | None = None  # the server's signs of life before it
 
 
 class _Held:
