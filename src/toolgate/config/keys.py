@@ -99,6 +99,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "result_tokens": Key(values.whole(1)),
         "truncate": Key(shapes.truncation, spread=True),
         "argument_limit": Key(values.size),
+        "values": Key(values.whole(shapes.LEAST_VALUES)),
         "rates": Key(shapes.record(principal=access.rate, server=access.rate, tool=access.rate)),
         "concurrency": Key(shapes.record(principal=values.whole(1), server=values.whole(1), tool=values.whole(1))),
     },
