@@ -240,8 +240,10 @@ def test_formats_are_annotations() -> None:
         {"description": "x" * 300_000},
     ],
 )
-def test_a_schema_that_cannot_be_used_is_told_once_and_the_call_goes_on(schema: Any, caplog: Any) -> None:
-    compiled.cache_clear()
+def test_a_schema_that_cannot_be_used_is_told_once_and_the_call_goes_on(
+    schema: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas, "_kept", {})
     policy, given = Validate(), call(schema, {"a": 1})
     with caplog.at_level(logging.WARNING):
         assert [policy.before(given, False) is given for _ in range(3)] == [True] * 3

@@ -165,6 +165,8 @@ class CatalogLimits(msgspec.Struct, frozen=True):
     first_wait: float = 1.2  # seconds that a first list waits for servers nobody knows, where its client hears of them
     page_size: int = 1000
     grace: float = 3600.0  # seconds for which a list that cannot be had anew is shown as it was
+    items: int = 10_000  # of one list of one server
+    bytes: int = 8 * 1024 * 1024  # the same
 
 
 class PoolLimits(msgspec.Struct, frozen=True):

@@ -83,6 +83,8 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "first_wait": Key(values.duration),
         "page_size": Key(values.whole(1)),
         "grace": Key(values.duration_or_none),
+        "items": Key(values.whole(1)),
+        "bytes": Key(values.size),
     },
     "pool": {
         "max_live": Key(values.whole(1)),

@@ -43,7 +43,7 @@ class Validate:
             return call
         if id(call) in self._verdicts:
             verdict = self._verdicts.pop(id(call))
-        elif call.arguments and len(memoryview(call.arguments)) > LARGE:
+        elif _takes_long(call, call.traits):
             traits = call.traits
             return Wait(lambda: self._judge_aside(call, traits))
         else:
@@ -92,6 +92,12 @@ class Validate:
                 call.target,
                 schema.problem,
             )
+
+
+def _takes_long(call: Call, traits: Traits) -> bool:
+    """To read the arguments, or the schema for the first time."""
+    is_large = bool(call.arguments) and len(memoryview(call.arguments)) > LARGE
+    return is_large or not schemas.is_quick(traits.schema)
 
 
 def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:

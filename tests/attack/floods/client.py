@@ -1,6 +1,6 @@
 """A client that floods: `client.py KIND PORT KEY SECONDS` sends the same request again and again, each as soon as the
-one before is answered, at least once, and says how often on stdout. It is a process of its own, so that it takes no time
-of whoever measures."""
+one before is answered, at least once, and says how often. It is a process of its own: whoever measures loses no time by
+it."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ LISTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
     ],
     "tools": lambda: list(many(100_000)),
     "long tools": lambda: list(many(500, description="word " * 20_000)),
-    "changing tools": lambda: list(many(20_000)),
+    "as many tools as may be": lambda: list(many(9_000)),
 }
 
 
