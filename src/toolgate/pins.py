@@ -398,7 +398,7 @@ def _plain(value: Any) -> Any:
 def _where_from(text: str, gone: Mapping[str, Mapping[str, Any]]) -> tuple[Literal["new", "renamed"], str]:
     """Whether a tool without a pin is one that was pinned under another name; which. `gone` are the pins without it."""
     own = _without_name(text)
-    others = gone if own else {}
+    others: Mapping[str, Mapping[str, Any]] = gone if own else {}
     if same := next((name for name, other in others.items() if other == own), ""):
         return "renamed", same
     near = (name for name, other in others.items() if _is_near(own.get("description"), other.get("description")))

@@ -16,11 +16,13 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from toolgate.config import showing
 from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.upstreams import causes, guard
+from toolgate.upstreams.inflow import Readable
 
 log = logging.getLogger(__name__)
 
@@ -229,6 +231,12 @@ class Child(asyncio.SubprocessProtocol):
             await asyncio.shield(self.owner)
 
     # What the event loop calls.
+
+    @property
+    def output(self) -> Readable | None:
+        """Its stdout, as far as it is read."""
+        pipe = self._transport.get_pipe_transport(1) if self._transport else None
+        return cast("Readable | None", pipe)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:

@@ -100,6 +100,17 @@ class Beside:
 
 
 @contextlib.contextmanager
+def over_http(wild: str) -> Iterator[dict[str, Any]]:
+    """A server that floods over HTTP in the way `wild`, as it stands in a configuration."""
+    command = [sys.executable, "-I", "-S", str(HERE / "http_server.py"), wild]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        yield {"url": f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"}
+        process.stdin.close()
+        process.wait(timeout=BOUND)
+
+
+@contextlib.contextmanager
 def gateway(folder: Path, wild: str | dict[str, Any] = "", **config: Any) -> Iterator[Beside]:
     """With a calm server and one that floods in the way `wild`."""
     attacker = (

@@ -95,7 +95,64 @@ class Connection:
         self._socket.close()
 
 
+class Answering:
+    """A client of the handshake era, which answers whatever its one call asks."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self._address = ("127.0.0.1", port)
+        self._head = (
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: application/json, text/event-stream\r\n"
+            f"Content-Type: application/json\r\nAuthorization: Bearer {key}\r\n"
+        )
+        self._posting = socket.create_connection(self._address, 300)
+        self._posted = self._posting.makefile("rb")
+        about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "flood", "version": "1"}}
+        self._send(self._posting, id=0, method="initialize", params=about | {"capabilities": {"elicitation": {}}})
+        session = next(line for line in self._posted if line.lower().startswith(b"mcp-session-id"))
+        self._head += session.decode()
+        self._read_body()
+        self._post(method="notifications/initialized")
+
+    def _send(self, connection: socket.socket, **message: Any) -> None:
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        connection.sendall(f"{self._head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def _read_body(self) -> None:
+        length = 0
+        while (line := self._posted.readline()) not in (b"\r\n", b""):
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        self._posted.read(length)
+
+    def _post(self, **message: Any) -> None:
+        self._send(self._posting, **message)
+        self._read_body()
+
+    def call(self, until: float) -> int:
+        """How many questions were answered."""
+        count = 0
+        with socket.create_connection(self._address, 300) as calling, calling.makefile("rb") as events:
+            self._send(calling, id=1, method="tools/call", params={"name": "wild__act", "arguments": {}})
+            for line in events:
+                if line.startswith(b"data: {"):
+                    message = json.loads(line[6:])
+                    if "method" not in message:
+                        break
+                    if message["method"] == "elicitation/create":
+                        self._post(id=message["id"], result={"action": "accept", "content": {}})
+                        count += 1
+                if time.monotonic() > until:
+                    break
+        return count
+
+
 def main(kind: str, port: int, key: str, seconds: float) -> None:
+    if kind == "answers":
+        answering = Answering(port, key)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(json.dumps({"count": answering.call(time.monotonic() + seconds)}), flush=True)
+        return
     body = BODIES[kind]()
     method = json.loads(body[body.index(b'"method":') + 9 :].partition(b",")[0])
     name = "wild__act" if method == "tools/call" else ""
