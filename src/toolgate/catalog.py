@@ -480,6 +480,8 @@ class Catalog:
         if not slot.shelf and place[1]:
             self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
         error = None if done.cancelled() else done.exception()
+        if error:
+            error.__traceback__ = error.__context__ = None  # they hold what was read of the list
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
         if slot.fault and not slot.shelf:
             self._records.save_fault(place, slot.fault)

@@ -22,7 +22,8 @@ class Lines:
             self._dropping = False
             del whole[0]
         if whole and self._rest:
-            whole[0] = bytes(self._rest + whole[0])
+            self._rest += whole[0]
+            whole[0] = bytes(self._rest)
             self._rest, self.pending = bytearray(), 0
         if rest:
             self._rest += rest

@@ -70,6 +70,7 @@ class StdioLink(PipeLink):
         elif lines:
             self._inflow.put(lines, self._child.output if self._child else None)
         if self._lines.pending > LONGEST_LINE and self._child:
+            self._lines.drop()
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of over {LONGEST_LINE} bytes, and was stopped")
 
