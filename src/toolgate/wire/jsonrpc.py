@@ -215,7 +215,7 @@ def _is_readable_id(id: bytes) -> bool:
         return False
 
 
-LONGEST_ID = 1000  # bytes
+LONGEST_ID = 4096  # bytes, of a progress token too
 MOST_TOKENS = 100_000  # that are looked at: about 30 ms
 _token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++', re.DOTALL)
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
