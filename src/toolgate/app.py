@@ -54,6 +54,7 @@ from toolgate.snapshot import Snapshot
 from toolgate.store.keys import sealing_keys
 from toolgate.store.memory import MemoryStore
 from toolgate.surfaces.handles import Handles
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.supervisor import Supervisor
@@ -104,15 +105,10 @@ class App:
             lambda: reached_at(self.gateway.snapshot.config, self.port),
             lambda _server, _principal: self.events.tell(every_list()),  # whose these are, each client knows
         )
+        pool, bounds = Pool(clock, config.pool), Bounds(config.catalog)
         self._complaints = Complaints(clock)
         self._ground = Ground(
-            clock,
-            self.supervisor,
-            Pool(clock, config.pool),
-            outside,
-            self.sign_ins,
-            Eras(store),
-            self._complaints,
+            clock, self.supervisor, pool, outside, self.sign_ins, Eras(store), self._complaints, bounds
         )
         self._spills = chain.make_spills(config, clock)
         self.redactor = audit.redactor
@@ -294,7 +290,7 @@ class App:
         self.http.expel_unknown(self._is_known)
         self._ground.pool.limits = config.pool
         self._ground.outside.allowed = config.guard.allow_hosts
-        self._catalog.limits = config.catalog
+        self._catalog.limits = self._ground.bounds.limits = config.catalog
         self._pages.size = config.catalog.page_size
         self._spills.at_once = chain.at_once(config)
         for id, upstream in before.upstreams.items():

@@ -35,7 +35,7 @@ from toolgate.events import every_list
 from toolgate.looking import Looking
 from toolgate.model import Client, Event, EventSink, Fault
 from toolgate.overlays import Overlays
-from toolgate.pins import Pins
+from toolgate.pins import Pins, ReadTools
 from toolgate.ports import About, Clock, Items, Shelf, Store, Upstream
 from toolgate.records import Place, Records
 from toolgate.redaction import excerpt
@@ -44,7 +44,9 @@ from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
+MOST_UNNAMED = 10  # items of a list that are logged
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
+LARGE = 64 * 1024  # bytes of a list, above which it is looked at in a thread
 MOMENT = 0.001  # seconds that nobody waits for
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
 UP = frozenset({"ready", "busy"})
@@ -439,20 +441,31 @@ class Catalog:
         if not upstream:
             raise _gone(server)
         try:
-            items = self._scrubbed(await upstream.list(kind, client))
+            items = await upstream.list(kind, client)
+            if sum(len(memoryview(raw)) for raw in items.raw) > LARGE:  # calls of others go on meanwhile
+                items, own, read = await asyncio.to_thread(self._taken, items, kind, server)
+            else:
+                items, own, read = self._taken(items, kind, server)
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
-        shelf = self._shown(
-            place, Shelf(_keyed(items.raw, kind, server, self._complaints), now, until, items.is_public)
-        )
+        if read and self._pins:
+            self._pins.was_read(server, read)
+        shelf = self._shown(place, Shelf(own, now, until, items.is_public))
         self._readers[server, scope] = client
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             self._keep(place, slot, shelf)
         return shelf
+
+    def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], ReadTools | None]:
+        """A list without secrets, its items by name, and what pins want to know of tools. It may be called in any
+        thread."""
+        items = self._scrubbed(items)
+        own = _keyed(items.raw, kind, server, self._complaints)
+        return items, own, self._pins.read(server, own) if self._pins and kind == "tools" else None
 
     def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
         if slot.fault:
@@ -470,6 +483,8 @@ class Catalog:
         if not slot.shelf and place[1]:
             self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
         error = None if done.cancelled() else done.exception()
+        if error:
+            error.__traceback__ = error.__context__ = None  # they hold what was read of the list
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
         if slot.fault and not slot.shelf:
             self._records.save_fault(place, slot.fault)

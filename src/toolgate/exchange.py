@@ -207,6 +207,9 @@ class Part(Exchange):
             future.add_done_callback(self._was_answered)
         return future
 
+    def open_asks(self) -> tuple[Ask, ...]:
+        return self.whole.open_asks()
+
     def _was_answered(self, future: asyncio.Future[Answer]) -> None:
         self._put.discard(future)
         self.go_on()

@@ -25,7 +25,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Raw
@@ -185,7 +185,7 @@ class Pins:
         self._modes: Mapping[str, Modes] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
         self._pending: dict[str, dict[str, Pending]] = {}
-        self._read: dict[str, dict[str, tuple[Raw, _Listed]]] = {}  # by server and tool: the last list
+        self._read: dict[str, ReadTools] = {}  # by server: the last list
         self._said: set[tuple[str, str, str]] = set()
         self._unknown: dict[str, str] = {}  # by server: why it is not known what was trusted
         self.on_change: Callable[[], object] = lambda: None  # what was shown as trusted is held back after all
@@ -222,20 +222,30 @@ class Pins:
             return None
         return {name: str(each) for name, each in pending.items() if each.is_held}
 
-    def _listed(self, server: str, tools: Mapping[str, Raw]) -> dict[str, _Listed]:
-        """What is as it was in the last list is not read again."""
+    def read(self, server: str, tools: Mapping[str, Raw]) -> ReadTools | None:
+        """What is to be known of tools as they are listed, which may take long; None where nothing is. It may be called
+        in any thread. What is as it was in the last list is not read again."""
+        if self._modes.get(server, _OFF) == _OFF:
+            return None
         before = self._read.get(server, {})
-        found = {
+        return {
             name: before[name] if name in before and before[name][0] == raw else (raw, _Listed(raw))
             for name, raw in tools.items()
         }
-        self._read[server] = found
+
+    def was_read(self, server: str, read: ReadTools) -> None:
+        """So the next look at these tools is short."""
+        if server in self._modes:
+            self._read[server] = read
+
+    def _listed(self, server: str, tools: Mapping[str, Raw]) -> dict[str, _Listed]:
+        found = self._read[server] = self.read(server, tools) or {}
         return {name: each for name, (_, each) in found.items()}
 
     def _compared(self, server: str, listed: Mapping[str, _Listed], rules: Modes) -> dict[str, Pending]:
         pins = self._pins_of(server, listed)
         is_few = len(listed.keys() - pins.keys()) <= MOST_NEAR
-        gone = {name: pin for name, pin in pins.items() if name not in listed}
+        gone = {name: _without_name(pin.text) for name, pin in pins.items() if name not in listed} if is_few else {}
         pending: dict[str, Pending] = {}
         left = MOST_TEXT
         for name, each in listed.items():
@@ -243,7 +253,7 @@ class Pins:
             is_same = pin is not None and pin.digest == each.digest
             what, was = "", ""
             if rules.pinning != "off" and not is_same:
-                what, was = ("changed", "") if pin else _where_from(each.text, gone if is_few else {})
+                what, was = ("changed", "") if pin else _where_from(each.text, gone)
                 what = "unknown" if server in self._unknown else what
             is_approved = is_same and pin is not None and pin.is_approved
             found = () if rules.descriptions == "off" or is_approved else each.suspicions
@@ -368,6 +378,10 @@ class _Listed:
         self.suspicions = suspicions.of(raw)
 
 
+ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]
+"""By name, as they were read from one list."""
+
+
 def _unique(value: Any) -> list[tuple[str, Any]]:
     """The members of an object in order. Raises `ValueError` for one that says a thing twice: readers differ on it."""
     if not isinstance(value, Pairs) or len({key for key, _ in value}) < len(value):
@@ -381,10 +395,10 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def _where_from(text: str, gone: Mapping[str, Pin]) -> tuple[Literal["new", "renamed"], str]:
-    """Whether a tool without a pin is one that was pinned under another name; which."""
+def _where_from(text: str, gone: Mapping[str, Mapping[str, Any]]) -> tuple[Literal["new", "renamed"], str]:
+    """Whether a tool without a pin is one that was pinned under another name; which. `gone` are the pins without it."""
     own = _without_name(text)
-    others = {name: _without_name(pin.text) for name, pin in gone.items()} if own else {}
+    others: Mapping[str, Mapping[str, Any]] = gone if own else {}
     if same := next((name for name, other in others.items() if other == own), ""):
         return "renamed", same
     near = (name for name, other in others.items() if _is_near(own.get("description"), other.get("description")))

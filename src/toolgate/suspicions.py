@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-MOST_TEXT = 256 * 1024  # characters of one tool that are looked at
+MOST_TEXT = 64 * 1024  # characters of one tool that are looked at: at worst 50 ms
 MOST_FOUND = 10  # in one tool
 EXCERPT = 60  # characters
 UNSEEN = ("icons", "_meta")  # members of a tool that no model is shown

@@ -82,7 +82,7 @@ def test_its_numbers_are_the_programs() -> None:
         "no answer within 60 s": running_default("timeout") == 60,
         "at … after 60 s": running_default("start_timeout") == 60,
         "`catalog.ttl`, five minutes": CatalogLimits().ttl == 300,
-        "up to 256 MiB": line.LONGEST_MESSAGE == 256 * 2**20,
+        "up to 32 MiB": line.LONGEST_MESSAGE == 32 * 2**20,
         "up to 16 MiB": line.MOST_METADATA == 16 * 2**20,
     }
     assert all(words in FLAT for words in said) and all(said.values())

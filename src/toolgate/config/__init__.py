@@ -73,6 +73,7 @@ class Overlay(msgspec.Struct, frozen=True):
     description: str | None = None
     hidden: bool = False
     parameters: Mapping[str, Parameter] = {}
+    values: int | None = None  # that its arguments may have; None: as `limits.values` says
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +168,8 @@ class CatalogLimits(msgspec.Struct, frozen=True):
     first_wait: float = 1.2  # seconds that a first list waits for servers nobody knows, where its client hears of them
     page_size: int = 1000
     grace: float = 3600.0  # seconds for which a list that cannot be had anew is shown as it was
+    items: int = 10_000  # of one list of one server
+    bytes: int = 8 * 1024 * 1024  # the same
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
@@ -187,13 +190,15 @@ class VirtualSearch(msgspec.Struct, frozen=True):
 
 class Limits(msgspec.Struct, frozen=True):
     """`result_limit` in bytes, `result_tokens` in estimated tokens of a result's text, None: no limit. `head` and
-    `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments."""
+    `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments.
+    `values`: how many JSON values a request may have; a tool may be given more."""
 
     result_limit: int | None = None
     result_tokens: int | None = None
     head: int | None = None
     tail: int | None = None
     argument_limit: int | None = None
+    values: int = 100_000
     rates: Rates = Rates()
     concurrency: Concurrency = Concurrency()
 
@@ -241,6 +246,12 @@ class Config(msgspec.Struct, frozen=True):
     dialect: str = "native"
     warnings: tuple[str, ...] = ()
     has_secrets: bool = True  # else each `${secret:NAME}` stands as it is written, and nothing can be started
+
+    @property
+    def most_values(self) -> int:
+        """How many JSON values a request may have, whichever tool it is for."""
+        own = (tool.values or 0 for server in self.servers for tool in server.tools.values())
+        return max(self.limits.values, *own, 0)
 
     @property
     def is_open(self) -> bool:

@@ -83,6 +83,8 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "first_wait": Key(values.duration),
         "page_size": Key(values.whole(1)),
         "grace": Key(values.duration_or_none),
+        "items": Key(values.whole(1)),
+        "bytes": Key(values.size),
     },
     "pool": {
         "max_live": Key(values.whole(1)),
@@ -99,6 +101,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "result_tokens": Key(values.whole(1)),
         "truncate": Key(shapes.truncation, spread=True),
         "argument_limit": Key(values.size),
+        "values": Key(values.whole(shapes.LEAST_VALUES)),
         "rates": Key(shapes.record(principal=access.rate, server=access.rate, tool=access.rate)),
         "concurrency": Key(shapes.record(principal=values.whole(1), server=values.whole(1), tool=values.whole(1))),
     },

@@ -70,6 +70,9 @@ def requirement(value: object) -> str:
     return values.text(value)
 
 
+LEAST_VALUES = 10_000  # that a request may be limited to: what is shorter than twice that need not be counted
+
+
 # Overlays.
 
 
@@ -110,7 +113,12 @@ def _parameters(value: object) -> dict[str, Any]:
 
 
 _overlay = record(
-    name=tool_name, title=values.text, description=values.text, hidden=values.flag, parameters=_parameters
+    name=tool_name,
+    title=values.text,
+    description=values.text,
+    hidden=values.flag,
+    parameters=_parameters,
+    values=values.whole(LEAST_VALUES),
 )  # fmt: skip
 
 

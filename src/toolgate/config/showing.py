@@ -58,7 +58,7 @@ def config(found: Any, masked: bool = True) -> Table:
 
 def _limits(limits: Any) -> Table:
     lines = _without_none({"head": limits.head, "tail": limits.tail})
-    sizes = {key: getattr(limits, key) for key in ("result_limit", "result_tokens", "argument_limit")}
+    sizes = {key: getattr(limits, key) for key in ("result_limit", "result_tokens", "argument_limit", "values")}
     tables = {
         "truncate": lines,
         "rates": access_showing.rates(limits.rates),
@@ -211,6 +211,7 @@ def _overlay(overlay: Any, masked: bool) -> Table:
             "description": overlay.description,
             "hidden": overlay.hidden,
             "parameters": parameters,
+            "values": overlay.values,
         }
     )
 

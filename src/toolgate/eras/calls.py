@@ -56,7 +56,13 @@ def check_level(level: str) -> str:
 def read_meta(params: Members) -> Members:
     """The members of `_meta`, none where it is missing. Raises `Fault` INVALID_ARGS."""
     meta = params.get("_meta")
-    return read_members(meta, "_meta") if meta else {}
+    if not meta:
+        return {}
+    found = read_members(meta, "_meta")
+    if mcp.PROGRESS_KEY in found and len(memoryview(found[mcp.PROGRESS_KEY])) > jsonrpc.LONGEST_ID:
+        message = f'Invalid params: "{mcp.PROGRESS_KEY}" has at most {jsonrpc.LONGEST_ID:,} bytes'  # each note has it
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+    return found
 
 
 def read_call(

@@ -13,6 +13,7 @@ from typing import Any
 
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, face
+from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import NOTES_KEPT
 from toolgate.model import Principal
@@ -73,6 +74,11 @@ class Conversation:
 
     # What comes in.
 
+    @property
+    def most_values(self) -> int:
+        """How many JSON values a message may have: who carries it here has counted them."""
+        return self._gateway.snapshot.config.most_values
+
     def received(self, data: bytes) -> None:
         """One message, or a batch of them."""
         if len(data) > self._limit:
@@ -85,9 +91,15 @@ class Conversation:
 
     def refuse_as_too_large(self, beginning: bytes) -> None:
         """`beginning` is what is there of the message."""
+        self._refuse_large(beginning, f"the limit is {self._limit} bytes (http.body_limit)")
+
+    def refuse_as_too_many(self, data: bytes, most: int) -> None:
+        """It has more than so many values."""
+        self._refuse_large(data[:LONGEST_BEGINNING], too_many_values(most))
+
+    def _refuse_large(self, beginning: bytes, why: str) -> None:
         id, is_answer = jsonrpc.salvaged(beginning)
-        message = f"Message too large: the limit is {self._limit} bytes (http.body_limit)"
-        self._refuse(Malformed(jsonrpc.INVALID_REQUEST, message, id, is_answer))
+        self._refuse(Malformed(jsonrpc.INVALID_REQUEST, f"Message too large: {why}", id, is_answer))
 
     def _refuse(self, error: Malformed) -> None:
         if error.is_answer:

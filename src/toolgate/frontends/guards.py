@@ -5,6 +5,7 @@ The rule this file keeps: what is refused is refused on the level of HTTP, with 
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 from collections.abc import MutableMapping
@@ -16,6 +17,7 @@ from toolgate.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
+from toolgate.config.shapes import LEAST_VALUES
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
@@ -25,7 +27,7 @@ from toolgate.gateway import Gateway
 from toolgate.model import Fault, Principal
 from toolgate.outside import LOOPBACK
 from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc
+from toolgate.wire import counting, jsonrpc
 
 Scope = MutableMapping[str, Any]
 
@@ -33,6 +35,7 @@ Scope = MutableMapping[str, Any]
 LONGEST_BEGINNING = 64 * 1024  # bytes of a body over the limit in which its id is looked for
 OVERFLOW_READ = 64 * 1024 * 1024  # bytes of a body over the limit that are read nevertheless
 LARGE = 1024 * 1024  # bytes of a body
+SHORT = 2 * LEAST_VALUES  # bytes, in which there are fewer values than any limit allows
 COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
@@ -219,7 +222,10 @@ class Guards:
             raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
         if size > LARGE:
             self._collect_after(size)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values):
+            raise Refused(413, f"Request body too large: {too_many_values(most)}", id=jsonrpc.salvaged(beginning)[0])
+        return body
 
     def _collect_after(self, size: int) -> None:
         """Should large bodies be left in cycles after all, they are collected by their bytes: Python counts objects."""
@@ -227,6 +233,17 @@ class Guards:
         if self._read > COLLECTED:
             self._read = 0
             gc.collect()
+
+
+async def has_too_many_values(data: bytes, most: int) -> bool:
+    """Whether there is more in it than may be read; of what is large others wait for no more than a part."""
+    if len(data) <= LARGE:
+        return counting.has_more_values(data, most)
+    return await asyncio.to_thread(counting.has_more_values, data, most)
+
+
+def too_many_values(most: int) -> str:
+    return f"it has more than {most:,} JSON values (limits.values)"
 
 
 def refused(unauthorized: Unauthorized) -> Refused:

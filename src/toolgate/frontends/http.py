@@ -242,6 +242,7 @@ class HttpDoor:
             session = self._session_of_batch(request, error)
             batch = batches.read(data, session, error)
         except Malformed as refused:
+            face.let_go(refused)
             await response.whole(400, face.write_malformed(refused))
             return
         if not session:

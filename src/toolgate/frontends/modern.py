@@ -22,7 +22,7 @@ from toolgate.exchange import Retry
 from toolgate.frontends import face
 from toolgate.frontends.face import SendMessage
 from toolgate.frontends.pages import Pages
-from toolgate.frontends.subscriber import Subscriber
+from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
 from toolgate.gateway import Gateway
 from toolgate.model import (
     Accepted,
@@ -76,10 +76,16 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 async def _watched(watch: Callable[[str], Awaitable[None]], names: Iterable[str]) -> list[str]:
-    """What can be watched of these: what a server does not tell of is left out of the acknowledgement."""
-    asked = list(dict.fromkeys(names))
-    found = await asyncio.gather(*(_is_watched(watch, name) for name in asked))
-    return [name for name, is_watched in zip(asked, found, strict=True) if is_watched]
+    """What can be watched of these: what a server does not tell of is left out of the acknowledgement, and so is what
+    is more than may be. Each is a look at all that there is, so they are looked up one after the other, and others are
+    heard in between; servers are asked together."""
+    asked = list(dict.fromkeys(names))[:MOST_WATCHED]
+    async with asyncio.TaskGroup() as together:
+        looking: list[asyncio.Task[bool]] = []
+        for name in asked:
+            looking.append(together.create_task(_is_watched(watch, name)))
+            await asyncio.sleep(0)
+    return [name for name, task in zip(asked, looking, strict=True) if task.result()]
 
 
 async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> bool:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from toolgate.frontends.duplex import Conversation
-from toolgate.frontends.guards import Refused, Request
+from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
@@ -153,7 +153,11 @@ class _Socket:
                 self.code = TOO_BIG
                 return
             await self._scheduler.turn(self._pipe.principal.counted_as)
-            self._pipe.conversation.received(data)
+            conversation = self._pipe.conversation
+            if len(data) > SHORT and await has_too_many_values(data, most := conversation.most_values):
+                conversation.refuse_as_too_many(data, most)
+            else:
+                conversation.received(data)
 
     async def speak(self) -> None:
         while True:

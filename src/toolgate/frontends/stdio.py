@@ -8,8 +8,10 @@ from typing import Any
 
 from toolgate.access import THE_OPERATOR
 from toolgate.frontends.duplex import Conversation
+from toolgate.frontends.guards import SHORT
 from toolgate.frontends.inside import Inside
 from toolgate.model import Principal
+from toolgate.wire import counting
 from toolgate.wire.lines import Lines
 
 
@@ -35,7 +37,11 @@ class StdioDoor(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for line in self._lines.feed(data):
-            if line.strip():
+            if not line.strip():
+                continue
+            if len(line) > SHORT and counting.has_more_values(line, most := self._conversation.most_values):
+                self._conversation.refuse_as_too_many(line, most)
+            else:
                 self._conversation.received(line)
         if self._lines.pending > self._limit:
             self._conversation.refuse_as_too_large(self._lines.drop())

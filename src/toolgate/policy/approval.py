@@ -198,7 +198,7 @@ class Approval:
         edited = cases.edited(case, text)
         if edited is not None and self._validate:
             try:
-                self._validate.before(msgspec.structs.replace(case.call, arguments=edited), False)
+                self._validate.check(msgspec.structs.replace(case.call, arguments=edited))
             except Fault as fault:
                 raise Unsendable(fault.message) from None
         return edited

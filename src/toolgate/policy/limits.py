@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 
 from toolgate.config import Config
 from toolgate.config.access import Rate
+from toolgate.config.shapes import EVERY
 from toolgate.model import Call, Fault, Outcome, Principal
 from toolgate.ports import Clock
-from toolgate.wire import mcp, names
+from toolgate.wire import counting, mcp, names
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
 SOON = 1.0  # seconds after which one may try again where too much runs
@@ -118,6 +119,9 @@ class Limits:
         self._clock = meters.clock
         self._meters = meters
         self._largest = config.limits.argument_limit
+        self._values = config.limits.values
+        self._tools = {server.id: server.tools for server in config.servers}
+        self._counts = config.most_values > self._values  # else who took the request has counted
         self._principal = _Limit("this client", meters.principal, rates.principal, most.principal)
         self._clients: Mapping[str, _Limit] = {
             client.id: _Limit(
@@ -143,12 +147,14 @@ class Limits:
 
     @property
     def are_some(self) -> bool:
-        return self._has_meters or self._largest is not None
+        return self._has_meters or self._largest is not None or self._counts
 
     def before(self, call: Call, was_passed: bool) -> Call:
         """A leg that goes on with what was let through once is not refused; while it runs, it counts."""
         if self._largest is not None and call.arguments:
             _refuse_too_large(call, self._largest)
+        if self._counts and call.method == mcp.CALL:
+            self._refuse_too_many(call)
         if not self._has_meters or call.kind == "tasks":  # who asks how work goes on does none
             return call
         limits = self._of(call)
@@ -160,6 +166,20 @@ class Limits:
         if taken:
             self._taken[id(call)] = taken
         return call
+
+    def _refuse_too_many(self, call: Call) -> None:
+        """Where some tools may be given more than others."""
+        tools = self._tools.get(call.server, {})
+        own = tools.get(call.target) or tools.get(EVERY)
+        most = (own and own.values) or self._values
+        if counting.has_more_values(bytes(call.arguments), most):
+            raise Fault(
+                "INVALID_ARGS",
+                f"Invalid arguments for {call.shown}: they have more than {most:,} JSON values (limits.values)",
+                reach="not_sent",
+                hint="send less at once, or name what is large instead of sending it",
+                extra={"limit": most},
+            )
 
     def _charge(self, limits: list[tuple[_Limit, object]], who: Principal) -> None:
         now = self._clock.now()

@@ -6,25 +6,31 @@ time without bound; arguments may be secrets, so that no message shows one, only
 
 from __future__ import annotations
 
-import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
+from toolgate.policy.weighing import TooMuch, Weight, parts
 from toolgate.redaction import excerpt
-from toolgate.wire import jsonrpc, surrogates
+from toolgate.wire import counting, jsonrpc, surrogates
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
-MOST_KEPT = 1024  # schemas
 LARGEST = 256 * 1024  # bytes of a schema
+MOST_VALUES = 20_000  # in one
+MOST_KEPT = 128 * 1024 * 1024  # bytes that all compiled schemas together may take, about
+_COMPILED = 20  # bytes that one of a schema takes when it is compiled
+_FURTHER = 128 * 1024  # bytes that each pattern may take when it has run
+_PATTERNS = 16 * 1024 * 1024  # bytes that the patterns of one schema may take: about a tenth of a second to compile
+_SIZES = (4 * 1024, 16 * 1024, 64 * 1024, 256 * 1024, 1024 * 1024, 8 * 1024 * 1024)  # that are tried for each pattern
 MOST_NAMED = 20  # errors
-_BACKTRACKS = 1000  # steps that one pattern may go back in one text, about 25 µs
-_MOST_VISITS = 10_000_000  # of parts by schemas: about a quarter of a second
-_MOST_LISTED = 30_000  # visits after which all errors are listed, which takes 25 µs for each; else the first is named
+_BACKTRACKS = 200  # steps that one pattern may go back in one text, each of which may be a look at all that is left
+_MOST_VISITS = 4_000_000  # of parts by schemas: about a tenth of a second, in which nothing else is done
+_MOST_LISTED = 5_000  # visits after which all errors are listed, which takes 25 µs for each; else the first is named
+_MOST_MATCHED = 40 * 10**9  # bytes of arguments by bytes of compiled patterns: two tenths of a second at the very worst
 _LONGEST_POINTER = 1000
 _MOST_OPTIONS, _LONGEST = 10, 200  # of what was expected that is shown
 
@@ -50,26 +56,34 @@ FINE = Verdict()
 
 class Schema(msgspec.Struct):
     """`problem` says why nothing can be judged by it; `was_told`: somebody has said so. `work` weighs what it takes to
-    judge, `errors` how much can be wrong."""
+    judge, `errors` how much can be wrong; `matched` are bytes of compiled patterns that a byte of a text may be held
+    against. `size`: bytes that it takes, about."""
 
     validator: Any = None
     work: Any = None
     errors: Any = None
+    matched: int = 0
+    size: int = 0
     problem: str = ""
     was_told: bool = False
 
     def judge(self, arguments: bytes) -> Verdict:
         """What cannot be read here, or would take too long, is left to the server to judge."""
+        if self.matched * len(arguments) > _MOST_MATCHED:
+            return FINE
         arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return FINE
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
-        if not _is_within(_MOST_VISITS, self.work, value, most) or self.validator.is_valid(value):
+        try:
+            if not _is_within(_MOST_VISITS, self.work, value, most) or self.validator.is_valid(value):
+                return FINE
+            is_short = _is_within(_MOST_LISTED, self.errors, value, most)
+            return _listed(self.validator, value) if is_short else _first(self.validator, value)
+        except ValueError:  # it is nested deeper than the validator goes
             return FINE
-        is_short = _is_within(_MOST_LISTED, self.errors, value, most)
-        return _listed(self.validator, value) if is_short else _first(self.validator, value)
 
 
 def _is_within(limit: int, weight: Weight, value: object, most: int) -> bool:
@@ -80,35 +94,86 @@ def _is_within(limit: int, weight: Weight, value: object, most: int) -> bool:
     return visits * most <= limit or visits * parts(value) <= limit
 
 
-@functools.lru_cache(MOST_KEPT)
+_kept: dict[bytes, Schema] = {}  # by their texts, the oldest first
+_room = MOST_KEPT
+_changing = threading.Lock()
+
+
+def is_quick(text: bytes) -> bool:
+    """Whether it is compiled already, or soon is."""
+    return not _SHORT < len(text) <= LARGEST or text in _kept
+
+
 def compiled(text: bytes) -> Schema:
-    """Once for each text."""
+    """Once for each text, as long as it is kept. It may be called in any thread."""
+    found = _kept.get(text)
+    if found is None:
+        found = _compiled(text)
+        _keep(text, found)
+    return found
+
+
+_SHORT = 32 * 1024  # bytes of a schema
+
+
+def _keep(text: bytes, schema: Schema) -> None:
+    global _room
+    with _changing:
+        _room -= schema.size - (_kept.pop(text).size if text in _kept else 0)
+        _kept[text] = schema
+        while _room < 0:
+            _room += _kept.pop(next(iter(_kept))).size
+
+
+def _compiled(text: bytes) -> Schema:
+    size = 1000 + _COMPILED * len(text)
     if len(text) > LARGEST:
-        return Schema(problem=f"it has more than {LARGEST:,} bytes")
-    text = surrogates.replaced(text)
+        return Schema(problem=f"it has more than {LARGEST:,} bytes", size=size)
+    if counting.has_more_values(text, MOST_VALUES):
+        return Schema(problem=f"it has more than {MOST_VALUES:,} values", size=size)
+    replaced = surrogates.replaced(text)
     try:
-        schema = jsonrpc.value(text)
-        Weight(schema).visits(DEEPEST)
-        validator, of_pattern = _compiled(text.decode())
+        schema = jsonrpc.value(replaced)
+        plain = Weight(schema)
+        plain.reckon()
+        validator, of_pattern, largest = _validator(replaced.decode(), plain.patterns)
+        work = plain if of_pattern == 1 else Weight(schema, of_pattern)
+        work.reckon()
     except (TooMuch, ValueError, *jsonrpc.UNREADABLE) as problem:
-        return Schema(problem=str(problem).partition("\n")[0])
-    weights = Weight(schema, of_pattern), Weight(schema)
-    for weight in weights:
-        weight.visits(DEEPEST)  # so that it knows whether it depends on the value
-    return Schema(validator, *weights)
+        return Schema(problem=str(problem).partition("\n")[0], size=size)
+    size += plain.patterns * (largest + _FURTHER)
+    return Schema(validator, work, plain, plain.patterns * largest * of_pattern, size)
 
 
-def _compiled(text: str) -> tuple[Validator, int]:
-    """Patterns run in linear time; those that cannot (they look around, or back) run on another engine, bounded."""
+def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
+    """The validator, how many steps back a pattern may go, and the bytes that each pattern may take. Patterns run in
+    linear time; those that cannot (they look around, or back) run on another engine, bounded."""
     import jsonschema_rs  # 45 ms that only those pay who validate
 
     def made(patterns: Any) -> Validator:
         return jsonschema_rs.validator_for(text, offline=True, validate_formats=False, pattern_options=patterns)
 
+    def tried(options: Callable[[int], Any]) -> tuple[Validator, int]:
+        sizes = [size for size in _SIZES if size * patterns <= _PATTERNS]
+        if not sizes:
+            raise ValueError("it has too many patterns")
+        for size in sizes[:-1]:
+            try:
+                return made(options(size)), size
+            except ValueError:
+                pass  # for its size, or for another reason, which is said in the end
+        return made(options(sizes[-1])), sizes[-1]
+
     try:
-        return made(jsonschema_rs.RegexOptions()), 1
+        found, size = tried(lambda size: jsonschema_rs.RegexOptions(size_limit=size, dfa_size_limit=_FURTHER))
+        return found, 1, size
     except ValueError:
-        return made(jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)), _BACKTRACKS
+        found, size = tried(
+            lambda size: jsonschema_rs.FancyRegexOptions(
+                backtrack_limit=_BACKTRACKS, size_limit=size, dfa_size_limit=_FURTHER
+            )
+        )
+        return found, _BACKTRACKS, size
 
 
 def _listed(validator: Validator, value: object) -> Verdict:
@@ -129,6 +194,8 @@ def _first(validator: Validator, value: object) -> Verdict:
         validator.validate(value)
     except ValueError as error:
         found: Any = error
+        if not hasattr(found, "kind"):
+            raise
         if not _is_undecided(found):
             wrong = tuple(_said(found))
             return Verdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)

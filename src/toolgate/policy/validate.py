@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Set as AbstractSet
 
@@ -15,11 +16,13 @@ from msgspec import Raw
 
 from toolgate.model import Call, Fault, Outcome, Traits
 from toolgate.policy import schemas
+from toolgate.policy.base import Wait
 from toolgate.policy.schemas import Verdict
 from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
 
+LARGE = 1024 * 1024  # bytes of arguments, above which they are judged aside
 LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
@@ -31,16 +34,33 @@ class Validate:
 
     def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
         self._trusted = trusted
+        self._verdicts: dict[int, Verdict | None] = {}  # on large arguments, by the id of a call that is judged
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool) -> Call | Wait:
         """What was passed once comes back with the same arguments: the state that a client hands back is bound to them,
         and a list that changed meanwhile must not end what is under way."""
         if was_passed or call.method != mcp.CALL or not call.traits or call.server in self._trusted:
             return call
-        verdict = self._judged(call, call.traits)
+        if id(call) in self._verdicts:
+            verdict = self._verdicts.pop(id(call))
+        elif _takes_long(call, call.traits):
+            traits = call.traits
+            return Wait(lambda: self._judge_aside(call, traits))
+        else:
+            verdict = self._judged(call, call.traits)
         if verdict and verdict.wrong:
             raise _refusal(call, call.traits, verdict)
         return call
+
+    def check(self, call: Call) -> None:
+        """The same at once, for what a person has edited. Raises `Fault`."""
+        verdict = self._judged(call, call.traits) if call.traits and call.server not in self._trusted else None
+        if call.traits and verdict and verdict.wrong:
+            raise _refusal(call, call.traits, verdict)
+
+    async def _judge_aside(self, call: Call, traits: Traits) -> None:
+        """Calls of others go on meanwhile."""
+        self._verdicts[id(call)] = await asyncio.to_thread(self._judged, call, traits)
 
     def refuses(self, call: Call) -> bool:
         """Whether a call of a tool would be refused."""
@@ -72,6 +92,12 @@ class Validate:
                 call.target,
                 schema.problem,
             )
+
+
+def _takes_long(call: Call, traits: Traits) -> bool:
+    """To read the arguments, or the schema for the first time."""
+    is_large = bool(call.arguments) and len(memoryview(call.arguments)) > LARGE
+    return is_large or not schemas.is_quick(traits.schema)
 
 
 def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:

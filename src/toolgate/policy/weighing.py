@@ -13,7 +13,8 @@ from urllib.parse import unquote
 
 DEEPEST = 64  # levels of a value that are reckoned with
 _MOST = 10**12
-_MOST_REMEMBERED = 200_000  # schemas at depths: what reckoning itself may cost
+_LEVELS = (2, 4, 8, 16, 32, DEEPEST)  # depths that are reckoned with, once for each schema
+_MOST_STEPS = 60_000  # from schema to schema: what reckoning itself may cost
 
 # Applied to the same value: one schema, a list of them, or an object of them.
 _SAME_ONE = ("not", "if", "then", "else")
@@ -48,6 +49,8 @@ class Weight:
         self._above: list[tuple[int, int]] = []
         self.is_recursive = False
         self._has_addresses = False
+        self._steps = 0
+        self.patterns = 0  # in all of it
         for node in _all_objects(schema):
             self._note(node)
 
@@ -58,11 +61,21 @@ class Weight:
         except RecursionError:
             raise TooMuch("it is nested too deep") from None
 
+    def reckon(self) -> None:
+        """All that `of` looks up. Raises `TooMuch`."""
+        self.visits(DEEPEST)  # then it is known whether it depends on the value
+        for level in _LEVELS if self.is_recursive else ():
+            self.visits(level)
+
     def of(self, value: object) -> int:
-        """`visits` of this very value."""
-        return self.visits(depth(value) if self.is_recursive else DEEPEST)
+        """`visits` of a value that is about as deep as this one."""
+        self._steps = 0
+        found = depth(value) if self.is_recursive else DEEPEST
+        return self.visits(next(level for level in _LEVELS if found <= level))
 
     def _note(self, node: Mapping[str, Any]) -> None:
+        self.patterns += isinstance(node.get("pattern"), str)
+        self.patterns += len(_values(node.get("patternProperties")))
         if any(isinstance(node.get(name), str) for name in ("$id", "id")):
             self._has_addresses = True
             self._resources += [node] if node is not self._root else []
@@ -74,12 +87,13 @@ class Weight:
         if not isinstance(node, dict):
             return 1
         key = id(cast("object", node)), depth
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise TooMuch("it is too large")
         if key in self._known:
             return self._known[key]
         if key in self._above:
             raise TooMuch("it refers to itself without end")
-        if len(self._known) >= _MOST_REMEMBERED:
-            raise TooMuch("it is too large")
         self.is_recursive = self.is_recursive or any(id == key[0] for id, _ in self._above)
         self._above.append(key)
         found = self._reckoned(cast("Mapping[str, Any]", node), depth)

@@ -16,12 +16,13 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO
+from typing import IO, cast
 
 from toolgate.config import showing
 from toolgate.model import Fault
 from toolgate.ports import Clock
 from toolgate.upstreams import causes, guard
+from toolgate.upstreams.inflow import Readable
 
 log = logging.getLogger(__name__)
 
@@ -271,6 +272,12 @@ class Child:
             await asyncio.shield(self.owner)
 
     # What its pipes say.
+
+    @property
+    def output(self) -> Readable | None:
+        """Its stdout, as far as it is read."""
+        end = self._ends.get(1)
+        return cast("Readable", end) if isinstance(end, asyncio.BaseTransport) else None
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == 1:

@@ -158,6 +158,8 @@ def _fault_of(message: Message) -> str:
         return '"jsonrpc" must be "2.0"'
     if not message.method:
         return "" if bool(message.result) != bool(message.error) else "no method, and not one of result and error"
+    if message.id and len(memoryview(message.id)) > LONGEST_ID:
+        return f"an id has at most {LONGEST_ID:,} bytes"
     if message.id and not _is_id(message.id):
         return "an id is a string or a number"
     if message.params and memoryview(message.params)[0] != 0x7B:
@@ -183,7 +185,7 @@ def salvaged(data: bytes) -> tuple[bytes, bool]:
     found = _envelope(data)
     is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
     id = found.get(b'"id"', b"null")
-    return (id if len(id) <= LONGEST_SALVAGED and _is_readable_id(id) else b"null"), is_answer
+    return (id if len(id) <= LONGEST_ID and _is_readable_id(id) else b"null"), is_answer
 
 
 def has_only(data: bytes, member: bytes) -> bool:
@@ -213,7 +215,7 @@ def _is_readable_id(id: bytes) -> bool:
         return False
 
 
-LONGEST_SALVAGED = 1000  # bytes of an id
+LONGEST_ID = 4096  # bytes, of a progress token too
 MOST_TOKENS = 100_000  # that are looked at: about 30 ms
 _token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++', re.DOTALL)
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")

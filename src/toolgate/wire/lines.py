@@ -11,7 +11,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.pending = 0
-        self._rest: list[bytes] = []
+        self._rest = bytearray()  # in one piece: chunks may be of one byte
         self._dropping = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -22,16 +22,17 @@ class Lines:
             self._dropping = False
             del whole[0]
         if whole and self._rest:
-            whole[0] = b"".join((*self._rest, whole[0]))
-            self._rest, self.pending = [], 0
+            self._rest += whole[0]
+            whole[0] = bytes(self._rest)
+            self._rest, self.pending = bytearray(), 0
         if rest:
-            self._rest.append(rest)
+            self._rest += rest
             self.pending += len(rest)
         return whole
 
     def drop(self) -> bytes:
         """Forget the unfinished line, and what is still to come of it. Returns what there was."""
-        dropped = b"".join(self._rest)
-        self._rest, self.pending = [], 0
+        dropped = bytes(self._rest)
+        self._rest, self.pending = bytearray(), 0
         self._dropping = True
         return dropped

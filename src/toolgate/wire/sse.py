@@ -26,6 +26,7 @@ def event(data: bytes, id: str | None = None, retry: int | None = None, name: by
     return head + (b"data: " + data if data else b"data:") + b"\n\n"
 
 
+LINE = 64  # bytes that a line takes beside what stands in it
 COMMENT = b": keep-alive\n\n"
 
 
@@ -38,7 +39,7 @@ class Reader:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._rest: list[bytes] = []  # the unfinished line, in the chunks that it came in
+        self._rest = bytearray()  # the unfinished line, in one piece: chunks may be of one byte
         self._pending = 0
         self._data: list[bytes] = []
         self._held = 0
@@ -58,12 +59,12 @@ class Reader:
         events: list[Event] = []
         for line in whole:
             if self._rest:
-                line = b"".join((*self._rest, line))
-                self._rest.clear()
+                line = bytes(self._rest + line)
+                self._rest = bytearray()
                 self._pending = 0
             self._line(line, events)
         if rest:
-            self._rest.append(rest)
+            self._rest += rest
             self._pending += len(rest)
         if self._pending + self._held > self._limit:
             raise TooLong(f"an event of over {self._limit} bytes")
@@ -77,7 +78,7 @@ class Reader:
         content = content.removeprefix(b" ")
         if name == b"data":
             self._data.append(content)
-            self._held += len(content) + 1  # with its line break: empty lines take room, too
+            self._held += len(content) + LINE  # empty lines take room, too
         elif name == b"event":
             self._event = content.decode(errors="replace")
         elif name == b"id" and b"\0" not in content:

@@ -46,7 +46,7 @@ class _Reply:
         self._most = most
         self._status = 0
         self._location = ""
-        self._chunks: list[bytes] = []
+        self._body = bytearray()
         self._size = 0
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
@@ -60,11 +60,11 @@ class _Reply:
         elif self._size > self._most:
             self.fail(Lost(f"its answer has over {self._most} bytes", "executed"))
             return
-        self._chunks.append(chunk)
+        self._body += chunk
 
     def complete(self) -> None:
         if not self.answer.done():
-            self.answer.set_result(Answer(self._status, b"".join(self._chunks), self._location))
+            self.answer.set_result(Answer(self._status, bytes(self._body), self._location))
 
     def lost(self, reason: str) -> None:
         self.fail(Lost(f"the connection broke before its answer was whole ({reason})", "sent_unknown"))

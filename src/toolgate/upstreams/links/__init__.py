@@ -12,6 +12,7 @@ from toolgate.config import Server
 from toolgate.outside import Dial, Outside
 from toolgate.ports import Badge, Clock, Credentials
 from toolgate.records import Eras
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
@@ -28,6 +29,7 @@ class Ground(msgspec.Struct, frozen=True):
     credentials: Credentials | None = None
     eras: Eras | None = None
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
+    bounds: Bounds = msgspec.field(default_factory=Bounds)
 
     def dial(self, server: Server) -> Dial | None:
         """How to connect to a server; None for one that the operator has written: as it is. What is started here may

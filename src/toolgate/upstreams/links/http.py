@@ -33,7 +33,7 @@ from toolgate.upstreams.links.refusals import (
 )
 from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import LONGEST_ID, Cursor, Following, is_stream
-from toolgate.wire import sse
+from toolgate.wire import jsonrpc, sse
 
 log = logging.getLogger(__name__)
 
@@ -303,6 +303,13 @@ class HttpLink:
         return message
 
 
+def _is_request(data: bytes) -> bool:
+    try:
+        return jsonrpc.decode(data).is_request
+    except jsonrpc.Malformed:
+        return False
+
+
 class _Reply:
     """One response: a JSON body, a stream of events, or an error."""
 
@@ -310,7 +317,8 @@ class _Reply:
         self.origin = origin
         self._link = link
         self._status = 0
-        self._chunks: list[bytes] = []
+        self._body = b""
+        self._more = bytearray()  # in one piece: chunks may be of one byte
         self._size = 0
         self._location = ""
         self._events: sse.Reader | None = None
@@ -330,32 +338,50 @@ class _Reply:
             self._feed(self._events, self._cursor, chunk)
             return
         self._size += len(chunk)
-        if self._size <= LONGEST_BODY:
-            self._chunks.append(chunk)
+        if self._size > LONGEST_BODY:
+            if self._size - len(chunk) <= LONGEST_BODY:
+                self._too_long()
+        elif self._size == len(chunk):
+            self._body = chunk
+        else:
+            self._more += chunk
+
+    def _received(self, data: bytes) -> None:
+        """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
+        wants none (a notification, or an answer of ours) it would be of no call, and each answer could bring more."""
+        if self.origin is None and _is_request(data):
+            log.info("a request on the answer to a message that asks nothing is passed over")
+            return
+        self._link.received(data, self.origin)
 
     def _feed(self, events: sse.Reader, cursor: Cursor, chunk: bytes) -> None:
         try:
             for event in events.feed(chunk):
                 cursor.note(event)
                 if event.data and event.event == "message":
-                    self._link.received(event.data, self.origin)
+                    self._received(event.data)
         except sse.TooLong as error:
             self._link.broke(self.origin, f"sent {error}")
             if self.origin is not None:
                 self._link.abandon(self.origin)
 
+    def _too_long(self) -> None:
+        """Nobody waits for the rest."""
+        self._body, self._more = b"", bytearray()
+        self._link.broke(self.origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
+        if self.origin is not None:
+            self._link.abandon(self.origin)
+
     def complete(self) -> None:
         self._link.done(self)
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        body = self._body + self._more if self._more else self._body
         if self._status >= 300:
             self._link.refused(self.origin, self._status, body, self._location)
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
-        elif self._size > LONGEST_BODY:
-            self._link.broke(self.origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
-        else:
+        elif self._size <= LONGEST_BODY:
             if body:
-                self._link.received(body, self.origin)
+                self._received(body)
             if self.origin is not None and self._link.awaits(self.origin):
                 self._link.broke(self.origin, f"sent HTTP {self._status} with no answer in it: {shown(body)}")
 

@@ -19,11 +19,13 @@ import httptools  # pyright: ignore[reportMissingTypeStubs]
 from toolgate import __version__
 from toolgate.outside import Dial
 from toolgate.ports import Clock, Timer
+from toolgate.upstreams.inflow import Inflow
 
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
 _CHALLENGE = b"www-authenticate"
+PIECE = 2 * 1024  # bytes of an answer that are taken in one go, in chunks of one byte, or in events of nothing
 LONGEST_HEAD = 256 * 1024  # bytes of an answer's status and headers
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
@@ -85,6 +87,7 @@ class Wire(asyncio.Protocol):
         self._until_close = False
         self._head = 0  # bytes that have come of a head that is not whole; some of its body may be among them
         self._is_in_head = True
+        self._inflow = Inflow(self._take)
         self.sent = 0.0
         self.idle_since = 0.0
         self.keep = IDLE
@@ -104,18 +107,27 @@ class Wire(asyncio.Protocol):
 
     def close(self) -> None:
         self._reply = None
+        self._inflow.drop()
         if self._transport:
             self._transport.close()
 
     def abort(self) -> None:
         """Close it, and wait for nobody to read what was written."""
         self._reply = None
+        self._inflow.drop()
         if self._transport:
             self._transport.abort()
 
     # What the event loop and the parser call.
 
     def data_received(self, data: bytes) -> None:
+        if len(data) <= PIECE and not self._inflow.is_waiting:
+            self._take(data)
+        else:
+            pieces = (data[start : start + PIECE] for start in range(0, len(data), PIECE))
+            self._inflow.put(pieces, self._transport)
+
+    def _take(self, data: bytes) -> None:
         if not self._reply:
             self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
             return
@@ -129,6 +141,7 @@ class Wire(asyncio.Protocol):
             self._break(f"the head of its answer has over {LONGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._inflow.finish()
         self._pool.forget(self)
         if self._reply and self._until_close and exc is None:
             self.on_message_complete()
@@ -137,6 +150,7 @@ class Wire(asyncio.Protocol):
 
     def _break(self, reason: str) -> None:
         reply, self._reply = self._reply, None
+        self._inflow.drop()
         if self._transport:
             self._transport.close()
         if reply:

@@ -12,6 +12,7 @@ from toolgate.config import Server
 from toolgate.model import Fault, Words
 from toolgate.redaction import excerpt
 from toolgate.upstreams import causes
+from toolgate.upstreams.inflow import Inflow
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.supervisor import Child, Supervisor
 from toolgate.wire import jsonrpc
@@ -32,6 +33,7 @@ class StdioLink(PipeLink):
         self._server = server
         self._receiver = receiver
         self._lines = Lines()
+        self._inflow = Inflow(self._take)
         self._child: Child | None = None
 
     async def connect(self, supervisor: Supervisor) -> None:
@@ -70,20 +72,28 @@ class StdioLink(PipeLink):
 
     def _output(self, chunk: bytes) -> None:
         self._signs += 1
-        for line in self._lines.feed(chunk):
-            text = line.strip()
-            if text[:1] == b"{":
-                self._receiver.received(text, None)
-            elif text and (not self._complaints or self._complaints.takes(self._server.id)):
-                log.warning("%s wrote a line to stdout that is no message: %r", self._server.name, excerpt(text))
+        lines = self._lines.feed(chunk)
+        if len(lines) == 1 and not self._inflow.is_waiting:
+            self._take(lines[0])
+        elif lines:
+            self._inflow.put(lines, self._child.output if self._child else None)
         if self._lines.pending > LONGEST_LINE and self._child:
+            self._lines.drop()
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of over {LONGEST_LINE} bytes, and was stopped")
+
+    def _take(self, line: bytes) -> None:
+        text = line.strip()
+        if text[:1] == b"{":
+            self._receiver.received(text, None)
+        elif text and (not self._complaints or self._complaints.takes(self._server.id)):
+            log.warning("%s wrote a line to stdout that is no message: %r", self._server.name, excerpt(text))
 
     def _stderr(self) -> None:
         self._signs += 1
 
     def _exited(self, reason: str) -> None:
+        self._inflow.finish()
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):

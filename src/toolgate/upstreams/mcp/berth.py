@@ -291,7 +291,7 @@ class Berth:
 
     def _new_connection(self, client: Client) -> Connection:
         terms, server = self._terms, self._server
-        return Connection(
+        connection = Connection(
             server,
             self._clock,
             terms.again,
@@ -304,6 +304,8 @@ class Berth:
             client.principal.id if server.scope != "shared" else "",
             self._complaints,
         )
+        connection.bounds = terms.ground.bounds
+        return connection
 
     def _tell(self, event: Event) -> None:
         """What the server says on its own account. Where it is spoken to in both eras, it says so to both: what a list

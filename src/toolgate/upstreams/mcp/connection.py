@@ -36,6 +36,7 @@ from toolgate.model import (
 )
 from toolgate.ports import Clock, Items
 from toolgate.redaction import excerpt
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
@@ -82,6 +83,7 @@ class Connection:
     ) -> None:
         self.principal = principal
         self._complaints = complaints or Complaints(clock)
+        self.bounds = Bounds()
         self.book = book or Book()  # of the tasks that clients have made
         self.hearing: Hearing | None = None
         self.wanted = Wanted()

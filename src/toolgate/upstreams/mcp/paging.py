@@ -1,11 +1,13 @@
 """One whole list of a server, read page by page, and how long it holds.
 
-The rule this file keeps: a list that has no end is given up, and so is a cursor that comes back. Spec:
-server/utilities/pagination; 2026-07-28 server/utilities/caching.
+The rules this file keeps: a list that has no end or is too long is given up, and so is a cursor that comes back; a page
+is not taken apart before it is known to be within bounds. Spec: server/utilities/pagination; 2026-07-28
+server/utilities/caching.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -14,13 +16,17 @@ from msgspec import Raw
 
 from toolgate.model import Client, Fault
 from toolgate.ports import Items
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.mcp.dialects import Dialect
-from toolgate.wire import jsonrpc
+from toolgate.wire import counting, jsonrpc
 from toolgate.wire.jsonrpc import Members
 
 MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
+
+
+VALUES = 100  # JSON values that an item may have, taking all of a page together
 
 
 class Lister(Protocol):
@@ -28,6 +34,9 @@ class Lister(Protocol):
 
     @property
     def server_id(self) -> str: ...
+
+    @property
+    def bounds(self) -> Bounds: ...
 
     @property
     def dialect(self) -> Dialect: ...
@@ -47,17 +56,40 @@ async def read_list(lister: Lister, method: str, kind: str, client: Client) -> I
     pages: list[Page] = []
     seen: set[str | None] = set()
     cursor: str | None = None
+    limits = lister.bounds.limits
+    items = size = 0
     while cursor not in seen:
         seen.add(cursor)
         if len(seen) > MOST_PAGES:
             raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=lister.server_id)
         params, headers = lister.dialect.listing(method, cursor, client)
-        page = _read_page(await lister.ask_server(method, params, headers), kind)
+        raw = await lister.ask_server(method, params, headers)
+        size += len(memoryview(raw))
+        if size > limits.bytes:
+            raise _too_long(lister, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
+        if await _has_too_many_values(raw, VALUES * limits.items):
+            raise _too_long(lister, kind, f"{VALUES * limits.items:,} JSON values ({VALUES} times catalog.items)")
+        page = _read_page(raw, kind)
         pages.append(page)
+        items += len(page.items)
+        if items > limits.items:
+            raise _too_long(lister, kind, f"{limits.items:,} items (catalog.items)")
         cursor = page.cursor
         if cursor is None:
             break
     return _joined(pages)
+
+
+async def _has_too_many_values(page: Raw, most: int) -> bool:
+    data = bytes(page)
+    if len(data) < 2 * most:
+        return False
+    return await asyncio.to_thread(counting.has_more_values, data, most)
+
+
+def _too_long(lister: Lister, kind: str, most: str) -> Fault:
+    message = f"The server's list of {kind} is too long: it has more than {most}"
+    return Fault("UPSTREAM_ERROR", message, server=lister.server_id)
 
 
 def _read_page(page: Raw, kind: str) -> Page:

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 HELD = 15.0  # seconds in which it may become clear whose question it is
 MOST_HELD = 16  # questions of which it is not clear
 MOST_KEPT = 16  # questions that wait for the next call
+MOST_OPEN = 16  # questions of one call at once
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
@@ -243,6 +244,9 @@ class Questions:
         if not asks.is_answerable(ask, call.client.capabilities):
             self._send(legacy.write_answer(id, asks.undeclared(ask)))
             return
+        if len(exchange.open_asks()) >= MOST_OPEN:
+            self._refuse(id, ask, _TOO_MANY)
+            return
         if ask.method == "elicitation/create":
             self._sent_to(_read_page(ask.params), call)
         key = jsonrpc.id_key(id)
@@ -286,6 +290,7 @@ class Questions:
 
 _OVER = "The call that this question belongs to is over, and nobody can answer it"
 _NOBODYS = "No call is in flight that this question could belong to, so there is nobody to be asked"
+_TOO_MANY = f"This call has {MOST_OPEN} questions open already: ask again when they are answered"
 _UNCLEAR = (
     "Calls of several clients are in flight, and it did not become clear which of them this question belongs to, so "
     "nobody was asked. From now on calls run one at a time here: the same call can be made again"

@@ -1,0 +1,1 @@
+"""Floods, and what they cost whoever is beside them."""

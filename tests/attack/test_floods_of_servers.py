@@ -1,0 +1,301 @@
+"""A server that sends much for the gateway to read, or asks without end: everybody else is served meanwhile, and none
+of it is kept."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from attack.floods import beside
+from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said, tools
+from virtualtime import settle
+
+from toolgate.config import CatalogLimits, Config
+from toolgate.policy import schemas
+from toolgate.policy.schemas import FINE, compiled
+from toolgate.upstreams.links import http
+from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.mcp import questions
+from toolgate.wire import sse
+from toolgate.wire.lines import Lines
+
+
+def dumped(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def patterns(pattern: str, count: int) -> bytes:
+    return dumped({"properties": {"a": {"anyOf": [{"pattern": f"{pattern}{number}"} for number in range(count)]}}})
+
+
+# Schemas.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        patterns(r"\pL{100}", 150),
+        patterns(r"(?=\pL{100})\pL{100}", 100),
+        dumped({"patternProperties": {rf"\pL{{60}}{number}": {} for number in range(1000)}}),
+        patterns("^[a-z]+", 5000),
+        dumped({"allOf": [{}] * 60_000}),
+        dumped({"$defs": {str(n): {"$anchor": "a"} for n in range(3000)}, "allOf": [{"$ref": "#a"}] * 5000}),
+    ],
+    ids=["letters", "look around", "names", "many", "values", "anchors"],
+)
+def test_a_schema_that_would_take_long_to_compile_is_not_used(text: bytes) -> None:
+    assert compiled(text).problem
+
+
+def test_patterns_as_servers_have_them_are_used() -> None:
+    for pattern in (r"^[\w.-]{1,255}$", r"^\p{L}+$", r"^.{1,4096}$", r"^(?=.*[A-Z])(?=.*[0-9]).{8,}$", r"\pL{100}"):
+        schema = compiled(dumped({"properties": {"a": {"pattern": pattern}}}))
+        assert not schema.problem
+        assert schema.judge(dumped({"a": ""})) != FINE
+
+
+def test_what_compiled_schemas_take_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "_kept", kept := {})
+    monkeypatch.setattr(schemas, "_room", schemas.MOST_KEPT)
+    for number in range(40):
+        assert not compiled(patterns(rf"\pL{{80}}{number}", 1)).problem
+    assert sum(each.size for each in kept.values()) <= schemas.MOST_KEPT
+    assert 5 < len(kept) < 40
+
+
+@pytest.mark.parametrize("pattern", [r"(?=a)(a|b)*c$", r"[01].{1000}!", r"^(a+)+\1$"])
+def test_a_long_text_is_not_held_against_a_pattern_that_takes_long(pattern: str) -> None:
+    schema = compiled(dumped({"properties": {"a": {"pattern": pattern}}}))
+    assert schema.judge(dumped({"a": "b"})).wrong
+    assert schema.judge(dumped({"a": "ab01" * 1_000_000})) == FINE  # after an hour, otherwise
+
+
+def test_arguments_nested_deeper_than_the_validator_goes_are_left_to_the_server() -> None:
+    schema = compiled(dumped({"properties": {"a": {"items": {"type": "string"}}}}))
+    assert schema.judge(b'{"a":[%b%b]}' % (b"[" * 500, b"]" * 500)) == FINE
+
+
+# Lists.
+
+
+def endless(params: Any) -> Any:
+    page = int(params.get("cursor", 0))
+    return tools(*(f"t{page}_{number}" for number in range(1000))) | {"nextCursor": str(page + 1)}
+
+
+LONG: dict[str, Any] = {
+    "too many items": tools(*(f"tool_{number}" for number in range(10_001))),
+    "too many bytes": tools("act", description="x" * 8_500_000),
+    "too many values": b'{"tools":[' + b"{}," * 1_100_000 + b"{}]}",
+    "no end": endless,
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+async def test_a_list_that_is_too_long_is_not_read_and_the_others_are_shown(kind: str) -> None:
+    scripts = {"calm": Scripted(tools_list=tools("rest")), "wild": Scripted(tools_list=LONG[kind])}
+    async with gateway(scripts=scripts) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        listed = (await visitor.ask("tools/list")).result
+        assert [tool["name"] for tool in listed["tools"]] == ["calm__rest"]
+        [failure] = listed["_meta"]["failures"]
+        assert failure["server_id"] == "wild"
+        assert "too long" in failure["error"]
+        asked = [request for request in scripts["wild"].requests if request["method"] == "tools/list"]
+        assert len(asked) <= 2 * 11  # once to introduce it, and once more
+
+
+async def test_how_long_a_list_may_be_is_configured() -> None:
+    few = Config(catalog=CatalogLimits(items=2))
+    for names, is_read in ((("a", "b"), True), (("a", "b", "c"), False)):
+        async with gateway(scripts={"there": Scripted(tools_list=tools(*names))}, config=few) as app:
+            visitor = Visitor(app)
+            await visitor.initialize()
+            response = await visitor.ask("tools/list")
+            assert ("result" in response.last) is is_read
+            assert is_read or "more than 2 items (catalog.items)" in response.error["message"]
+
+
+async def test_as_many_tools_as_may_be_are_listed_and_called() -> None:
+    names = [f"tool_{number}" for number in range(10_000)]
+    script = Scripted(tools_list=tools(*names), tools_call=said("called"))
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        assert len((await visitor.ask("tools/list")).result["tools"]) == 1000
+        called = await visitor.ask("tools/call", name="there__tool_9999", arguments={})
+        assert called.result["content"] == said("called")["content"]
+
+
+# Questions.
+
+FORM = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+async def test_a_call_has_only_so_many_questions_open_and_goes_on() -> None:
+    script = Scripted(tools_list=tools("ask"), tools_call=...)
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize(elicitation={})
+        call = visitor.request("tools/call", name="there__ask", arguments={})
+        asking = visitor.begin("POST", dumped(call))
+        await settle()
+        for number in range(50):
+            message = {"jsonrpc": "2.0", "id": f"q{number}", "method": "elicitation/create", "params": FORM}
+            script.say(dumped(message))
+        await settle()
+        put = [each for each in asking.so_far.messages if each.get("method") == "elicitation/create"]
+        assert len(put) == questions.MOST_OPEN
+        refused = [each for each in script.requests if "error" in each]
+        assert [each["id"] for each in refused] == [f"q{number}" for number in range(questions.MOST_OPEN, 50)]
+        assert "ask again when they are answered" in refused[0]["error"]["message"]
+        await visitor.post({"jsonrpc": "2.0", "id": put[0]["id"], "result": {"action": "decline"}})
+        script.say(dumped({"jsonrpc": "2.0", "id": "one more", "method": "elicitation/create", "params": FORM}))
+        await settle()
+        put = [each for each in asking.so_far.messages if each.get("method") == "elicitation/create"]
+        assert len(put) == questions.MOST_OPEN + 1
+        asked = next(each for each in script.requests if each.get("method") == "tools/call")
+        script.say(dumped({"jsonrpc": "2.0", "id": asked["id"], "result": said("done")}))
+        assert (await asking.response()).last["result"]["content"] == said("done")["content"]
+
+
+class Link:
+    """Whoever owns the answer to a message."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[bytes, int | None]] = []
+        self.broken: list[str] = []
+
+    def received(self, data: bytes, origin: int | None) -> None:
+        self.heard.append((data, origin))
+
+    def broke(self, origin: int | None, what: str, reach: str = "") -> None:
+        self.broken.append(what)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+ASKED = dumped({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": FORM})
+NOTED = dumped({"jsonrpc": "2.0", "method": "notifications/message", "params": {}})
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_a_request_on_the_answer_to_an_answer_is_put_to_nobody(is_stream: bool) -> None:
+    for origin, heard in ((None, [NOTED]), (3, [ASKED, NOTED])):
+        link = Link()
+        for message in (ASKED, NOTED):
+            reply = http._Reply(cast(Any, link), origin)
+            reply.head(200, {b"content-type": b"text/event-stream" if is_stream else b"application/json"})
+            reply.body(b"data: %b\n\n" % message if is_stream else message)
+            reply.complete()
+        assert link.heard == [(message, origin) for message in heard]
+
+
+# Bytes without end.
+
+
+def _lines() -> Callable[[bytes], object]:
+    return Lines().feed
+
+
+def _events() -> Callable[[bytes], object]:
+    return sse.Reader(LONGEST_MESSAGE).feed
+
+
+def _body() -> Callable[[bytes], object]:
+    reply = http._Reply(cast(Any, Link()), 1)
+    reply.head(200, {})
+    return reply.body
+
+
+@pytest.mark.parametrize("reader", [_lines, _events, _body])
+def test_a_flood_of_small_chunks_takes_no_more_memory_than_its_bytes(reader: Callable[[], Any]) -> None:
+    feed = reader()
+    tracemalloc.start()
+    try:
+        for number in range(200_000):
+            feed(b"%d" % (10 + number % 90))
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_of_an_event_that_are_empty_count_as_what_they_take() -> None:
+    reader = sse.Reader(1_000_000)
+    with pytest.raises(sse.TooLong):
+        for _ in range(100):
+            reader.feed(b"data:\n" * 1000)
+
+
+def test_an_answer_without_end_is_given_up_when_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "LONGEST_BODY", 1000)
+    link = Link()
+    reply = http._Reply(cast(Any, link), 1)
+    reply.head(200, {})
+    for _ in range(50):
+        reply.body(b"x" * 100)
+    assert link.broken == ["sent an answer of over 1000 bytes"]
+    assert not reply._more and not reply._body
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_progress_token_that_each_note_would_repeat_is_bounded(revision: str) -> None:
+    async with gateway(scripts={"there": Scripted(tools_list=tools("act"), tools_call=said("done"))}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        for size, is_taken in ((900, True), (1_000_000, False)):
+            meta = {"progressToken": "t" * size}
+            if revision == LATEST:
+                response = await visitor.ask("tools/call", name="there__act", arguments={}, _meta=meta)
+            else:
+                response = await visitor.ask_modern(
+                    "tools/call", name="there__act", arguments={}, _meta=ENVELOPE | meta
+                )
+            assert ("result" in response.last) is is_taken
+            assert is_taken or "at most 4,096 bytes" in response.error["message"]
+
+
+@pytest.mark.parametrize("id", [b"1" * 5000, b'"%b"' % (b"x" * 5000)])
+async def test_an_id_that_each_answer_would_repeat_is_bounded(id: bytes) -> None:
+    async with gateway() as app:
+        response = await Visitor(app).post(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % id)
+        assert response.status == 400
+        assert response.last["id"] is None
+        assert "an id has at most 4,096 bytes" in response.error["message"]
+
+
+# Beside whom others call.
+
+LISTED = ["descriptions", "descriptions of blanks", "tools", "long tools", "as many tools as may be", "endless list"]
+CALLED = ["patterns", "patterns that look back", "large patterns", "long number", "long token", "line without an end"]
+OVER_HTTP = ["chunks", "chunks of an event", "empty events"]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("wild", "kind"), [*((each, "list") for each in LISTED), *((each, "call") for each in CALLED)])
+def test_calls_beside_the_flood_of_a_server_wait_no_longer(tmp_path: Path, wild: str, kind: str) -> None:
+    beside.check(tmp_path, wild, kind)
+
+
+@pytest.mark.attack
+def test_calls_beside_questions_without_end_wait_no_longer(tmp_path: Path) -> None:
+    beside.check(tmp_path, "questions", "answers")
+
+
+@pytest.mark.attack
+def test_calls_beside_questions_on_the_answers_to_answers_wait_no_longer(tmp_path: Path) -> None:
+    with beside.over_http("questions in answers") as wild:
+        beside.check(tmp_path, wild, "answers")
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("kind", OVER_HTTP)
+def test_calls_beside_a_flood_over_http_wait_no_longer(tmp_path: Path, kind: str) -> None:
+    with beside.over_http(kind) as wild:
+        beside.check(tmp_path, wild, "call")
