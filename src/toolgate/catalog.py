@@ -44,7 +44,6 @@ from toolgate.wire import jsonrpc, mcp
 
 log = logging.getLogger(__name__)
 
-MOST_UNNAMED = 10  # items of a list that are logged
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LARGE = 64 * 1024  # bytes of a list, above which it is looked at in a thread
 MOMENT = 0.001  # seconds that nobody waits for
@@ -443,13 +442,18 @@ class Catalog:
         try:
             items = await upstream.list(kind, client)
             if sum(len(memoryview(raw)) for raw in items.raw) > LARGE:  # calls of others go on meanwhile
-                items, own, read = await asyncio.to_thread(self._taken, items, kind, server)
+                items, own, nameless, read = await asyncio.to_thread(self._taken, items, kind, server)
             else:
-                items, own, read = self._taken(items, kind, server)
+                items, own, nameless, read = self._taken(items, kind, server)
         except Fault:
             raise
         except Exception as error:  # the rescue: one server's list must not spoil the others'
             raise Fault("SERVER_FAILED", str(error), server=server) from error
+        if nameless and self._complaints.takes(server):
+            shown, key = excerpt(bytes(nameless[0])), _KEY_OF_KIND[kind]
+            log.warning(
+                "%s lists something without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown
+            )
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
         if read and self._pins:
@@ -460,12 +464,12 @@ class Catalog:
             self._keep(place, slot, shelf)
         return shelf
 
-    def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], ReadTools | None]:
-        """A list without secrets, its items by name, and what pins want to know of tools. It may be called in any
-        thread."""
+    def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]:
+        """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may be
+        called in any thread."""
         items = self._scrubbed(items)
-        own = _keyed(items.raw, kind, server, self._complaints)
-        return items, own, self._pins.read(server, own) if self._pins and kind == "tools" else None
+        own, nameless = _keyed(items.raw, kind)
+        return items, own, nameless, self._pins.read(server, own) if self._pins and kind == "tools" else None
 
     def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
         if slot.fault:
@@ -566,19 +570,14 @@ def _items(shelf: Shelf) -> list[tuple[str, Raw]]:
     return list(shelf.items.items())
 
 
-def _keyed(items: Iterable[Raw], kind: str, server: str, complaints: Complaints) -> dict[str, Raw]:
-    """The items by name. One that is out of shape is left out and logged: it must not spoil the others."""
+def _keyed(items: Iterable[Raw], kind: str) -> tuple[dict[str, Raw], list[Raw]]:
+    """The items by name, and those that have none: they are left out, and must not spoil the others."""
     key = _KEY_OF_KIND[kind]
     found: dict[str, Raw] = {}
     nameless: list[Raw] = []
     for item in items:
         try:
-            name = jsonrpc.read(jsonrpc.members(item)[key], type=str)
+            found[jsonrpc.read(jsonrpc.members(item)[key], type=str)] = item
         except (KeyError, *jsonrpc.UNREADABLE):
             nameless.append(item)
-            continue
-        found[name] = item
-    if nameless and complaints.takes(server):
-        shown = excerpt(bytes(nameless[0]))
-        log.warning("%s lists something without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown)
-    return found
+    return found, nameless

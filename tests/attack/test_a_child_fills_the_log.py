@@ -52,6 +52,7 @@ async def test_of_lines_that_are_no_message_some_are_logged_and_the_rest_is_coun
     complaints = Complaints(clock)
     link = StdioLink(Server(id="there", name="There", type="stdio", command="x"), Nobody(), complaints)
     link._output((NONSENSE + "\n").encode() * 10_000)
+    await settle()
     assert len(told()) == MOST + 1 and "no more of it is logged" in told()[-1]
     await clock.advance(WHILE)
     assert told()[-1] == f"there: {10_000 - MOST} more lines like that were not logged"

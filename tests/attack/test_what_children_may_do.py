@@ -18,7 +18,6 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="th
 READ = """
 import ctypes, os, subprocess
 from toolgate.cli import common
-from toolgate.frontends.owners import Peer
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
