@@ -614,8 +614,9 @@ class _NotYet(Exception):
 class ModernServer(_Server):
     """A server of 2026-07-28 that keeps nothing between legs: its state holds the answers that it has."""
 
-    def __init__(self, *args: Any, initialize_error: int = -32601, **more: Any) -> None:
+    def __init__(self, *args: Any, initialize_error: int = -32601, is_fussy: bool = False, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.is_fussy = is_fussy  # the first `server/discover` is refused, in favour of the very same revision
         self.connection = _ModernConnection
         self.initialize_error = initialize_error
         self.states: list[str] = []  # those that it gave out
@@ -664,6 +665,10 @@ class _ModernConnection(_Connection):
         official.check(message, LATEST if message.get("method") == "initialize" else MODERN)
 
     def requested(self, message: Json) -> None:
+        if message["method"] == "server/discover" and self.server.is_fussy:
+            self.server.is_fussy = False
+            self.refuse(message, RpcError(-32022, "Unsupported protocol version", {"supported": [MODERN]}))
+            return
         if message["method"] == "server/discover":
             result = {"supportedVersions": [MODERN], "capabilities": self.server.capabilities}
             told = {"instructions": self.server.instructions} if self.server.instructions else {}

@@ -459,8 +459,11 @@ class Catalog:
         if read and self._pins:
             self._pins.was_read(server, read)
         shelf = self._shown(place, Shelf(own, now, until, items.is_public))
-        self._readers[server, scope] = client
+        at = upstream.scope(client)
+        self._readers[server, at] = client
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
+            if at != scope:  # which was found out on the way
+                place, slot = (server, at, kind), self._slots.setdefault((server, at, kind), Slot())
             self._keep(place, slot, shelf)
         return shelf
 

@@ -464,6 +464,18 @@ async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_
 
 
 @pytest.mark.promise("b.lifecycle.scopes")
+@pytest.mark.parametrize(("server", "children"), [(ModernServer, 1), (LegacyServer, 3)])
+async def test_a_child_is_for_all_that_a_client_can_do_where_it_hears_that_with_each_request(
+    server: Any, children: int
+) -> None:
+    there = server({"plain": waits}, scope="session")
+    async with gateway(there=there) as house:
+        for capabilities in ({}, {"sampling": {}}, {"roots": {}}, {"sampling": {}}):
+            assert (await house.modern(capabilities=capabilities).call("there__plain")).text == "plain"
+        assert len(there.connections) == children
+
+
+@pytest.mark.promise("b.lifecycle.scopes")
 async def test_each_legacy_session_has_its_own_child_which_ends_with_it() -> None:
     old = LegacyServer({"secret": secret}, scope="session")
     async with gateway(old=old) as house:

@@ -194,4 +194,12 @@ async def test_a_modern_server_is_found_whatever_it_is_asked_first(revision: str
         assert len(new.open_connections) == 1
 
 
+@pytest.mark.promise("spec.2026.versions.discover-first")
+async def test_a_server_that_refuses_to_discover_and_names_our_revision_is_asked_once_more() -> None:
+    new = ModernServer({"plain": plain}, scope="principal", is_fussy=True)
+    async with gateway(new=new) as house:
+        assert (await house.modern().call("new__plain")).text == "just so"
+        assert [each["method"] for each in new.received if each["method"] in _OPENINGS] == ["server/discover"] * 2
+
+
 _OPENINGS = ("initialize", "server/discover")

@@ -84,6 +84,10 @@ CLIENT = {
 
 CLIENT_BESIDES = {LEGACY: ["json-schema-2020-12-preservation"], MODERN: ["json-schema-2020-12-preservation"]}
 
+# For a client of the handshake a server over HTTP is first asked to shake hands, without the headers and the envelope
+# of a revision that nobody speaks yet: these take each request to be of theirs.
+CLIENT_NOT_BEFORE_A_LEGACY_ONE = ("request-metadata", "http-standard-headers")
+
 # Their server knows the handshake only, at whatever revision they are run.
 CLIENT_OF_THE_HANDSHAKE = ("json-schema-ref-no-deref",)
 

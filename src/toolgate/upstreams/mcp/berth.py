@@ -47,8 +47,8 @@ _COMES_BACK_THE_SAME = ("pool", "ephemeral")
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What all berths of one server have in common. `again` makes a call anew; `on_open` and `on_rest` say that the
-    connection of a berth is up, and that nobody uses it just now."""
+    """What all berths of one server have in common. `again` makes a call anew; `on_found`, `on_open` and `on_rest` say
+    that it is known what a berth's connection speaks, that it is up, and that nobody uses it just now."""
 
     server: Server
     speaking: Speaking
@@ -56,6 +56,7 @@ class Terms(msgspec.Struct, frozen=True):
     make_link: MakeLink
     again: Callable[[Call], Awaitable[Outcome]]
     on_event: EventSink
+    on_found: Callable[[Berth, Client], None]
     on_open: Callable[[Berth], None]
     on_rest: Callable[[Berth], None]
 
@@ -250,6 +251,8 @@ class Berth:
             speaking.found_both()
         elif len(order) > 1:
             speaking.found(self.era, was_refused)
+        self._terms.on_found(self, client)
+        connection.scope = self.scope
         self._is_up(connection, client, before)
         return connection
 

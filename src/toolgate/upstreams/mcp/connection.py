@@ -101,7 +101,7 @@ class Connection:
         self._on_closed = on_closed
         self._on_rest = on_rest
         self._sole_owner = sole_owner
-        self._scope = scope
+        self.scope = scope
         self._ids = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._given_up: dict[int, Request] = {}  # that the server may still work on
@@ -274,7 +274,7 @@ class Connection:
 
     def missed(self) -> None:
         """Whatever is listed may be something else by now."""
-        self._on_event(Event(self._server.id, "list_changed", self._scope, tuple(mcp.LIST_OF_KIND)))
+        self._on_event(Event(self._server.id, "list_changed", self.scope, tuple(mcp.LIST_OF_KIND)))
 
     def hear(self, hearing: Hearing, wanted: Wanted) -> None:
         """Have the server tell what is wanted, from now until the connection ends."""
@@ -508,11 +508,11 @@ class Connection:
     def _notified(self, message: Message, origin: int | None) -> None:
         changed = mcp.LIST_CHANGED.get(message.method)
         if changed:
-            self._on_event(Event(self._server.id, "list_changed", self._scope, changed))
+            self._on_event(Event(self._server.id, "list_changed", self.scope, changed))
         elif message.method == mcp.UPDATED:
             uri = calls.read_text(jsonrpc.members(message.params), "uri")
             told = calls.read_told(message.params)
-            self._on_event(Event(self._server.id, "updated", self._scope, uri=uri, params=told))
+            self._on_event(Event(self._server.id, "updated", self.scope, uri=uri, params=told))
         elif message.method == mcp.ACKNOWLEDGED and self.hearing:
             self.hearing.acknowledged(message.params)
         elif message.method == mcp.ELICITED:
@@ -549,14 +549,14 @@ class Connection:
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not self.in_flight and params:
-            self._on_event(Event(self._server.id, "log", self._scope, params=params))
+            self._on_event(Event(self._server.id, "log", self.scope, params=params))
 
     def _elicited(self, params: Raw) -> None:
         """A page that a client was sent to is done with: that client is told, and nobody else."""
         id = calls.read_text(jsonrpc.members(params), "elicitationId")
         whose = self._questions.elicitations.pop(id, None)
         if whose:
-            self._on_event(Event(self._server.id, "elicited", self._scope, params=params, whose=whose))
+            self._on_event(Event(self._server.id, "elicited", self.scope, params=params, whose=whose))
 
     def _task_changed(self, message: Message) -> None:
         """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
@@ -564,12 +564,12 @@ class Connection:
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
             self._taken_on(None, message.params)
-            self._on_event(Event(self._server.id, "task", self._scope, uri=task.taskId, params=params))
+            self._on_event(Event(self._server.id, "task", self.scope, uri=task.taskId, params=params))
             return
         if task.is_over:
             self._task_over(task.taskId)
         if maker := self.book.maker(task.taskId):
-            told = Event(self._server.id, "task_status", self._scope, uri=task.taskId, params=params)
+            told = Event(self._server.id, "task_status", self.scope, uri=task.taskId, params=params)
             self._on_event(msgspec.structs.replace(told, whose=maker, made=self.book.made(task.taskId)))
 
 

@@ -9,7 +9,6 @@ message, or takes it for the era of all that follow, is started once more for th
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -80,9 +79,12 @@ async def _open_legacy(connection: Connection, server: Server, client: Client, c
         if or_else:
             _raise_if_modern_only(fault)
             log.debug("%s does not initialize (%s); it is asked to discover", server.name, fault.message)
-            with contextlib.suppress(Fault):
+            try:
                 await _discover(connection, server, client, clock, patient=True)
                 return True
+            except Fault as other:
+                if other.code == _SIGN_IN:
+                    raise
             if connection.fault or fault.rpc == mcp.UNSUPPORTED_VERSION:
                 raise Ended from connection.fault
         if not await _falls_back(connection):
@@ -104,6 +106,9 @@ async def _open_modern(connection: Connection, server: Server, client: Client, c
         if connection.fault or not or_else or fault.code == _SIGN_IN:
             raise
         _raise_if_modern_only(fault)
+        if mcp.MODERN in (_supported(fault) or ()):  # it had something against the request, and speaks our revision
+            await _discover(connection, server, client, clock, patient=True)
+            return False
         log.debug("%s does not discover (%s); it is asked to initialize", server.name, fault.message)
     try:
         await _initialize(connection, server, client)

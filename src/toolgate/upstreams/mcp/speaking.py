@@ -47,6 +47,11 @@ class Speaking:
         """Whether a connection of this era is one for this client."""
         return not self.is_by_client or era is None or self.only is not None or client.era in (None, era)
 
+    def hears_each_time(self, client: Client) -> bool:
+        """Whether each request says what this client can do, as far as is known: one connection is then good for all
+        that it can. A server of the handshake is told once."""
+        return client.era == "modern" and self.only != "legacy" and self._server.era != "legacy"
+
     def found(self, era: Era, refused: bool) -> None:
         """It speaks this era. `refused`: and not the other, in which it was asked first."""
         if refused:

@@ -57,7 +57,15 @@ class McpUpstream:
         self._on_event = on_event
         self._speaking = Speaking(server, ground.eras)
         self._terms = Terms(
-            server, self._speaking, ground, make_link, self.invoke, on_event, self._opened, self._rested
+            server,
+            self._speaking,
+            ground,
+            make_link,
+            self.invoke,
+            on_event,
+            self._found_out,
+            self._opened,
+            self._rested,
         )
         self._berths: dict[Place, Berth] = {}  # the latest opened last
         self._breakers = Breakers(server.name, ground.clock)
@@ -75,8 +83,11 @@ class McpUpstream:
             return ""
         if server.scope == "principal":
             return f"{client.principal.id}/"
-        told = hashlib.sha256(jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))).hexdigest()[:8]
-        return f"{client.principal.id}/{client.session}/{told}"
+        theirs = f"{client.principal.id}/{client.session}/"
+        if self._speaking.hears_each_time(client):
+            return theirs
+        told = jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))
+        return theirs + hashlib.sha256(told).hexdigest()[:8]
 
     @property
     def calls(self) -> int:
@@ -261,6 +272,14 @@ class McpUpstream:
     def _live(self, client: Client) -> Connection | None:
         berth = self._found(client)
         return berth.live if berth else None
+
+    def _found_out(self, berth: Berth, client: Client) -> None:
+        """A berth is about to be up: if its server hears only once what a client can do, it is for that alone."""
+        scope = self.scope(client)
+        if scope != berth.scope and not berth.beside and (scope, None) not in self._berths:
+            self._berths.pop((berth.scope, None), None)
+            berth.scope = scope
+            self._berths[scope, None] = berth
 
     def _opened(self, berth: Berth) -> None:
         if self._berths.pop(_place_of(berth), None):
