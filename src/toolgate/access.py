@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
 from urllib.parse import unquote
@@ -145,6 +146,10 @@ class Rules:
             "resources": resources,
             "resourceTemplates": resources,
         }
+        self._loosely = {
+            "tools": _Table(_as_lenient_readers(permissions.tools)),
+            "prompts": _Table(_as_lenient_readers(permissions.prompts)),
+        }
         self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._add_servers))
         self._known: dict[tuple[str, str, str], Verdict] = {}
         self._seen: dict[str, bool] = {}
@@ -218,7 +223,13 @@ class Rules:
             return None
         is_own = server == names.OWN
         if kind in ("tools", "prompts"):
-            return table.find(_spellings(server, name), is_own)
+            spellings = _spellings(server, name)
+            found = table.find(spellings, is_own)
+            if is_own or table.exact(spellings):
+                return found
+            # A server may read names leniently. That, too, closes something and opens nothing.
+            loosely = self._loosely[kind].find(_spellings(server, as_a_lenient_reader(name)))
+            return found if loosely in (None, "allow") else strictest((found or self._base(server, _SILENT), loosely))
         found = table.find(_uris(server, name), is_own)
         if is_own or table.exact(_uris(server, name)):
             return found
@@ -249,6 +260,20 @@ class Rules:
             return False
         is_open = self._base(server, _SILENT) != "off"
         return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
+
+
+def as_a_lenient_reader(name: str) -> str:
+    """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(each for each in folded if each.isprintable() and not each.isspace())
+
+
+def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    for name, verdict in permissions.items():
+        loosely = as_a_lenient_reader(written.named(name))
+        found[loosely] = strictest((found.get(loosely, "allow"), verdict))
+    return found
 
 
 _NOBODY = KnownClient(id=" ", name=" ", permissions=Permissions(everything="off"))
