@@ -1,4 +1,4 @@
-"""A tool that is off, called by a name that is another one for us and the same one for a server that reads leniently."""
+"""A tool that is off, called by a name that is another one for us and the same for a server that reads leniently."""
 
 from __future__ import annotations
 
