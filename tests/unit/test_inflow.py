@@ -44,7 +44,7 @@ async def test_what_is_taken_at_once_pauses_nothing() -> None:
     taken: list[bytes] = []
     transport, flow = Transport(), Inflow(taken.append)
     flow.put([b"a", b"b"], transport)
-    assert taken == [b"a", b"b"] and not transport.pauses and not flow.is_waiting
+    assert taken == [b"a", b"b"] and not transport.pauses and not flow.waiting
 
 
 async def test_what_was_left_at_the_end_is_taken_then_or_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from toolgate.policy.weighing import TooMuch, Weight, parts
+from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
 from toolgate.redaction import excerpt
 from toolgate.wire import counting, jsonrpc, surrogates
 
@@ -56,12 +56,13 @@ FINE = Verdict()
 
 class Schema(msgspec.Struct):
     """`problem` says why nothing can be judged by it; `was_told`: somebody has said so. `work` weighs what it takes to
-    judge, `errors` how much can be wrong; `matched` are bytes of compiled patterns that a byte of a text may be held
-    against. `size`: bytes that it takes, about."""
+    judge, `errors` how much can be wrong, `visits` is the most that `work` says of any value; `matched` are bytes of
+    compiled patterns that a byte of a text may be held against. `size`: bytes that it takes, about."""
 
     validator: Any = None
     work: Any = None
     errors: Any = None
+    visits: int = 0
     matched: int = 0
     size: int = 0
     problem: str = ""
@@ -78,7 +79,9 @@ class Schema(msgspec.Struct):
             return FINE
         most = 1 + arguments.count(b",") + arguments.count(b":")  # values in it; less where texts have them, too
         try:
-            if not _is_within(_MOST_VISITS, self.work, value, most) or self.validator.is_valid(value):
+            if self.visits * most > _MOST_VISITS and not _is_within(_MOST_VISITS, self.work, value, most):
+                return FINE
+            if self.validator.is_valid(value):
                 return FINE
             is_short = _is_within(_MOST_LISTED, self.errors, value, most)
             return _listed(self.validator, value) if is_short else _first(self.validator, value)
@@ -142,7 +145,7 @@ def _compiled(text: bytes) -> Schema:
     except (TooMuch, ValueError, *jsonrpc.UNREADABLE) as problem:
         return Schema(problem=str(problem).partition("\n")[0], size=size)
     size += plain.patterns * (largest + _FURTHER)
-    return Schema(validator, work, plain, plain.patterns * largest * of_pattern, size)
+    return Schema(validator, work, plain, work.visits(DEEPEST), plain.patterns * largest * of_pattern, size)
 
 
 def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:

@@ -41,15 +41,15 @@ class Validate:
         and a list that changed meanwhile must not end what is under way."""
         if was_passed or call.method != mcp.CALL or not call.traits or call.server in self._trusted:
             return call
-        if id(call) in self._verdicts:
+        traits = call.traits
+        if self._verdicts and id(call) in self._verdicts:
             verdict = self._verdicts.pop(id(call))
-        elif _takes_long(call, call.traits):
-            traits = call.traits
+        elif len(call.arguments) > LARGE or not schemas.is_quick(traits.schema):
             return Wait(lambda: self._judge_aside(call, traits))
         else:
-            verdict = self._judged(call, call.traits)
+            verdict = self._judged(call, traits)
         if verdict and verdict.wrong:
-            raise _refusal(call, call.traits, verdict)
+            raise _refusal(call, traits, verdict)
         return call
 
     def check(self, call: Call) -> None:
@@ -92,12 +92,6 @@ class Validate:
                 call.target,
                 schema.problem,
             )
-
-
-def _takes_long(call: Call, traits: Traits) -> bool:
-    """To read the arguments, or the schema for the first time."""
-    is_large = bool(call.arguments) and len(memoryview(call.arguments)) > LARGE
-    return is_large or not schemas.is_quick(traits.schema)
 
 
 def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:

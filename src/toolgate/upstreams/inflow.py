@@ -30,33 +30,28 @@ class Inflow:
 
     def __init__(self, take: Callable[[bytes], object]) -> None:
         self._take = take
-        self._left: deque[bytes] = deque()
+        self.waiting: deque[bytes] = deque()  # what has come and was not taken yet
         self._transport: Readable | None = None  # that is not read from meanwhile
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether something has come that was not taken yet."""
-        return bool(self._left)
-
     def put(self, pieces: Iterable[bytes], transport: Readable | None) -> None:
-        is_under_way = bool(self._left)
-        self._left.extend(pieces)
+        is_under_way = bool(self.waiting)
+        self.waiting.extend(pieces)
         if not is_under_way:
             self._go_on(transport)
 
     def finish(self) -> None:
         """Take all that is left, now: nothing comes after it."""
-        while self._left:
-            self._take(self._left.popleft())
+        while self.waiting:
+            self._take(self.waiting.popleft())
 
     def drop(self) -> None:
-        self._left.clear()
+        self.waiting.clear()
 
     def _go_on(self, transport: Readable | None) -> None:
         until = time.perf_counter() + MOMENT
-        while self._left:
-            self._take(self._left.popleft())
-            if self._left and time.perf_counter() > until:
+        while self.waiting:
+            self._take(self.waiting.popleft())
+            if self.waiting and time.perf_counter() > until:
                 self._wait(transport)
                 return
         if self._transport:

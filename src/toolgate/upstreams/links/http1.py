@@ -121,7 +121,7 @@ class Wire(asyncio.Protocol):
     # What the event loop and the parser call.
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= PIECE and not self._inflow.is_waiting:
+        if len(data) <= PIECE and not self._inflow.waiting:
             self._take(data)
         else:
             pieces = (data[start : start + PIECE] for start in range(0, len(data), PIECE))

@@ -73,7 +73,7 @@ class StdioLink(PipeLink):
     def _output(self, chunk: bytes) -> None:
         self._signs += 1
         lines = self._lines.feed(chunk)
-        if len(lines) == 1 and not self._inflow.is_waiting:
+        if len(lines) == 1 and not self._inflow.waiting:
             self._take(lines[0])
         elif lines:
             self._inflow.put(lines, self._child.output if self._child else None)
