@@ -71,6 +71,7 @@ bench: $(INSTALLED)
 	.venv/bin/python bench/call_cost.py
 	.venv/bin/python bench/startup.py
 	.venv/bin/python bench/fairness.py
+	.venv/bin/python bench/paired.py $(if $(BASE),--base $(BASE))
 
 # Another directory of sets: make retrieval DATA=dir
 retrieval: $(INSTALLED)

@@ -1,7 +1,7 @@
 """CPU of a warm tools/call in pairs that take turns: one server against many, and this tree against another's.
 
-`make bench` compares one server with 1000 of them. `--base TREE` compares with another checkout of toolgate. See
-README.md.
+`make bench` compares one server with 1000 of them. `--base TREE` compares with another checkout of toolgate;
+`--instructions` counts instead of timing. See README.md.
 """
 
 from __future__ import annotations
@@ -9,16 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from harness import TOOLGATE, Gateway, Load, build, cpu_microseconds, upstream
+from harness import ROOT, TOOLGATE, Gateway, Load, build, cpu_microseconds, upstream
 
 ERAS = {"modern": "2026-07-28", "legacy": "2025-11-25"}
+WARM, COUNTED = 1000, 3000  # calls
 SETTLE = 0.05  # seconds; work put off until after the answer counts as well
 
 
@@ -47,6 +51,43 @@ def pair(row: str, loads: list[tuple[Load, int]], args: argparse.Namespace) -> f
     return ratio
 
 
+def counted(calls: Sequence[int], url: str, era: str, behind: str, program: Path, tree: Path, folder: Path) -> int:
+    """The instructions of a gateway from its start to its end, with so many calls."""
+    own = Path(tempfile.mkdtemp(dir=folder))
+    (own / "servers.json").write_text(json.dumps({"mcpServers": {behind: {"url": url}}}))
+    said = own / "said"
+    valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+    command = ["env", f"PYTHONPATH={tree / 'src'}", "PYTHONHASHSEED=0", *valgrind, f"--log-file={said}", *TOOLGATE]
+    with Gateway([*command, "serve"], own / "servers.json", own) as gateway:
+        with Load(program, gateway.url(300), era, f"{behind}__echo", 16, 900) as load:
+            for each in calls:
+                load.run(each)
+        gateway.process.terminate()
+        gateway.process.wait(300)
+    found = re.search(r"I\s+refs:\s+([\d,]+)", said.read_text())
+    assert found, said.read_text()
+    return int(found[1].replace(",", ""))
+
+
+def instructions(args: argparse.Namespace, urls: Mapping[str, str], program: Path, folder: Path) -> list[str]:
+    """Prints the table; what is wrong with it."""
+    problems: list[str] = []
+    print("| client | upstream | first | second | times |\n|" + "---|" * 5, flush=True)
+    for client in ERAS:
+        for behind in ERAS:
+            each: list[float] = []
+            for tree in (args.base, ROOT):
+                given = (urls[behind], client, behind, program, tree, folder)
+                with ThreadPoolExecutor(2) as together:
+                    few, many = (together.submit(counted, calls, *given) for calls in ((WARM,), (WARM, COUNTED)))
+                each.append((many.result() - few.result()) / COUNTED)
+            row, ratio = f"{ERAS[client]} | {ERAS[behind]}", each[1] / each[0]
+            print(f"| {row} | {each[0]:,.0f} | {each[1]:,.0f} | {ratio:.3f} |", flush=True)
+            if ratio > args.most_of_base:
+                problems.append(f"{row}: {ratio:.3f} times as many, and may be {args.most_of_base:g}")
+    return problems
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
@@ -58,7 +99,11 @@ def arguments() -> argparse.Namespace:
     add("--connections", type=int, default=16, help="(%(default)s)")
     add("--most", type=float, default=1.15, help="times as much with many servers (%(default)s)")
     add("--most-of-base", type=float, default=1.0, help="times as much as the other checkout (%(default)s)")
-    return parser.parse_args()
+    add("--instructions", action="store_true", help="count them, beside the other checkout (needs valgrind)")
+    args = parser.parse_args()
+    if args.instructions and not args.base:
+        parser.error("--instructions compares with another checkout: name it with --base")
+    return args
 
 
 def main() -> int:
@@ -68,6 +113,9 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolgate-bench-")))
         program, server = build(folder, "load"), build(folder, "upstream")
         urls = {era: stack.enter_context(upstream(server, *["--legacy"] * (era == "legacy")))[0] for era in ERAS}
+        if args.instructions:
+            problems = instructions(args, urls, program, folder)
+            return told(problems)
         few = {era: {"url": url} for era, url in urls.items()}
         many = {**{f"server-{at}": {"url": urls["modern"]} for at in range(args.servers - 2)}, **few}
 
@@ -101,6 +149,10 @@ def main() -> int:
                         ratio = pair(row, each, args)
                     if ratio > most:
                         problems.append(f"{row}: {ratio:.3f} times as much, and may be {most:g}")
+    return told(problems)
+
+
+def told(problems: Sequence[str]) -> int:
     for problem in problems:
         print("FAILED:", problem)
     return bool(problems)
