@@ -62,6 +62,17 @@ async def test_a_child_that_ends_over_what_it_does_not_know_is_started_once_more
 
 @pytest.mark.promise("b.rulings.16-first-message")
 @real
+async def test_a_child_that_ends_only_over_the_next_message_is_started_once_more_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(opening, "SILENCE", 0.5)
+    there = child("opening", "end late", str(tmp_path / "notes"), scope="session")
+    async with gateway(settings(one=there)) as served:
+        assert await served.client("2025-11-25").call("one__echo", say="hi") == "hi"
+
+
+@pytest.mark.promise("b.rulings.16-first-message")
+@real
 async def test_a_modern_program_that_goes_by_its_first_message_is_started_once_more_and_remembered() -> None:
     """The official SDK takes a refused `initialize` for the era of the whole connection."""
     store = MemoryStore(SystemClock())

@@ -16,8 +16,15 @@ def end(_message: object) -> None:
     os._exit(1)
 
 
+def end_late(_message: object) -> None:
+    """As the first Python SDK did: it waits for another line before it ends."""
+    sys.stdin.buffer.readline()
+    end(_message)
+
+
 WAYS = {
     "end": end,
+    "end late": end_late,
     "silence": lambda message: None,
     "-32601": lambda message: legacy.refuse(message["id"], -32601, "Method not found"),
     "-32602": lambda message: legacy.refuse(message["id"], -32602, "Invalid request parameters"),

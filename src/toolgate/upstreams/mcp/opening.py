@@ -113,6 +113,8 @@ async def _open_modern(connection: Connection, server: Server, client: Client, c
     try:
         await _initialize(connection, server, client)
     except Fault as fault:
+        if connection.fault and was_silent:  # it had stumbled over the question, and only now notices
+            raise Ended from connection.fault
         if not connection.fault and (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
             await _discover(connection, server, client, clock, patient=True)
             return False
