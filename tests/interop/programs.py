@@ -188,6 +188,7 @@ CLAUDE = "node_modules/@anthropic-ai/claude-code-*/claude"
 ROOTS, FORM, URL = "get-roots-list", "trigger-elicitation-request", "trigger-url-elicitation"
 DISMISSED = "The user answered cancel: no alarm is set."
 DECLINED = 'The user answered decline: alarm "Alarm" is set for 07:30.'
+UNASKED = "the user could not be asked (The client of this call cannot be asked: it did not declare the capability"
 CANNOT_BE_ASKED = "This needs a client with the capability elicitation"
 
 PROGRAMS = {
@@ -208,11 +209,11 @@ PROGRAMS = {
         ),
         Program(
             "gemini-cli-0.61", "node_modules/@google/gemini-cli/bundle/gemini.js", gemini, "2025-06-18",
-            frozenset({ROOTS}), "gemini-cli-mcp-client", alarm=DECLINED, deletion=CANNOT_BE_ASKED, script=True,
+            frozenset({ROOTS}), "gemini-cli-mcp-client", alarm=UNASKED, deletion=CANNOT_BE_ASKED, script=True,
         ),
         Program(
             "opencode-1.18", "node_modules/opencode-*/bin/opencode", opencode, "2025-11-25",
-            frozenset({ROOTS}), "opencode", alarm=DECLINED, deletion=CANNOT_BE_ASKED,
+            frozenset({ROOTS}), "opencode", alarm=UNASKED, deletion=CANNOT_BE_ASKED,
         ),
     )
 }  # fmt: skip

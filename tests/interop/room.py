@@ -50,14 +50,20 @@ class Room:
     def remaining(self, before: dict[int, int], seconds: float) -> list[str]:
         """The commands that came since, and do not end. What those who were here have started is theirs to end."""
         deadline = time.monotonic() + seconds
-        while strangers := [
-            pid for pid, parent in self.inhabitants().items() if pid not in before and parent not in before
-        ]:
+        while strangers := _without_descendants(self.inhabitants(), before):
             left = deadline - time.monotonic()
             if left <= 0:
                 return [command_of(pid) for pid in strangers]
             await_end(strangers[0], left)
         return []
+
+
+def _without_descendants(here: dict[int, int], before: dict[int, int]) -> list[int]:
+    """Who is here, but for those who were before, and all that they have started: a gateway's servers have a keeper."""
+    kept = set(before)
+    while more := {pid for pid, parent in here.items() if parent in kept and pid not in kept}:
+        kept |= more
+    return [pid for pid in here if pid not in kept]
 
 
 def await_end(pid: int, seconds: float) -> None:

@@ -72,7 +72,8 @@ class Schema(msgspec.Struct):
         """What cannot be read here, or would take too long, is left to the server to judge."""
         if self.matched * len(arguments) > _MOST_MATCHED:
             return FINE
-        arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
+        if b"\\u" in arguments:
+            arguments = surrogates.replaced(arguments)  # the validator knows no lone ones; a length stays what it was
         try:
             value = jsonrpc.value(arguments)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
@@ -104,7 +105,7 @@ _changing = threading.Lock()
 
 def is_quick(text: bytes) -> bool:
     """Whether it is compiled already, or soon is."""
-    return not _SHORT < len(text) <= LARGEST or text in _kept
+    return not SHORT < len(text) <= LARGEST or text in _kept
 
 
 def compiled(text: bytes) -> Schema:
@@ -116,7 +117,7 @@ def compiled(text: bytes) -> Schema:
     return found
 
 
-_SHORT = 32 * 1024  # bytes of a schema
+SHORT = 32 * 1024  # bytes of a schema
 
 
 def _keep(text: bytes, schema: Schema) -> None:

@@ -44,7 +44,9 @@ class Validate:
         traits = call.traits
         if self._verdicts and id(call) in self._verdicts:
             verdict = self._verdicts.pop(id(call))
-        elif len(call.arguments) > LARGE or not schemas.is_quick(traits.schema):
+        elif len(call.arguments) > LARGE or (
+            len(traits.schema) > schemas.SHORT and not schemas.is_quick(traits.schema)
+        ):
             return Wait(lambda: self._judge_aside(call, traits))
         else:
             verdict = self._judged(call, traits)

@@ -10,6 +10,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import msgspec
@@ -281,8 +282,12 @@ def with_first_member(raw: Raw | bytes, member: bytes) -> bytes:
     return b"".join((body[:start], member, joint, body[start:]))
 
 
+_written = lru_cache(256)(encode)  # of methods
+
+
 def request(id: int, method: str, params: Raw | bytes) -> bytes:
-    return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":%b}' % (id, encode(method), params)
+    written = _written(method) if len(method) <= 64 else encode(method)
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, written, params)
 
 
 def notification(method: str, params: Raw | bytes = EMPTY_OBJECT) -> bytes:

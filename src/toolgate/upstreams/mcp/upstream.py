@@ -152,6 +152,9 @@ class McpUpstream:
         return True
 
     async def invoke(self, call: Call) -> Outcome:
+        berth = self._place(call.client)
+        if berth.era is not None and not berth.beside:  # as nearly always: see `_use`
+            return await berth.use(call.client, lambda connection: connection.invoke(call), is_call=True)
         return await self._use(call.client, lambda connection: connection.invoke(call), is_call=True)
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
