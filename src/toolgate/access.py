@@ -265,7 +265,8 @@ class Rules:
 def as_a_lenient_reader(name: str) -> str:
     """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return "".join(each for each in folded if each.isprintable() and not each.isspace())
+    visible = "".join(each for each in folded if each.isprintable() and not each.isspace())
+    return unicodedata.normalize("NFKC", visible)
 
 
 def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict]:

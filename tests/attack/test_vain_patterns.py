@@ -74,7 +74,8 @@ def test_a_pattern_that_can_fit_nothing_is_told(pattern: str, verdict: str) -> N
     (warning,) = [each for each in found.warnings if "mcp_permissions.tools" in each]
     assert warning.isascii(), "what cannot be told apart is written out"
     who = Principal(client="ci")
-    assert all(Access(found).verdict(who, each, "tools", "danger") == "allow" for each in ("files", "shared-things"))
+    judged = {Access(found).verdict(who, each, "tools", "danger") for each in ("files", "shared-things")}
+    assert judged <= {"allow", verdict}, "it closes no more than what a lenient reader takes it for"
 
 
 @pytest.mark.promise("b.attacks.patterns")

@@ -56,6 +56,10 @@ class Transport:
 
     def write(self, data: bytes) -> None: ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def writelines(self, parts: object) -> None:
         asyncio.get_running_loop().call_soon(self._answer)
 
