@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import legacy
 
@@ -44,6 +45,8 @@ file, *modes = sys.argv[1:]
 def leave(_: object = None) -> str:
     if pid := os.fork():
         os.waitpid(pid, 0)
+        while not os.path.exists(file):  # else it might be killed before it has said who it is
+            time.sleep(0.001)
         return "left"
     os.setsid()
     if os.fork():
