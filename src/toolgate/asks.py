@@ -13,7 +13,14 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.model import Answer, Ask
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import counting, jsonrpc, mcp
+
+MOST_OPEN = 16  # questions of one call at once
+MOST_VALUES = 50_000  # of JSON in a question: some hundredths of a second, to write it in its client's words
+
+
+def is_too_large(ask: Ask) -> bool:
+    return counting.has_more_values(bytes(ask.params), MOST_VALUES)
 
 
 class _Elicitation(msgspec.Struct):

@@ -14,12 +14,14 @@ from attack.floods import beside
 from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
-from toolgate.config import CatalogLimits, Config
+from toolgate import asks
+from toolgate.config import CatalogLimits, Config, Limits
+from toolgate.eras import tasks
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled
+from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import http
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
-from toolgate.upstreams.mcp import questions
 from toolgate.wire import sse
 from toolgate.wire.lines import Lines
 
@@ -150,15 +152,15 @@ async def test_a_call_has_only_so_many_questions_open_and_goes_on() -> None:
             script.say(dumped(message))
         await settle()
         put = [each for each in asking.so_far.messages if each.get("method") == "elicitation/create"]
-        assert len(put) == questions.MOST_OPEN
+        assert len(put) == asks.MOST_OPEN
         refused = [each for each in script.requests if "error" in each]
-        assert [each["id"] for each in refused] == [f"q{number}" for number in range(questions.MOST_OPEN, 50)]
+        assert [each["id"] for each in refused] == [f"q{number}" for number in range(asks.MOST_OPEN, 50)]
         assert "ask again when they are answered" in refused[0]["error"]["message"]
         await visitor.post({"jsonrpc": "2.0", "id": put[0]["id"], "result": {"action": "decline"}})
         script.say(dumped({"jsonrpc": "2.0", "id": "one more", "method": "elicitation/create", "params": FORM}))
         await settle()
         put = [each for each in asking.so_far.messages if each.get("method") == "elicitation/create"]
-        assert len(put) == questions.MOST_OPEN + 1
+        assert len(put) == asks.MOST_OPEN + 1
         asked = next(each for each in script.requests if each.get("method") == "tools/call")
         script.say(dumped({"jsonrpc": "2.0", "id": asked["id"], "result": said("done")}))
         assert (await asking.response()).last["result"]["content"] == said("done")["content"]
@@ -195,6 +197,115 @@ def test_a_request_on_the_answer_to_an_answer_is_put_to_nobody(is_stream: bool) 
             reply.body(b"data: %b\n\n" % message if is_stream else message)
             reply.complete()
         assert link.heard == [(message, origin) for message in heard]
+
+
+# Results and questions of very many values.
+
+LINK = b'{"type":"resource_link","uri":"a:b","name":"a"}'
+KEYS = b'{"a":1' + b"".join(b',"%d":1' % number for number in range(100_000, 250_000)) + b"}"
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("spoken", [LATEST, MODERN])
+@pytest.mark.parametrize(
+    ("result", "kept"),
+    [
+        (b'{"content":[' + b",".join([LINK] * 40_000) + b"]}", LINK),
+        (b'{"resultType":"complete","content":[],' + KEYS[1:], b'"content":[]'),
+        (b'{"content":[],"structuredContent":[' + b"{}," * 400_000 + b"{}]}", b"{},{},"),
+    ],
+    ids=["links", "members", "structured"],
+)
+async def test_a_result_of_very_many_values_is_passed_on_without_a_look(
+    result: bytes, kept: bytes, spoken: str, revision: str
+) -> None:
+    async with gateway(scripts={"wild": Scripted(spoken, tools_list=tools("act"), tools_call=result)}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        asking = visitor.request if revision == LATEST else visitor.modern_request
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "wild__act"}
+        response = await visitor.post(
+            asking("tools/call", name="wild__act", arguments={}), headers=headers if revision == MODERN else {}
+        )
+        assert response.body.count(kept) == result.count(kept)
+        assert b"resultType" in response.body if revision == MODERN else True
+
+
+async def test_a_result_of_very_many_values_that_is_too_large_is_kept_as_a_whole() -> None:
+    result = b'{"content":[' + b",".join([LINK] * 40_000) + b'],"isError":true}'
+    script = Scripted(tools_list=tools("act"), tools_call=result)
+    async with gateway(scripts={"wild": script}, config=Config(limits=Limits(result_limit=10_000))) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        called = (await visitor.ask("tools/call", name="wild__act", arguments={})).result
+        notice, link = called["content"]
+        assert "a result of very many values" in notice["text"] and called["isError"]
+        assert link["size"] == len(result)
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("elicitation/create", b'{"message":"?","requestedSchema":{"type":"object","properties":' + KEYS + b"}}"),
+        ("sampling/createMessage", b'{"maxTokens":1,"messages":[' + b"{}," * 100_000 + b"{}]}"),
+        ("sampling/createMessage", KEYS),
+    ],
+    ids=["form", "messages", "members"],
+)
+async def test_a_question_of_very_many_values_is_refused_before_it_is_looked_into(method: str, params: bytes) -> None:
+    script = Scripted(tools_list=tools("act"), tools_call=...)
+    async with gateway(scripts={"wild": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize(elicitation={}, sampling={})
+        asking = visitor.begin("POST", dumped(visitor.request("tools/call", name="wild__act", arguments={})))
+        await settle()
+        asked = next(each for each in script.requests if each.get("method") == "tools/call")
+        script.say(b'{"jsonrpc":"2.0","id":"q","method":"%b","params":%b}' % (method.encode(), params))
+        await settle()
+        [refused] = [each for each in script.requests if each.get("id") == "q"]
+        assert refused["error"]["message"] == "A question may have at most 50,000 JSON values"
+        script.say(dumped({"jsonrpc": "2.0", "id": asked["id"], "result": said("done")}))
+        assert (await asking.response()).last["result"]["content"] == said("done")["content"]
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        {f"q{number}": {"method": "roots/list"} for number in range(17)},
+        {f"q{number}": {"method": "roots/list"} for number in range(100_000)},
+        {"q": {"method": "elicitation/create", "params": {"message": "?", "more": [0] * 60_000}}},
+    ],
+    ids=["more than may be open", "very many", "large"],
+)
+async def test_a_modern_server_that_asks_too_much_at_once_ends_its_call(requests: Any) -> None:
+    required = {"resultType": "input_required", "inputRequests": requests}
+    async with gateway(scripts={"wild": Scripted(MODERN, tools_list=tools("act"), tools_call=required)}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize(elicitation={}, roots={})
+        response = await visitor.ask("tools/call", name="wild__act", arguments={})
+        assert response.error["message"].startswith("The server asked for too much at once")
+
+
+@pytest.mark.parametrize("spoken", [LATEST, MODERN])
+async def test_a_server_that_says_very_much_of_itself_is_not_read(spoken: str) -> None:
+    script = Scripted(spoken, tools_list=tools("act"))
+    method = "initialize" if spoken == LATEST else "server/discover"
+    script.answers[method] = dumped(script.answers[method])[:-1] + b',"capabilities":{"tools":' + KEYS + b"}}"
+    async with gateway(scripts={"wild": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        response = await visitor.ask("tools/call", name="wild__act", arguments={})
+        assert "error" in response.last
+
+
+def test_a_component_that_lists_very_much_is_not_read() -> None:
+    with pytest.raises(metadata.NoTools):
+        metadata.read(b"[" + b"0," * 200_000 + b"0]")
+
+
+async def test_what_tells_of_a_task_in_very_many_values_is_told_by_the_members_that_are_known() -> None:
+    told = tasks.with_id(b'{"taskId":"a","status":"working",' + KEYS[1:], "b", lambda raw: raw)
+    assert told == b'{"taskId":"b","status":"working"}'
 
 
 # Bytes without end.

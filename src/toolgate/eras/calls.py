@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Raw
 
 from toolgate.model import Call, Client, Fault, Notes
@@ -19,7 +20,6 @@ from toolgate.wire.jsonrpc import Members, Message
 LONGEST_NAME = 16 * 1024  # characters
 
 _text = jsonrpc.Decoder(str)
-_id: jsonrpc.Decoder[str | int | float] = jsonrpc.Decoder(str | int | float)
 
 
 def read_members(raw: Raw, what: str) -> Members:
@@ -180,6 +180,13 @@ def read_cancelled(message: Message) -> str | int | float | None:
     if message.method != mcp.CANCELLED:
         return None
     try:
-        return _id.decode(jsonrpc.members(message.params)["requestId"])
-    except (KeyError, *jsonrpc.UNREADABLE):
+        return _cancelled.decode(message.params).requestId
+    except jsonrpc.UNREADABLE:
         return None
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: str | int | float
+
+
+_cancelled = jsonrpc.Decoder(_Cancelled)

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate import asks
 from toolgate.eras import questions, revisions, tasks
 from toolgate.model import Answer, Ask, Fault, Listing
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import counting, jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members, Message
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes
@@ -69,7 +70,7 @@ def write_initialized(
 def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
     """A result for a client of this revision: see `revisions.write_result`. What a modern server says of results, and
     of itself in each, is not for it."""
-    return revisions.write_result(_without_envelope(body), revision)
+    return body if counting.is_too_much(body) else revisions.write_result(_without_envelope(body), revision)
 
 
 def _without_envelope(body: Raw | bytes) -> Raw | bytes:
@@ -141,6 +142,8 @@ def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
 
 def read_initialized(body: Raw) -> Initialized:
     """Raises `Fault` where the answer is none, or its version is not one of ours."""
+    if counting.is_too_much(body):
+        raise Fault("SERVER_FAILED", "The answer to initialize has too many JSON values")
     try:
         answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:
@@ -172,9 +175,12 @@ def read_pages(fault: Fault) -> tuple[Ask, ...]:
     other fault. Spec 2025-11-25: client/elicitation, "URL Elicitation Required Error"."""
     if not fault.upstream or fault.upstream.code != mcp.URL_ELICITATION_REQUIRED:
         return ()
+    data = fault.upstream.data or b"{}"
     try:
-        pages = jsonrpc.read(fault.upstream.data or b"{}", type=_Pages).elicitations
+        pages = [] if counting.is_too_much(data) else jsonrpc.read(data, type=_Pages).elicitations
     except jsonrpc.UNREADABLE:
+        return ()
+    if len(pages) > asks.MOST_OPEN:
         return ()
     return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(pages, 1))
 

@@ -17,7 +17,7 @@ from toolgate import asks
 from toolgate.eras import calls, revisions, tasks
 from toolgate.eras.questions import write_question
 from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import counting, jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
 Value = TypeVar("Value")
@@ -160,13 +160,24 @@ def write_done(method: str, body: Raw | bytes, is_foreign: bool = False) -> byte
     wanted = _REQUIRED_MEMBERS.get(method, _COMPLETE)
     body = revisions.write_modern_result(method, body)
     try:
-        there = jsonrpc.members(body)
+        there = _filled.decode(body)
     except jsonrpc.UNREADABLE:
         raise Fault("UPSTREAM_ERROR", "The server's result is no JSON object", reach="executed") from None
-    if "resultType" in there and bytes(there["resultType"]) != b'"complete"':
+    if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
-    missing = b",".join(member for name, member in wanted if name not in there)
+    missing = b",".join(member for name, member in wanted if not getattr(there, name))
     return jsonrpc.with_first_member(body, missing) if missing else bytes(body)
+
+
+class _Filled(msgspec.Struct):
+    """The members of a result that this era requires, where they are there."""
+
+    resultType: Raw = jsonrpc.NOTHING
+    ttlMs: Raw = jsonrpc.NOTHING
+    cacheScope: Raw = jsonrpc.NOTHING
+
+
+_filled = jsonrpc.Decoder(_Filled)
 
 
 _COMPLETE = (("resultType", b'"resultType":"complete"'),)
@@ -262,8 +273,11 @@ class _AskPeek(msgspec.Struct):
     params: Raw = jsonrpc.EMPTY_OBJECT
 
 
-class _ResultPeek(msgspec.Struct):
+class _TypePeek(msgspec.Struct):
     resultType: str = "complete"
+
+
+class _ResultPeek(_TypePeek):
     inputRequests: dict[str, _AskPeek] = {}
     requestState: str | None = None
 
@@ -276,6 +290,7 @@ class Discovered(msgspec.Struct):
     instructions: str = ""
 
 
+_type_peek = jsonrpc.Decoder(_TypePeek)
 _result_peek = jsonrpc.Decoder(_ResultPeek)
 _discovered = jsonrpc.Decoder(Discovered)
 
@@ -318,7 +333,7 @@ def write_answers(params: Members, answers: Mapping[str, Answer], state: str | N
 def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     """What a modern server's result means. Raises `Fault` for one that breaks the protocol."""
     try:
-        peek = _result_peek.decode(body)
+        peek = _type_peek.decode(body) if counting.is_too_much(body) else _result_peek.decode(body)
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's result is out of shape: {error}", reach="executed") from None
     if peek.resultType == "complete":
@@ -327,7 +342,11 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
         return _read_task(call, body)
     if peek.resultType != "input_required":
         return Done(body, is_foreign=True)
+    if not isinstance(peek, _ResultPeek) or len(peek.inputRequests) > asks.MOST_OPEN:
+        raise _asked_too_much()
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
+    if any(asks.is_too_large(ask) for ask in questions):
+        raise _asked_too_much()
     for ask in questions:
         if not asks.is_answerable(ask, call.client.capabilities):
             raise Fault(
@@ -338,6 +357,11 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but said not which", reach="executed")
     return Required(questions, peek.requestState)
+
+
+def _asked_too_much() -> Fault:
+    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each at most"
+    return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: {most}", reach="executed")
 
 
 def _read_task(call: Call, body: Raw) -> Done | Accepted:
@@ -352,6 +376,8 @@ def _read_task(call: Call, body: Raw) -> Done | Accepted:
 
 def read_discovered(body: Raw) -> Discovered:
     """Raises `Fault` where the answer is none."""
+    if counting.is_too_much(body):
+        raise Fault("UPSTREAM_ERROR", "The answer to server/discover has too many JSON values")
     try:
         return _discovered.decode(body)
     except jsonrpc.UNREADABLE as error:

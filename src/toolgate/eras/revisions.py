@@ -27,7 +27,7 @@ from toolgate.eras.mending import (
     optional,
     options,
 )
-from toolgate.wire import jsonrpc, mcp, surrogates
+from toolgate.wire import counting, jsonrpc, mcp, surrogates
 
 # Items of lists.
 
@@ -267,7 +267,7 @@ _RESULTS_NOW: Mapping[str, Mend] = {
 def write_modern_result(method: str, body: Raw | bytes) -> Raw | bytes:
     """A result for a modern client, without what an older server meant otherwise."""
     mend = _RESULTS_NOW.get(method)
-    if not mend:
+    if not mend or counting.is_too_much(body):
         return body
     raw = Raw(body)
     written = kept(mend)(raw)

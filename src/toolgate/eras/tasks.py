@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.model import Call, Fault
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import counting, jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
@@ -37,6 +37,26 @@ class Task(msgspec.Struct, frozen=True):
 
 class _Made(msgspec.Struct):
     task: Task
+
+
+class _Told(msgspec.Struct):
+    """What tells of a task: the members that MCP has for it, the rest left out."""
+
+    task: Raw = jsonrpc.NOTHING
+    taskId: Raw = jsonrpc.NOTHING
+    status: Raw = jsonrpc.NOTHING
+    statusMessage: Raw = jsonrpc.NOTHING
+    createdAt: Raw = jsonrpc.NOTHING
+    lastUpdatedAt: Raw = jsonrpc.NOTHING
+    ttl: Raw = jsonrpc.NOTHING
+    ttlMs: Raw = jsonrpc.NOTHING
+    pollInterval: Raw = jsonrpc.NOTHING
+    pollIntervalMs: Raw = jsonrpc.NOTHING
+    resultType: Raw = jsonrpc.NOTHING
+    result: Raw = jsonrpc.NOTHING
+    error: Raw = jsonrpc.NOTHING
+    inputRequests: Raw = jsonrpc.NOTHING
+    meta: Raw = msgspec.field(default=jsonrpc.NOTHING, name="_meta")
 
 
 class _Related(msgspec.Struct):
@@ -138,7 +158,7 @@ def write_wish(call: Call, params: Members) -> Members:
 
 def is_made(call: Call, body: Raw) -> bool:
     """Whether a server of 2025-11-25 has made a task of the call."""
-    return bool(call.task) and "task" in _members(body)
+    return bool(call.task) and bool(_told(body).task)
 
 
 def read_made(body: Raw | bytes) -> Task:
@@ -160,8 +180,7 @@ def read_task(body: Raw | bytes) -> Task:
 def read_id(body: Raw | bytes) -> str:
     """The id in anything that tells of one task. Raises `Fault`."""
     try:
-        found = jsonrpc.members(body)
-        return jsonrpc.read(found.get("task", Raw(body)), type=_Related).taskId
+        return jsonrpc.read(_told(body).task or Raw(body), type=_Related).taskId
     except jsonrpc.UNREADABLE as error:
         raise _misshapen(error) from None
 
@@ -173,19 +192,32 @@ def _misshapen(error: Exception) -> Fault:
 def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> Raw | bytes:
     """What tells of one task, under another id; `leave` has the last word on the result of a task that is over."""
     found = _members(body)
-    changed: dict[str, Raw | bytes] = {}
     if "taskId" in found:
-        changed["taskId"] = jsonrpc.encode(id)
+        found["taskId"] = Raw(jsonrpc.encode(id))
         if "result" in found:
-            changed["result"] = leave(found["result"])
+            found["result"] = Raw(leave(found["result"]))
     elif "task" in found:
-        changed["task"] = jsonrpc.with_members(found["task"], {"taskId": jsonrpc.encode(id)})
-    return jsonrpc.with_members(body, changed) if changed else body
+        found["task"] = Raw(jsonrpc.encode(_members(found["task"]) | {"taskId": id}))
+    else:
+        return body
+    return jsonrpc.encode(found)
 
 
 def _members(body: Raw | bytes) -> Members:
+    """Where there are very many values, the members that we know."""
+    if counting.is_too_much(body):
+        told = _told(body)
+        names = zip(told.__struct_fields__, told.__struct_encode_fields__, strict=True)
+        return {written: raw for name, written in names if (raw := getattr(told, name))}
     try:
         return jsonrpc.members(body)
+    except jsonrpc.UNREADABLE as error:
+        raise _misshapen(error) from None
+
+
+def _told(body: Raw | bytes) -> _Told:
+    try:
+        return jsonrpc.read(body, type=_Told)
     except jsonrpc.UNREADABLE as error:
         raise _misshapen(error) from None
 
@@ -203,7 +235,7 @@ def related(raw: Raw) -> str:
 def with_related(raw: Raw | bytes, id: str) -> Raw:
     """The same, said to be of the task of this id; of none where the id is empty."""
     whole = bytes(raw)
-    if not id and _KEY not in whole:
+    if (not id and _KEY not in whole) or counting.is_too_much(raw):
         return Raw(raw)
     try:
         meta = _meta(raw)

@@ -10,14 +10,14 @@ from typing import Literal, TypeAlias
 from msgspec import Raw
 
 from toolgate.cutting import Cut
-from toolgate.wire import jsonrpc, surrogates
+from toolgate.wire import counting, jsonrpc, surrogates
 
 Form: TypeAlias = Literal["json", "base64", ""]
 
 _BEGINS_JSON = frozenset('{["-0123456789tfn')
 _BASE64 = re.compile(r"(data:[^,]{0,200},)?[A-Za-z0-9+/_-]+={0,2}\s*")
 _SHORTEST_BASE64 = 64
-_MOST_COMPARED = 4 * 1024 * 1024  # characters
+_MOST_COMPARED = 1024 * 1024  # characters
 _MOST_KEYS, _LONGEST_KEY = 10, 40  # that are named
 
 
@@ -59,6 +59,8 @@ def is_parted(text: str, cut: Cut) -> bool:
 
 def shape(text: str) -> str:
     """What a JSON text is, from above."""
+    if counting.is_too_much(surrogates.escaped(text)):
+        return "JSON of very many values"
     try:
         keys = list(jsonrpc.members(surrogates.escaped(text)))
     except jsonrpc.UNREADABLE:

@@ -20,7 +20,7 @@ from toolgate.model import Call, Done, Outcome
 from toolgate.policy import forms
 from toolgate.search.tokens import estimate
 from toolgate.spills import LINES, Source, Spills
-from toolgate.wire import jsonrpc, mcp, surrogates
+from toolgate.wire import counting, jsonrpc, mcp, surrogates
 
 _TEXT, _JSON = "text/plain", "application/json"
 META_KEY = "toolgate/truncated"
@@ -68,6 +68,10 @@ class Truncate:
             return outcome  # out of shape: nothing that we could cut
 
 
+class _Failed(msgspec.Struct):
+    isError: bool = False
+
+
 class _Shortening:
     """One result that may be too large: the room that is left, and what became of its parts."""
 
@@ -76,23 +80,33 @@ class _Shortening:
         self._room = limit.bytes
         self._tokens = limit.tokens
         self._ends = limit.ends
+        self._is_promised = bool(call.traits and call.traits.has_output)  # a structured content
         self._spills = spills
         self._parts: list[dict[str, Any]] = []
         self._too_much: list[Raw] = []
         self._json: list[tuple[str, str]] = []  # that was kept, and where
 
     def of(self, body: Raw | bytes) -> Raw | bytes:
+        if counting.is_too_much(body):
+            return self._as_a_whole(body)
         result = jsonrpc.members(body)
-        is_promised = bool(self._call.traits and self._call.traits.has_output)
-        structured = self._structured(result) if is_promised else []  # what must be there has the first claim
+        structured = self._structured(result) if self._is_promised else []  # what must be there has the first claim
         blocks = jsonrpc.read(result["content"], type=list[Raw])
         content = [shown for raw in blocks for shown in self._block(raw)]
         if structured:
             result["isError"] = Raw(b"true")  # clients take a result without what was promised for broken
-        elif not is_promised:
+        elif not self._is_promised:
             structured = self._structured(result)
         content += [*self._rest(), *structured]
         return _rewritten(result, content, self._parts) if self._parts else body
+
+    def _as_a_whole(self, body: Raw | bytes) -> bytes:
+        """Of what has so many values that it is not looked into."""
+        content = self._left_out("result", bytes(body).decode(), _JSON, "a result of very many values")
+        result = {"resultType": Raw(b'"complete"')}
+        if self._is_promised or jsonrpc.read(body, type=_Failed).isError:
+            result["isError"] = Raw(b"true")
+        return _rewritten(result, content, self._parts)
 
     def _structured(self, result: dict[str, Raw]) -> list[Raw]:
         """What stands in the content for structured content that was too large, and was taken out."""

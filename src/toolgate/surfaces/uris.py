@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
-from toolgate.wire import jsonrpc
+from toolgate.wire import counting, jsonrpc
 from toolgate.wire.jsonrpc import Members
 
 Rename = Callable[[str], str]
@@ -38,8 +38,10 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
-    """The result with its resource URIs renamed. One that is out of shape is left as it is."""
+    """The result with its resource URIs renamed. One that is out of shape, or has too many values, is left as it is."""
     if method != "resources/read" and b'"resource' not in memoryview(body).tobytes():
+        return body
+    if counting.is_too_much(body):
         return body
     try:
         rewriter = _REWRITERS.get(method)

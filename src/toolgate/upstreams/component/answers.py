@@ -20,7 +20,7 @@ MOST_SHOWN = 2000  # characters of an answer that is none
 
 
 class _Result(msgspec.Struct):
-    content: list[Raw]
+    content: Raw
 
 
 _result = jsonrpc.Decoder(_Result)
@@ -32,7 +32,8 @@ def result(answer: Answer, server: Server) -> bytes:
         raise _refused(answer, server, _hint(answer, server.url))
     try:
         answer.body.decode()  # the decoder skips over raw members without looking at their encoding
-        _result.decode(answer.body)
+        if memoryview(_result.decode(answer.body).content)[0] != 0x5B:
+            raise msgspec.ValidationError("content is no array")
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
         hint = f"a component answers POST with a JSON object that has an array `content`: {error}"
         raise _refused(answer, server, hint) from None

@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.redaction import excerpt
-from toolgate.wire import jsonrpc, surrogates
+from toolgate.wire import counting, jsonrpc, surrogates
+
+MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -41,6 +43,8 @@ _array = jsonrpc.Decoder(list[Raw])
 
 def read(body: bytes) -> Tools:
     """Raises `NoTools`."""
+    if counting.has_more_values(body, MOST_VALUES):
+        raise NoTools(f"it has more than {MOST_VALUES:,} JSON values")
     try:
         body.decode()  # the decoder skips over raw members without looking at their encoding
         is_array = body.lstrip()[:1] == b"["

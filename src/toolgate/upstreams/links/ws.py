@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from toolgate import __version__
 from toolgate.config import Server, showing
 from toolgate.outside import Dial
+from toolgate.upstreams.inflow import MOMENT
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
 from toolgate.upstreams.links.refusals import credentials_hint, fault, not_reached
@@ -90,11 +92,15 @@ class WsLink(PipeLink):
     async def _read(self, socket: ClientConnection) -> None:
         from websockets.exceptions import ConnectionClosed
 
+        turn = time.perf_counter()
         try:
             while True:
-                message = await socket.recv(decode=False)
+                message = await socket.recv(decode=False)  # which waits for nothing while there are more
                 self._heard += 1
                 self._receiver.received(message, None)
+                if time.perf_counter() - turn > MOMENT:
+                    await asyncio.sleep(0)
+                    turn = time.perf_counter()
         except ConnectionClosed as error:
             self._over(f"closed the connection: {error}")
 

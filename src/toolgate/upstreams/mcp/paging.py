@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -19,7 +19,7 @@ from toolgate.ports import Items
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.mcp.dialects import Dialect
-from toolgate.wire import counting, jsonrpc
+from toolgate.wire import counting, jsonrpc, mcp
 from toolgate.wire.jsonrpc import Members
 
 MOST_PAGES = 1000  # of one list
@@ -92,15 +92,22 @@ def _too_long(lister: Lister, kind: str, most: str) -> Fault:
     return Fault("UPSTREAM_ERROR", message, server=lister.server_id)
 
 
+# A page as it is written: a list of one of the kinds, and what is said of it.
+_MEMBERS = (*mcp.LIST_OF_KIND, "tasks", "nextCursor", "ttlMs", "cacheScope")
+_page: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
+    msgspec.defstruct("_Page", [(name, Raw, jsonrpc.NOTHING) for name in _MEMBERS])
+)
+
+
 def _read_page(page: Raw, kind: str) -> Page:
     try:
-        found = jsonrpc.members(page)
-        ttl = jsonrpc.read(found.get("ttlMs") or b"null", type=float | None)
+        found = _page.decode(page)
+        ttl = jsonrpc.read(found.ttlMs or b"null", type=float | None)
         return Page(
-            items=jsonrpc.read(found.get(kind) or b"[]", type=list[Raw]),
-            cursor=jsonrpc.read(found.get("nextCursor") or b"null", type=str | None),
+            items=jsonrpc.read(getattr(found, kind) or b"[]", type=list[Raw]),
+            cursor=jsonrpc.read(found.nextCursor or b"null", type=str | None),
             ttl=None if ttl is None else min(max(ttl / 1000, 0.0), LONGEST_TTL),
-            is_public=found.get("cacheScope", jsonrpc.NOTHING) == Raw(b'"public"'),
+            is_public=found.cacheScope == Raw(b'"public"'),
         )
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is out of shape: {error}") from None

@@ -22,7 +22,7 @@ from toolgate.model import Answer, Ask, Call
 from toolgate.ports import Clock, Timer
 from toolgate.upstreams.mcp.attribution import askers, heir_of, is_certain, owner_of, waiting_for
 from toolgate.upstreams.turns import Turns
-from toolgate.wire import jsonrpc, mcp
+from toolgate.wire import counting, jsonrpc, mcp
 from toolgate.wire.jsonrpc import Message
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 HELD = 15.0  # seconds in which it may become clear whose question it is
 MOST_HELD = 16  # questions of which it is not clear
 MOST_KEPT = 16  # questions that wait for the next call
-MOST_OPEN = 16  # questions of one call at once
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
@@ -120,8 +119,10 @@ class Questions:
             self._send(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}"))
         elif message.method == "roots/list" and self._server.scope != "session":
             self._send(jsonrpc.result(message.id, _configured_roots(self._server)))
+        elif asks.is_too_large(ask := Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT)):
+            self._refuse(message.id, ask, _TOO_LARGE)
         else:
-            self._place(message.id, Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT), origin)
+            self._place(message.id, ask, origin)
 
     def withdrawn(self, id: str | int | float | None) -> None:
         future = self._open.pop(id, None) if id is not None else None
@@ -139,6 +140,8 @@ class Questions:
 
     def required(self, call: Call, data: Raw) -> None:
         """A call was refused until its client has visited some pages (-32042)."""
+        if counting.is_too_much(data):
+            return
         try:
             found = jsonrpc.read(data or b"{}", type=_Required).elicitations
         except jsonrpc.UNREADABLE:
@@ -244,7 +247,7 @@ class Questions:
         if not asks.is_answerable(ask, call.client.capabilities):
             self._send(legacy.write_answer(id, asks.undeclared(ask)))
             return
-        if len(exchange.open_asks()) >= MOST_OPEN:
+        if len(exchange.open_asks()) >= asks.MOST_OPEN:
             self._refuse(id, ask, _TOO_MANY)
             return
         if ask.method == "elicitation/create":
@@ -290,7 +293,8 @@ class Questions:
 
 _OVER = "The call that this question belongs to is over, and nobody can answer it"
 _NOBODYS = "No call is in flight that this question could belong to, so there is nobody to be asked"
-_TOO_MANY = f"This call has {MOST_OPEN} questions open already: ask again when they are answered"
+_TOO_MANY = f"This call has {asks.MOST_OPEN} questions open already: ask again when they are answered"
+_TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _UNCLEAR = (
     "Calls of several clients are in flight, and it did not become clear which of them this question belongs to, so "
     "nobody was asked. From now on calls run one at a time here: the same call can be made again"
