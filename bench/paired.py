@@ -59,7 +59,7 @@ def counted(calls: Sequence[int], url: str, era: str, behind: str, program: Path
     valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
     command = ["env", f"PYTHONPATH={tree / 'src'}", "PYTHONHASHSEED=0", *valgrind, f"--log-file={said}", *TOOLGATE]
     with Gateway([*command, "serve"], own / "servers.json", own) as gateway:
-        with Load(program, gateway.url(300), era, f"{behind}__echo", 16, 600) as load:
+        with Load(program, gateway.url(300), era, f"{behind}__echo", 1, 600) as load:  # always as many wakeups
             for each in calls:
                 load.run(each)
         gateway.process.terminate()

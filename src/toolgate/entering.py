@@ -159,9 +159,10 @@ class Entering:
         return shelf
 
     def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
-        if entered.kind == "methods" and self._current().catalog.hides(entered.server):
-            raise Fault("ACCESS_DENIED", "Access denied: what the method reaches may be hidden here", reach="not_sent")
         if entered.method != mcp.CALL or entered.server == names.OWN:
+            if entered.kind == "methods" and self._current().catalog.hides(entered.server):
+                message = "Access denied: what the method reaches may be hidden here"
+                raise Fault("ACCESS_DENIED", message, reach="not_sent")
             return entered
         shelf = view.shelf(entered.server, "tools")
         if shelf is None and self._current().catalog.hides(entered.server):

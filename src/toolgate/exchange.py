@@ -49,8 +49,10 @@ class Exchange:
         self._waiter: asyncio.Future[None] | None = None
         self._timer: Timer | None = None
         self._started = 0.0
-        self._pauses = 1
-        self.go_on()
+        self._pauses = 0
+        if timeout is not None:
+            self._started = clock.now()
+            self._timer = clock.call_later(timeout, self._expire)
 
     def __repr__(self) -> str:
         stage = "ended" if self.ended else f"{len(self._open)} open" if self._open else "running"
@@ -174,7 +176,9 @@ class Exchange:
             self._on_cancel(reason)
 
     def _end(self) -> None:
-        self.pause()
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
         for _, future in list(self._open.values()):
             future.cancel()
         self._wake()

@@ -70,13 +70,15 @@ def write_initialized(
 def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
     """A result for a client of this revision: see `revisions.write_result`. What a modern server says of results, and
     of itself in each, is not for it."""
-    return body if counting.is_too_much(body) else revisions.write_result(_without_envelope(body), revision)
+    whole = bytes(body)
+    if len(whole) > counting.LARGE and counting.is_too_much(body):
+        return body
+    if b'"resultType"' in whole or _SERVER_INFO in whole:
+        body = _without_envelope(body)
+    return revisions.write_result(body, revision)
 
 
 def _without_envelope(body: Raw | bytes) -> Raw | bytes:
-    whole = bytes(body)
-    if b'"resultType"' not in whole and _SERVER_INFO not in whole:
-        return body
     try:
         found = jsonrpc.members(body)
         meta = jsonrpc.members(found["_meta"]) if "_meta" in found else {}

@@ -347,7 +347,8 @@ class Session:
             call = calls.read_undefined(message.method, params, meta, client, notes, "legacy", **more)
         if call.method == mcp.TASK_RESULT:
             notes.attach(self._reporter(stream.note, token, call.target))
-        call = msgspec.structs.replace(call, can_ask=stream.can_ask)
+        if not stream.can_ask:
+            call = msgspec.structs.replace(call, can_ask=False)
         outcome = await self._to_the_end(tasks.asked(call, self.revision, self._has_tasks), stream)
         if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
             notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))

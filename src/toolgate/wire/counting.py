@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 PIECE = 64 * 1024  # bytes that are looked at in one go: about 1 ms at most
-_LARGE, _MANY = 1024 * 1024, 100_000  # bytes and values: what has more of both takes longer than others should wait
+LARGE, MANY = 1024 * 1024, 100_000  # bytes and values: what has more of both takes longer than others should wait
 _SPACE = b" \t\r\n"
 
 
@@ -45,4 +45,4 @@ def has_more_values(data: bytes, most: int) -> bool:
 
 def is_too_much(body: Raw | bytes) -> bool:
     """Whether a result has so many values that it is left as it is, rather than looked into."""
-    return memoryview(body).nbytes > _LARGE and has_more_values(bytes(body), _MANY)
+    return memoryview(body).nbytes > LARGE and has_more_values(bytes(body), MANY)

@@ -106,6 +106,7 @@ class RpcError(msgspec.Struct, frozen=True):
 _message: Decoder[Message] = Decoder(Message)
 _error: Decoder[RpcError] = Decoder(RpcError)
 _members: Decoder[Members] = Decoder(Members)
+_strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
@@ -129,7 +130,10 @@ def decode(data: bytes) -> Message:
     try:
         if not data.isascii():
             data.decode()  # msgspec skips over raw members without looking at their encoding
-        message = _message.decode(data)
+        try:
+            message = _strict_message(data)  # not by `Decoder`: two of these are read in a call
+        except msgspec.DecodeError:
+            message = _message.decode(data)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -171,7 +175,7 @@ def _fault_of(message: Message) -> str:
 def _is_id(raw: Raw) -> bool:
     """Numbers that nobody can hold (1e999) are none: an id must be matched by its value."""
     written = bytes(raw)
-    if _is_counted(written) or written[0] == 0x22:
+    if written[0] == 0x22 or (len(written) < 16 and written.isdigit()):
         return True
     if written[0] not in b"-0123456789":
         return False
@@ -225,12 +229,8 @@ _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 def id_key(raw: Raw | bytes) -> str | int | float:
     """An id as a value to match by, however it was written (`"a"` and `"\\u0061"` are one id)."""
     written = bytes(raw)
-    return int(written) if _is_counted(written) else _value.decode(raw)
-
-
-def _is_counted(id: bytes) -> bool:
-    """Whether it is as most write their ids: 1, 2, 3."""
-    return len(id) < 16 and id.isdigit() and id[0] != 0x30
+    is_counted = len(written) < 16 and written.isdigit() and written[0] != 0x30  # as most write their ids: 1, 2, 3
+    return int(written) if is_counted else _value.decode(raw)
 
 
 def read_error(raw: Raw) -> RpcError:

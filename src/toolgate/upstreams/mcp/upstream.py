@@ -241,7 +241,12 @@ class McpUpstream:
     def _place(self, client: Client) -> Berth:
         """Where this client's connection is, or will be, as far as is known of the server. Raises `Fault` where all is
         over."""
-        first = self._first(client)
+        if self._is_over:
+            raise stopped(self.id, self.name, "not_sent")
+        scope = self.scope(client)
+        first = self._berths.get((scope, None))
+        if not first:
+            first = self._berths[scope, None] = Berth(self._terms, scope, self._breakers.of(scope))
         if self._speaking.suits(client, first.era):
             return first
         place = (first.scope, client.era)
@@ -254,15 +259,6 @@ class McpUpstream:
             second = self._berths[place] = Berth(self._terms, first.scope, first.breaker, client.era)
             first.has_other = second.has_other = True
         return second
-
-    def _first(self, client: Client) -> Berth:
-        if self._is_over:
-            raise stopped(self.id, self.name, "not_sent")
-        scope = self.scope(client)
-        berth = self._berths.get((scope, None))
-        if not berth:
-            berth = self._berths[scope, None] = Berth(self._terms, scope, self._breakers.of(scope))
-        return berth
 
     def _found(self, client: Client) -> Berth | None:
         """Where this client's connection is, if there is anything."""
