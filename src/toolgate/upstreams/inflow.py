@@ -7,6 +7,7 @@ nothing more of that server is read; their order stays.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -39,10 +40,12 @@ class Inflow:
         if not is_under_way:
             self._go_on(transport)
 
-    def finish(self) -> None:
-        """Take all that is left, now: nothing comes after it."""
-        while self.waiting:
+    def finish(self, within: float = math.inf) -> None:
+        """Take all that is left, now: nothing comes after it. What is left after so many seconds is dropped."""
+        until = time.perf_counter() + within
+        while self.waiting and time.perf_counter() < until:
             self._take(self.waiting.popleft())
+        self.drop()
 
     def drop(self) -> None:
         self.waiting.clear()

@@ -73,7 +73,7 @@ class HttpLink:
         self._dial = dial
         self._badge = badge
         self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
-        self._pool = Pool(Target(server.url), clock, dial)
+        self._pool = Pool(Target(server.url), clock, dial, self._is_needless)
         self._receipts = Receipts(clock)
         self._session: bytes | None = None
         self._named: bytes | None = None  # the session that the newest answer to a request named
@@ -227,6 +227,10 @@ class HttpLink:
         task.add_done_callback(lambda done: self._trying.pop(done, None))
 
     # What replies call.
+
+    def _is_needless(self, reply: Reader) -> bool:
+        """Whether a reply has all that it is for."""
+        return isinstance(reply, _Reply) and (reply.origin is None or not self.awaits(reply.origin))
 
     def answered_in(self, session: bytes | None) -> None:
         """The session that a successful answer to a request named. An id without end would go with each request."""

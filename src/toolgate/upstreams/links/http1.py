@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ CONNECT_TIMEOUT = 10.0
 _CHALLENGE = b"www-authenticate"
 PIECE = 2 * 1024  # bytes of an answer that are taken in one go, in chunks of one byte, or in events of nothing
 LONGEST_HEAD = 256 * 1024  # bytes of an answer's status and headers
+MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -117,6 +118,16 @@ class Wire(asyncio.Protocol):
         self._inflow.drop()
         if self._transport:
             self._transport.abort()
+
+    @property
+    def reply(self) -> Reply | None:
+        """Who reads what comes now."""
+        return self._reply
+
+    def give_up(self) -> None:
+        """Nobody needs the rest."""
+        self._break("nobody waits for the rest of its answer")
+        self.abort()
 
     # What the event loop and the parser call.
 
@@ -215,14 +226,23 @@ def _kept(headers: dict[bytes, bytes]) -> float:
 
 class Pool:
     """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` connects to what
-    the operator has not written; it may raise `Fault` too."""
+    the operator has not written; it may raise `Fault` too. `is_needless`: a reply that has all that anybody waits for;
+    a server that goes on with many of these would have all files that the gateway may open."""
 
-    def __init__(self, target: Target, clock: Clock, dial: Dial | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        clock: Clock,
+        dial: Dial | None = None,
+        is_needless: Callable[[Reply], bool] = lambda reply: False,
+    ) -> None:
         self.target = target
         self._dial = dial
         self._clock = clock
         self._idle: list[Wire] = []
         self._all: set[Wire] = set()
+        self._is_needless = is_needless
+        self._next_look = 2 * MOST_UNNEEDED  # at what is open; with so many connections
         self._drains = False
         self._timer: Timer | None = None
         self._tls: ssl.SSLContext | None = None
@@ -243,6 +263,8 @@ class Pool:
 
     async def connect(self) -> Wire:
         """A connection of its own, for what may take long. Raises `OSError` or `TimeoutError`."""
+        if len(self._all) >= self._next_look:
+            self._give_up_unneeded()
         target = self.target
         if target.tls and not self._tls:
             self._tls = ssl.create_default_context()
@@ -259,6 +281,14 @@ class Pool:
         self._all.add(wire)
         wire.sent = self._clock.now()
         return wire
+
+    def _give_up_unneeded(self) -> None:
+        """All but the newest of those that nobody needs; whoever is many is not looked at for each connection."""
+        unneeded = [wire for wire in self._all if wire.reply and self._is_needless(wire.reply)]
+        for wire in sorted(unneeded, key=lambda wire: wire.sent)[:-MOST_UNNEEDED]:
+            self._all.discard(wire)
+            wire.give_up()
+        self._next_look = 2 * max(MOST_UNNEEDED, len(self._all))
 
     def give_back(self, wire: Wire) -> None:
         if self._drains:

@@ -17,7 +17,7 @@ from toolgate.ports import Badge, Clock, Refusal
 from toolgate.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import Pool, Target, Wire
+from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, refused, shown
 from toolgate.upstreams.links.streams import is_stream
@@ -56,7 +56,7 @@ class SseLink(PipeLink):
         self._server = server
         self._receiver = receiver
         self._clock = clock
-        self._pool = Pool(Target(server.url), clock, dial)
+        self._pool = Pool(Target(server.url), clock, dial, self._is_needless)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._where = ""  # messages go; it names the session
         self._prefix = b""
@@ -179,6 +179,10 @@ class SseLink(PipeLink):
         if was_open and not self._is_over:
             self._end()
             self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))
+
+    def _is_needless(self, reply: Reply) -> bool:
+        """Whether a message was answered, or wants no answer, whatever becomes of its receipt."""
+        return isinstance(reply, _Receipt) and (reply.origin is None or not self._receiver.awaits(reply.origin))
 
     def over_with(self, receipt: _Receipt) -> None:
         if receipt.origin is not None:

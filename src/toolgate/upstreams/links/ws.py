@@ -1,7 +1,8 @@
 """A link over WebSocket: one JSON-RPC message a text frame, subprotocol `mcp`, as servers have it that are in use.
 
 The rules this file keeps: pings notice a peer that has vanished; a peer that does not read is not written to without
-bound; `websockets` is imported with the first such link, since start-up is quicker without.
+bound, and one that writes without end is read a piece at a time (`paced`); `websockets` is imported with the first such
+link, since start-up is quicker without.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class WsLink(PipeLink):
         from websockets.asyncio import client
         from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
 
+        from toolgate.upstreams.links.paced import PacedConnection
+
         class Connect(client.connect):
             def process_redirect(self, exc: Exception) -> Exception | str:
                 """Not followed: the configured headers are for the configured URL."""
@@ -69,6 +72,7 @@ class WsLink(PipeLink):
                 ping_interval=PING,
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
+                create_connection=PacedConnection,
                 write_limit=MOST_UNREAD,
                 **place,
             )

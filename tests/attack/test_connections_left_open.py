@@ -1,0 +1,60 @@
+"""A server that answers, and keeps the connections open on which it did: the files that the gateway may open are not
+used up by that, and what anybody waits for goes on."""
+
+from __future__ import annotations
+
+import asyncio
+
+from processes.ground import gateway, real, settings, until
+from processes.scripted_http import Request, scripted, serving
+from processes.test_http_link import in_front_of
+from processes.test_sse_link import OldServer
+
+from toolgate.upstreams.links import http1
+
+CALLS = 150
+MOST = 3 * http1.MOST_UNNEEDED  # connections: twice as many as are kept, and what is on its way
+
+
+@real
+async def test_streams_that_stay_open_behind_their_answers_are_closed() -> None:
+    held: list[Request] = []
+
+    async def on_call(request: Request) -> None:
+        request.open_stream()
+        if held:
+            request.event(request.answer())
+        else:
+            held.append(request)
+
+    async with scripted(on_call) as server, in_front_of(server) as served:
+        waiting = asyncio.ensure_future(served.client().call("one__act"))
+        await until(lambda: held)
+        client = served.client()
+        for _ in range(CALLS):
+            assert await client.call("one__act") == "ok"
+        await until(lambda: server.open_connections < MOST)
+        held[0].event(held[0].answer("at last"))  # the oldest of all, which somebody needs
+        assert await waiting == "at last"
+
+
+class Slow(OldServer):
+    """Takes each message, and never ends the answer that says so."""
+
+    async def _take(self, request: Request) -> None:
+        request.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\n")
+        if found := self._answer(request):
+            self.say(found)
+        elif request.method == "tools/call":
+            self.say(request.answer())
+
+
+@real
+async def test_receipts_that_never_end_are_not_waited_for() -> None:
+    async with serving(Slow()) as server:
+        config = {"type": "sse", "url": f"http://127.0.0.1:{server.port}/sse"}
+        async with gateway(settings(one=config)) as served:
+            client = served.client()
+            for _ in range(CALLS):
+                assert await client.call("one__act") == "ok"
+            await until(lambda: server.open_connections < MOST)

@@ -1,0 +1,96 @@
+"""A server behind a WebSocket that sends frames of nothing, or pings, without end: each is taken, a few at a time, and
+what comes is not read meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from typing import cast
+
+import pytest
+from websockets.client import ClientProtocol
+from websockets.uri import parse_uri
+
+from toolgate.upstreams.links.paced import PacedConnection
+
+MANY = 100_000
+PING, NOTHING, TEXT = b"\x89\x00", b"\x00\x00", b"\x81\x02{}"
+
+
+class Peer(asyncio.Transport):
+    """A connection that has shaken hands, as what it is read from and written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_paused = False
+        self.written = 0
+        protocol = ClientProtocol(parse_uri("ws://127.0.0.1/mcp"))
+        self.connection = PacedConnection(protocol)
+        self.connection.connection_made(self)
+        asked = protocol.connect()
+        protocol.send_request(asked)
+        key = asked.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accepted = base64.b64encode(hashlib.sha1(key.encode()).digest())
+        head = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        self.connection.data_received(head + b"Sec-WebSocket-Accept: " + accepted + b"\r\n\r\n")
+        self.written = 0
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: object) -> None:
+        self.written += len(cast(bytes, data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    async def taken(self) -> int:
+        """Turns of the event loop until all is."""
+        turns = 0
+        while self.is_paused:
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+
+async def test_pings_without_end_are_answered_a_few_at_a_time() -> None:
+    peer = Peer()
+    peer.connection.data_received(PING * MANY)
+    assert peer.is_paused
+    assert 0 < peer.written < MANY
+    assert await peer.taken() > 10
+    assert peer.written == 6 * MANY  # a pong is masked
+
+
+async def test_a_message_with_a_flood_in_the_middle_is_read() -> None:
+    peer = Peer()
+    peer.connection.data_received(b"\x01\x01{" + NOTHING + PING * MANY + b"\x80\x01}")
+    reading = asyncio.ensure_future(peer.connection.recv(decode=False))
+    assert peer.is_paused
+    assert await reading == b"{}"
+    assert not peer.is_paused
+
+
+async def test_messages_that_nobody_takes_are_not_read_however_long_others_wait() -> None:
+    peer = Peer()
+    peer.connection.data_received(TEXT * 1000)
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert peer.is_paused
+    for _ in range(1000):
+        assert await peer.connection.recv(decode=False) == b"{}"
+    assert not peer.is_paused
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+async def test_what_came_before_a_connection_broke_is_still_read(count: int) -> None:
+    peer = Peer()
+    peer.connection.data_received(TEXT + PING * count)
+    peer.connection.connection_lost(None)
+    assert await peer.connection.recv(decode=False) == b"{}"
