@@ -189,6 +189,7 @@ def _object(raw: Raw) -> Raw:
 def find_server(named: str, servers: Mapping[str, str]) -> str:
     """The id of a server by any spelling of its name; `servers` are the configured names by id. Raises `Fault`
     SERVER_NOT_FOUND with what there is."""
+    _check_length("a server", named)
     id = names.slug(named)
     if id in servers:
         return id
@@ -206,6 +207,7 @@ def find_server(named: str, servers: Mapping[str, str]) -> str:
 
 def check_offered(server: str, kind: str, target: str, view: View) -> None:
     """Raises `Fault` where a server does not list this, or cannot list anything."""
+    _check_length(f"one of the {kind}", target)
     shelf = view.shelf(server, kind)
     if shelf is None:
         raise view.fault(server, kind) or not_listed_yet(server)
@@ -225,6 +227,13 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
     )
 
 
+def _check_length(what: str, named: str) -> None:
+    """Names without end would be taken apart, compared and repeated. Raises `Fault` INVALID_ARGS."""
+    if len(named) > LONGEST_NAMED:
+        message = f"Invalid params: the name of {what} has {len(named):,} characters, and may have {LONGEST_NAMED:,}"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+
+
 def not_listed_yet(server: str) -> Fault:
     return Fault(
         "SERVER_FAILED",
@@ -236,6 +245,7 @@ def not_listed_yet(server: str) -> Fault:
 
 
 MOST_NAMED = 100  # of what there is, in an error
+LONGEST_NAMED = 16 * 1024  # characters, as of names that a request has itself
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -24,7 +24,9 @@ def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
 def _fail(control: Control, given: Given, fault: Fault) -> Object:
     said = fault.message
     if control.forward and {"tool", "server"} <= given.keys():
-        said = f"Error calling {given['tool']} on {given['server']}: {fault.message}"
+        called = f"{given['tool']} on {given['server']}"
+        if len(called) <= 2 * base.LONGEST_NAMED:  # else the fault says so, and nobody reads it in between
+            said = f"Error calling {called}: {fault.message}"
     if fault.hint and fault.hint not in said:
         said = f"{said} ({fault.hint})"
     if "schema" in fault.extra:  # a model has nothing else of this reply

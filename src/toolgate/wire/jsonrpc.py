@@ -204,6 +204,8 @@ def _envelope(data: bytes) -> dict[bytes, bytes]:
     depth, key, last = 0, b"", b""
     for match in itertools.islice(_token.finditer(data), MOST_TOKENS):
         token = match[0]
+        if token.isspace():
+            continue
         if depth == 1 and last == b":":
             found.setdefault(key, token)
         elif token == b":":
@@ -222,7 +224,8 @@ def _is_readable_id(id: bytes) -> bool:
 
 LONGEST_ID = 4096  # bytes, of a progress token too
 MOST_TOKENS = 100_000  # that are looked at: about 30 ms
-_token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++', re.DOTALL)
+# White space is a token too: else each byte of it would be tried as the beginning of one.
+_token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++|\s++', re.DOTALL)
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
 
 

@@ -19,6 +19,7 @@ from msgspec import Raw
 T = TypeVar("T")
 
 MOST = 100_000  # in one message: reading it takes about 50 ms
+_MOST_ESCAPES = 3 * MOST  # of surrogates, lone and in pairs, that are looked at: about 100 ms
 
 _LONE = (
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -63,7 +64,7 @@ def replaced(data: bytes) -> bytes:
 def decode(data: bytes, strict: Callable[[bytes], T], refusal: Exception) -> T:
     """What `strict` refused, where that is for the lone surrogates in it. Raises the `refusal`, or another one."""
     parts = _split(data)
-    found = parts[1::2]
+    found = parts[1::2]  # none where there are too many to look at
     if not found or len(found) > MOST:
         try:
             raise refusal
@@ -82,8 +83,9 @@ _HIDDEN = b"\xff\xff"  # which no text has, in place of an escaped backslash, wh
 
 
 def _split(data: bytes) -> list[bytes]:
-    """What stands between lone surrogates, and these at the odd places."""
-    if (b"\\ud" not in data and b"\\uD" not in data) or b"\xff" in data:
+    """What stands between lone surrogates, and these at the odd places; all in one part where they may be too many:
+    a message of megabytes of them, in pairs or not, would be looked through for seconds."""
+    if not 0 < data.count(b"\\ud") + data.count(b"\\uD") <= _MOST_ESCAPES or b"\xff" in data:
         return [data]
     return _lone.split(data.replace(b"\\\\", _HIDDEN))
 

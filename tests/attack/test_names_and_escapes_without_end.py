@@ -1,0 +1,76 @@
+"""One name, or one text of escapes, as long as a request may be: it is refused before anything is made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from inmemory import Scripted, Visitor, gateway, tools
+
+from toolgate.wire import jsonrpc, names, surrogates
+
+LONG = "a-" * 500_000
+ESCAPES = 1_000_000  # a surrogate each
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("execute_child_tool", {"server_id": LONG, "tool_name": "x", "arguments": {}}),
+        ("mcp_call", {"server": LONG, "tool": "x"}),
+        ("mcp_discover", {"query": "x", "server": LONG}),
+        ("call_tool", {"server_name": LONG, "tool_name": "x", "arguments": {}}),
+        ("read_mcp_resource", {"server_name": LONG, "resource_uri": "x:y"}),
+        ("get_tool_schema", {"server_name": LONG, "tool_name": "x"}),
+        ("get_tool_schema", {"server_name": "there", "tool_name": LONG}),
+        ("list_tools", {"server_name": LONG}),
+        ("get_schema", {"server_id": LONG}),
+        ("get_child_status", {"server_id": LONG}),
+        ("close_child_session", {"server_id": LONG}),
+    ],
+)
+async def test_a_name_without_end_in_a_control_tool_is_neither_taken_apart_nor_repeated(
+    monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
+) -> None:
+    slug = names.slug
+
+    def bounded(name: str) -> str:
+        assert len(name) < len(LONG)
+        return slug(name)
+
+    async with gateway(scripts={"there": Scripted(tools_list=tools("take"))}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        monkeypatch.setattr(names, "slug", bounded)
+        response = await visitor.post(visitor.request("tools/call", name=tool, arguments=arguments))
+        assert response.result["isError"]
+        answer = response.result["content"][0]["text"]
+        assert f"has {len(LONG):,} characters, and may have" in answer
+        assert len(answer) < 10_000
+
+
+class _Never:
+    def split(self, data: bytes) -> list[bytes]:
+        raise AssertionError(f"{len(data):,} bytes were looked through")
+
+
+@pytest.mark.parametrize("text", [rb"\ud83d" * ESCAPES, rb"\ud83d\ude00" * (ESCAPES // 2) + rb"\ud83d"])
+def test_a_message_of_surrogates_without_end_is_refused_without_a_look(
+    monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    monkeypatch.setattr(surrogates, "_lone", _Never())
+    with pytest.raises(jsonrpc.Malformed, match="Parse error"):
+        jsonrpc.decode(rb'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":1},"b":"%b"}' % text)
+
+
+def test_of_pairs_of_surrogates_without_end_none_is_taken_for_a_lone_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogates, "_lone", _Never())
+    data = rb'{"a":"%b"}' % (rb"\ud83d\ude00" * (ESCAPES // 2))
+    assert surrogates.replaced(data) is data
+    assert jsonrpc.value(data) == {"a": "\U0001f600" * (ESCAPES // 2)}
+
+
+def test_white_space_without_end_is_one_token() -> None:
+    data = b" " * 1_000_000 + b'{"id" : 7,\n "method": "x"' + b"\n" * 1_000_000
+    assert len(jsonrpc._token.findall(data)) < 20  # pyright: ignore[reportPrivateUsage]
+    assert jsonrpc.salvaged(data) == (b"7", False)
