@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ground import Failed, Json, Served, child, gateway, real, started, until
+from ground import WAIT, Client, Failed, Json, Served, child, gateway, home, real, started, toolgate, until
 
 from toolgate import config as configs
 from toolgate.config import ConfigError
@@ -53,6 +53,25 @@ async def edited(
     settings = files.settings()
     async with gateway(settings.read(), settings=settings, **injected) as served:
         yield files, served
+
+
+@real
+async def test_a_gateway_without_servers_is_served_and_the_first_one_needs_no_restart() -> None:
+    with home() as environ:
+        async with toolgate("serve", "--port", "0", config={}, environ=environ) as it:
+            await it.until_it_says(b"No server is configured yet")
+            client = await it.until_it_serves()
+            file = Path(environ["HOME"], "toolgate.json")
+            file.with_suffix(".new").write_text(json.dumps({"mcpServers": {"one": child("counting")}}))
+            file.with_suffix(".new").replace(file)
+            await until_listed(client, "one__pid")
+            assert int(await client.call("one__pid"))
+
+
+async def until_listed(client: Client, tool: str) -> None:
+    async with asyncio.timeout(WAIT):
+        while tool not in await client.tools():
+            pass
 
 
 @real

@@ -58,7 +58,7 @@ def _errors(servers: Any) -> list[str]:
 
 def aligned(rows: tuple[tuple[str, ...], ...]) -> list[str]:
     """Columns as wide as what stands in them."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 

@@ -41,7 +41,10 @@ def lines(app: App, url: str) -> Iterator[str]:
     yield f"toolgate {__version__}, process {gateway.house.pid}, configuration {config.source or 'none'}"
     shelves = _known(gateway)
     yield from aligned(tuple(_rows(config, shelves)))
-    yield from _length(config, url, shelves)
+    if config.servers:
+        yield from _length(config, url, shelves)
+    else:
+        yield "No server is configured yet: write one below mcpServers, and it is served without a restart"
     yield ""
     yield "Connect a client:"
     yield from connecting(config, url)
