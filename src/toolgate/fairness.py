@@ -1,9 +1,10 @@
-"""A queue whose places are taken in turn: whoever has much in it waits behind its own, and not before others."""
+"""A queue whose places are taken in turn: whoever has much in it waits behind its own, and not before others. And who
+has the most of what there is only so much of."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -63,3 +64,42 @@ class RoundRobin(Generic[Item]):
         if not self._queues[key]:
             del self._queues[key]
             self._turns.remove(key)
+
+
+class Shares(Generic[Item]):
+    """Items by key and id. Which key has the most is known without a look at all: who asks may be who makes it much."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, Item]] = {}
+        self._sized: dict[int, dict[str, None]] = {}  # the keys that have so many
+
+    def put(self, key: str, id: str, item: Item) -> None:
+        theirs = self._of.setdefault(key, {})
+        theirs[id] = item
+        self._resized(key, len(theirs) - 1, len(theirs))
+
+    def remove(self, key: str, id: str) -> None:
+        theirs = self._of[key]
+        del theirs[id]
+        if not theirs:
+            del self._of[key]
+        self._resized(key, len(theirs) + 1, len(theirs))
+
+    def count(self, key: str) -> int:
+        return len(self._of.get(key, ()))
+
+    def most(self) -> int:
+        return max(self._sized, default=0)
+
+    def greatest(self) -> Iterator[Item]:
+        """The items of the key that has the most, or of those keys; of each of them, what came first goes first."""
+        for key in self._sized.get(self.most(), ()):
+            yield from self._of[key].values()
+
+    def _resized(self, key: str, was: int, now: int) -> None:
+        if was:
+            del self._sized[was][key]
+            if not self._sized[was]:
+                del self._sized[was]
+        if now:
+            self._sized.setdefault(now, {})[key] = None

@@ -143,6 +143,27 @@ async def test_there_are_no_more_connections_than_sessions_may_be() -> None:
             assert socket.accepted
 
 
+async def test_who_takes_all_connections_loses_the_oldest_to_one_who_has_fewer_until_both_have_as_many() -> None:
+    async with gateway(config=Config(sessions=Sessions(max=4)), identify=identify) as app:
+
+        def come(who: str) -> WebSocket:
+            return WebSocket(app.http, headers=[("authorization", who)])
+
+        eves = [come("eve") for _ in range(4)]
+        await settle()
+        async with sse(app, authorization="ann") as (client, _):
+            assert client.stream.is_stream
+            assert (await eves[0].ended()).accepted
+            anns = come("ann")
+            await eves[1].ended()
+            assert anns.accepted and not anns.task.done()
+            for who in ("eve", "ann"):
+                assert (await come(who).ended()).status == 503
+            for socket in (anns, *eves[2:]):
+                assert not socket.task.done()
+                await socket.leave()
+
+
 @pytest.mark.parametrize("door", [websocket, sse])
 async def test_a_client_that_never_reads_is_cut_off(door: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipes, "MOST_WAITING", 1000)

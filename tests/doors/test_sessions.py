@@ -371,6 +371,24 @@ async def test_who_opens_session_after_session_loses_its_own_and_nobody_elses() 
         assert (await ann.ask("ping")).result == {}
 
 
+async def test_who_keeps_session_after_session_at_work_loses_its_own_and_nobody_elses_idle_one() -> None:
+    async with gateway(config=Config(sessions=Sessions(max=10)), identify=identify) as app:
+        ann, bob = Visitor(app, authorization="ann"), Visitor(app, authorization="bob")
+        await ann.initialize()
+        listening = []
+        for _ in range(12):
+            eve = Visitor(app, authorization="eve")
+            await eve.initialize()
+            listening.append(await stream(eve))
+        await bob.initialize()
+        assert len(app.sessions) == 10
+        for visitor in (ann, bob):
+            assert (await visitor.ask("ping")).result == {}
+        assert [each.work.done() for each in listening] == [True] * 4 + [False] * 8
+        for each in listening[4:]:
+            await each.gone()
+
+
 @pytest.mark.parametrize("origin", [None, PAGE])
 async def test_nobody_on_an_open_gateway_gets_the_rights_of_a_session_of_the_operator(origin: str | None) -> None:
     async with gateway() as app:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from virtualtime import FakeClock, settle
 
-from toolgate.fairness import RoundRobin
+from toolgate.fairness import RoundRobin, Shares
 from toolgate.frontends import scheduling
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.model import Principal
@@ -201,3 +201,21 @@ async def test_the_credentials_that_are_remembered_are_bounded(monkeypatch: pyte
     for number in range(1000):
         callers.learn(f"Bearer {number}", Principal(f"client:{number}", client=str(number)))
     assert len(callers._known) <= 10
+
+
+# Who has the most.
+
+
+async def test_who_has_the_most_is_known_whatever_comes_and_goes() -> None:
+    shares: Shares[str] = Shares()
+    assert (shares.most(), list(shares.greatest())) == (0, [])
+    for item in ("a1", "b1", "b2", "a2", "c1"):
+        shares.put(item[0], item, item)
+    assert (shares.most(), list(shares.greatest())) == (2, ["b1", "b2", "a1", "a2"])
+    shares.remove("b", "b1")
+    assert (shares.most(), list(shares.greatest())) == (2, ["a1", "a2"])
+    for item in ("a1", "a2", "b2"):
+        shares.remove(item[0], item)
+    assert (shares.most(), list(shares.greatest()), shares.count("a")) == (1, ["c1"], 0)
+    shares.remove("c", "c1")
+    assert not shares._of and not shares._sized

@@ -1,7 +1,8 @@
 """Connections that go both ways over the network: WebSocket, and the transport of 2024-11-05 (HTTP with SSE).
 
 Both are thin carriers of a `Conversation`. The rules this file keeps: a connection ends what was begun on it; its id,
-where it has one, cannot be guessed and is its principal's alone; and a client that does not read is cut off.
+where it has one, cannot be guessed and is its principal's alone; a client that does not read is cut off; and one that
+has many keeps nobody out who has fewer.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
+from toolgate.fairness import Shares
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
 from toolgate.frontends.inside import Inside
@@ -63,6 +65,7 @@ class Pipes:
         self._config = inside.config
         self._clock = inside.clock
         self._open: dict[str, Pipe] = {}
+        self._shares: Shares[Pipe] = Shares()
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -113,14 +116,30 @@ class Pipes:
 
     @contextmanager
     def _opened(self, request: Request) -> Generator[Pipe]:
-        if self._is_closed or len(self._open) >= self._config.sessions.max:
+        if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "No more connections are taken")
         pipe = Pipe(self._inside, request.principal, request.route.path)
         self._open[pipe.id] = pipe
+        self._shares.put(pipe.principal.counted_as, pipe.id, pipe)
         try:
             yield pipe
         finally:
-            del self._open[pipe.id]
+            self._forget(pipe)
+
+    def _makes_room_for(self, principal: Principal) -> bool:
+        """Where all are taken, who has the most loses the oldest to one who has fewer even with the one that comes."""
+        if len(self._open) < self._config.sessions.max:
+            return True
+        if self._shares.most() <= self._shares.count(principal.counted_as) + 1:
+            return False
+        oldest = next(self._shares.greatest())
+        self._forget(oldest)
+        oldest.is_cut_off.set()
+        return True
+
+    def _forget(self, pipe: Pipe) -> None:
+        if self._open.pop(pipe.id, None):
+            self._shares.remove(pipe.principal.counted_as, pipe.id)
 
 
 class _Socket:

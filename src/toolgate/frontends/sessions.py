@@ -1,15 +1,16 @@
 """All sessions of a door, and when each of them ends.
 
 A session is implicit until it is initialized or used a second time: most of those are one request of a client that
-knows no sessions. The rules this file keeps: they take no more than a tenth of the room, and go first; none that works
-goes before one that is idle; and who has the most loses one first.
+knows no sessions. The rules this file keeps: they take no more than a tenth of the room; who has the most loses one
+first, so that nobody ends what is another's by having many; and of theirs none that works goes before one that is idle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections.abc import Iterable
 
+from toolgate.fairness import Shares
 from toolgate.frontends.session import Session
 from toolgate.frontends.visits import Known
 from toolgate.model import Principal
@@ -25,6 +26,7 @@ class Sessions:
         self._most = most
         self._implicit: dict[str, Session] = {}  # both: least recently used first
         self._kept: dict[str, Session] = {}
+        self._shares: Shares[Session] = Shares()  # all of them
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._sweep_later()
@@ -41,9 +43,11 @@ class Sessions:
 
     def add(self, session: Session, implicit: bool) -> None:
         """Take a new one in; where there is no room, the one that is needed least ends."""
-        if len(self) >= self._most or (implicit and len(self._implicit) >= max(1, self._most // 10)):
-            self.end(self._least_needed())
-        (self._implicit if implicit else self._kept)[session.id] = session
+        self._take(session, self._implicit if implicit else self._kept)
+        if implicit and len(self._implicit) > max(1, self._most // 10):
+            self.end(_least_needed(self._implicit.values(), session))
+        elif len(self) > self._most:
+            self.end(_least_needed(self._shares.greatest(), session))
         if self._is_closed:
             self.end(session)
 
@@ -54,9 +58,9 @@ class Sessions:
         if not session or not principal.may_act_as(session.client.principal):
             return None
         self._forget(session)
-        self._kept[id] = session
         session.touch()
         session.is_shown(principal)
+        self._take(session, self._kept)
         return session
 
     def end_unknown(self, is_known: Known) -> None:
@@ -79,16 +83,15 @@ class Sessions:
             self.end(session)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _forget(self, session: Session) -> bool:
-        return bool(self._implicit.pop(session.id, None) or self._kept.pop(session.id, None))
+    def _take(self, session: Session, among: dict[str, Session]) -> None:
+        among[session.id] = session
+        self._shares.put(_whose(session), session.id, session)
 
-    def _least_needed(self) -> Session:
-        implicit = next((session for session in self._implicit.values() if session.is_idle), None)
-        if implicit:
-            return implicit
-        idle = [session for session in self._kept.values() if session.is_idle]
-        owned = Counter(session.client.principal.cap_key for session in self._kept.values())
-        return max(idle, key=lambda session: owned[session.client.principal.cap_key], default=None) or self.all()[0]
+    def _forget(self, session: Session) -> bool:
+        is_ours = bool(self._implicit.pop(session.id, None) or self._kept.pop(session.id, None))
+        if is_ours:
+            self._shares.remove(_whose(session), session.id)
+        return is_ours
 
     def _sweep_later(self) -> None:
         self._timer = self._clock.call_later(min(self._idle, 60.0) / 2, self._sweep)
@@ -100,3 +103,14 @@ class Sessions:
             if session.is_idle and now - session.used >= self._idle:
                 self.end(session)
         self._sweep_later()
+
+
+def _least_needed(sessions: Iterable[Session], new: Session) -> Session:
+    """One that is idle, else the first; not the new one."""
+    others = (session for session in sessions if session is not new)
+    first = next(others)
+    return first if first.is_idle else next((session for session in others if session.is_idle), first)
+
+
+def _whose(session: Session) -> str:
+    return session.client.principal.counted_as
