@@ -65,43 +65,20 @@ async def visitors(house: House, ann_speaks: str, bob_speaks: str) -> tuple[Any,
     )
 
 
-@pytest.mark.promise("spec.2026.elicitation.user")
+@pytest.mark.promise("spec.2026.elicitation.user", "b.rulings.15-never-made-up")
 @pytest.mark.parametrize("ann_speaks", REVISIONS)
 @pytest.mark.parametrize("bob_speaks", REVISIONS)
-async def test_a_question_while_two_principals_have_calls_in_flight_is_held_until_it_is_clear_whose_it_is(
+async def test_a_question_while_two_principals_have_calls_in_flight_is_answered_by_an_error_and_put_to_neither(
     ann_speaks: str, bob_speaks: str
 ) -> None:
     meeting = Meeting()
     async with gateway(old=meeting.old) as house:
         ann, bob = await visitors(house, ann_speaks, bob_speaks)
-        answers = {"elicitation/create": named("ANN")}
-        talk = ann.converse("tools/call", answers, name="old__patient", arguments={"who": "ann"})
-        asking = asyncio.ensure_future(talk)
-        other = bob.start("tools/call", name="old__plain")
-        await meeting.old.got("tools/call", 2)
-        meeting.go.set()
-        await settle()
-        assert not meeting.old.answers
-        meeting.end.set()
-        assert (await other.reply()).text == "plain"  # so it was not bob's
-        assert (await asking).text == "accept ANN"
-        assert not any(message.get("method") == "elicitation/create" for message in other.messages)
-
-
-@pytest.mark.promise("spec.2026.elicitation.user", "b.rulings.15-never-made-up")
-@pytest.mark.parametrize("ann_speaks", REVISIONS)
-async def test_a_question_of_which_it_does_not_become_clear_whose_it_is_is_answered_by_an_error(
-    ann_speaks: str,
-) -> None:
-    meeting = Meeting()
-    async with gateway(old=meeting.old) as house:
-        ann, bob = await visitors(house, ann_speaks, LATEST)
         asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
         other = bob.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
         meeting.go.set()
-        await house.clock.advance(questions.HELD + 1)
-        assert "not become clear which of them" in (await asking.reply()).error["message"]
+        assert "not clear which of them" in (await asking.reply()).error["message"]
         assert meeting.old.answers[0]["error"]["code"] == -32603
         meeting.end.set()
         assert (await other.reply()).text == "plain"
@@ -109,39 +86,37 @@ async def test_a_question_of_which_it_does_not_become_clear_whose_it_is_is_answe
             assert not any(message.get("method") == "elicitation/create" for message in call.messages)
 
 
-async def test_a_question_that_is_held_and_taken_back_gets_no_answer() -> None:
-    async def changes_its_mind(scene: Scene) -> str:
-        id, _answer = scene.connection.put(form())  # type: ignore[attr-defined]
-        await asyncio.sleep(0.2)
-        scene.connection.withdraw(id)  # type: ignore[attr-defined]
+@pytest.mark.promise("spec.2026.elicitation.user")
+@pytest.mark.parametrize("end", ["answered", "cancelled", "cancelled and answered"])
+async def test_a_question_that_a_call_leaves_behind_when_it_ends_is_not_put_to_the_client_of_another(end: str) -> None:
+    """That a call is over does not show that a question was not its own: its server may have given it up unsaid."""
+    go = asyncio.Event()
+
+    async def leaves_one_behind(scene: Scene) -> str:
+        _id, answer = scene.connection.put(form("the secret of ann?"))  # type: ignore[attr-defined]
+        answer.add_done_callback(lambda answer: answer.exception())  # which nobody waits for
+        await go.wait()
         return "never mind"
 
     meeting = Meeting()
-    old = LegacyServer({"hm": changes_its_mind, "plain": meeting.plain})
+    old = LegacyServer({"hasty": leaves_one_behind, "plain": meeting.plain}, ignores_cancellation=True)
     async with gateway(old=old) as house:
         ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
-        other = bob.start("tools/call", name="old__plain")
+        bobs = bob.start("tools/call", name="old__plain")
         await old.got("tools/call")
-        assert (await ann.call("old__hm")).text == "never mind"
-        meeting.end.set()
-        assert (await other.reply()).text == "plain"
-        assert (ann.asked, bob.asked, old.answers) == ([], [], [])
-
-
-async def test_the_time_of_the_calls_that_a_held_question_may_be_of_does_not_run() -> None:
-    meeting = Meeting()
-    old = LegacyServer({"patient": meeting.patient, "plain": meeting.plain}, timeout=10)
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
-        asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
-        other = bob.start("tools/call", name="old__plain")
+        anns = ann.start("tools/call", name="old__hasty")
         await old.got("tools/call", 2)
-        meeting.go.set()
-        await house.clock.advance(14)
+        if "cancelled" in end:
+            ann.cancel(anns)
+            await old.got("notifications/cancelled")
+        if "answered" in end:
+            go.set()
+        await house.clock.advance(GIVEN_UP + 1)
+        assert (ann.asked, bob.asked) == ([], [])
+        assert len(old.answers) == 1
+        go.set()
         meeting.end.set()
-        assert (await other.reply()).text == "plain"
-        ann.answer(await ann.question(), named("A"))
-        assert (await asking.reply()).text == "accept A"
+        assert (await bobs.reply()).text == "plain"
 
 
 @pytest.mark.parametrize("ann_speaks", REVISIONS)
@@ -156,7 +131,6 @@ async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owne
         other = bob.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
         meeting.go.set()
-        await house.clock.advance(questions.HELD + 1)
         await asking.reply()
         meeting.end.set()
         await other.reply()
@@ -189,13 +163,10 @@ async def test_two_sessions_of_one_principal_are_not_mixed_up_either() -> None:
         waiting = other.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
         meeting.go.set()
-        await settle()
-        assert (one.asked, other.asked) == ([], [])
+        assert "not clear which of them" in (await asking.reply()).error["message"]
         meeting.end.set()
-        await waiting.reply()
-        one.answer(await one.question(), named("A"))
-        assert (await asking.reply()).text == "accept A"
-        assert other.asked == []
+        assert (await waiting.reply()).text == "plain"
+        assert (one.asked, other.asked) == ([], [])
 
 
 @pytest.mark.promise("spec.2026.elicitation.user")
@@ -283,7 +254,7 @@ async def test_where_a_cancelled_call_is_not_answered_a_question_is_refused_once
         await cancelled()
         call = bob.start("tools/call", name="old__secret", arguments={"who": "bob"})
         await house.clock.advance(questions.HELD + 1)
-        assert "not become clear" in (await call.reply()).error["message"]
+        assert "not clear which of them" in (await call.reply()).error["message"]
 
         await cancelled()
         call = bob.start("tools/call", name="old__secret", arguments={"who": "bob"})
@@ -643,9 +614,8 @@ async def test_sampling_is_placed_by_the_same_rule() -> None:
         ]
         await old.got("tools/call", 2)
         go.set()
-        await house.clock.advance(questions.HELD + 1)
         for call in calls:
-            assert (await call.reply()).text != "thought" or len(old.requests("tools/call")) == 2
+            await call.reply()
         for client, other in ((ann, "bob"), (bob, "ann")):
             assert not any(other in repr(question) for question in client.asked)
 

@@ -183,13 +183,15 @@ class Questions:
             await self._clear.wait()
 
     def _hold(self, id: Raw, ask: Ask) -> None:
-        """Calls run one at a time from now on, so that it becomes clear, and stays so."""
+        """Calls run one at a time from now on, so that it is clear, and stays so. Until those that were given up are
+        answered it may become clear whose this one is; that a call in flight ends shows nothing, since its server may
+        have given up a question of it unsaid."""
         self._turns.limit = 1
         self.is_careful = True
-        if len(self._held) >= MOST_HELD:
+        live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
+        if len(self._held) >= MOST_HELD or not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
-        live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
         timer = self._clock.call_later(HELD, lambda: self._give_up(held))
         held = _Held(id, ask, live, gone, timer)
         self._held.append(held)
@@ -296,8 +298,9 @@ _NOBODYS = "No call is in flight that this question could belong to, so there is
 _TOO_MANY = f"This call has {asks.MOST_OPEN} questions open already: ask again when they are answered"
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _UNCLEAR = (
-    "Calls of several clients are in flight, and it did not become clear which of them this question belongs to, so "
-    "nobody was asked. From now on calls run one at a time here: the same call can be made again"
+    "Calls of several clients are in flight, or were given up a moment ago, and it is not clear which of them this "
+    "question belongs to, so nobody was asked. From now on calls run one at a time here: the same call can be made "
+    "again"
 )
 
 
