@@ -71,6 +71,6 @@ def test_of_pairs_of_surrogates_without_end_none_is_taken_for_a_lone_one(monkeyp
 
 
 def test_white_space_without_end_is_one_token() -> None:
-    data = b" " * 1_000_000 + b'{"id" : 7,\n "method": "x"' + b"\n" * 1_000_000
+    data = b" " * 200_000 + b'{"id" : 7,\n "method": "x"' + b"\n" * 1_000_000
     assert len(jsonrpc._token.findall(data)) < 20  # pyright: ignore[reportPrivateUsage]
     assert jsonrpc.salvaged(data) == (b"7", False)
