@@ -55,9 +55,7 @@ log = logging.getLogger(__name__)
 MOST_UNTOLD = 64  # messages on their way, beyond which those that may be lost are
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
-LONGEST_NOTE = (
-    1024 * 1024
-)  # bytes of what a server says unasked: it is read, scrubbed and written for each who hears it
+LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
