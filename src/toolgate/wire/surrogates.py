@@ -65,8 +65,8 @@ def decode(data: bytes, strict: Callable[[bytes], T], refusal: Exception) -> T:
     """What `strict` refused, where that is for the lone surrogates in it. Raises the `refusal`, or another one."""
     parts = _split(data)
     found = parts[1::2]  # none where there are too many to look at
-    is_too_much = len(found) > MOST or data.count(b"\xf3") > MOST  # of stand-ins that others have written
-    stand_ins = {} if is_too_much else dict(zip(dict.fromkeys(found), map(chr, _free(data)), strict=False))
+    is_hopeless = not 0 < len(found) <= MOST or data.count(b"\xf3") > MOST  # of stand-ins that others have written
+    stand_ins = {} if is_hopeless else dict(zip(dict.fromkeys(found), map(chr, _free(data)), strict=False))
     if not found or len(stand_ins) < len(set(found)):
         try:
             raise refusal
