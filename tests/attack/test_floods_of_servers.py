@@ -22,6 +22,7 @@ from toolgate.policy.schemas import FINE, compiled
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import http
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.mcp.connection import LONGEST_NOTE
 from toolgate.wire import sse
 from toolgate.wire.lines import Lines
 
@@ -370,6 +371,30 @@ async def test_a_progress_token_that_each_note_would_repeat_is_bounded(revision:
                 )
             assert ("result" in response.last) is is_taken
             assert is_taken or "at most 4,096 bytes" in response.error["message"]
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+@pytest.mark.parametrize("size", [1_000_000, LONGEST_NOTE])
+async def test_a_note_without_end_is_dropped_and_said(
+    caplog: pytest.LogCaptureFixture, revision: str, size: int
+) -> None:
+    there = Scripted(revision, tools_list=tools("act"), tools_call=...)
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        call = visitor.request("tools/call", name="there__act", arguments={}, _meta={"progressToken": 1})
+        begun = visitor.begin("POST", dumped(call))
+        await settle()
+        token = there.requests[-1]["params"]["_meta"]["progressToken"]
+        there.tell("notifications/progress", progressToken=token, progress=1, message="x" * size)
+        there.tell("notifications/message", level="error", data="x" * size)
+        there.answer_last(said("done") | ({"resultType": "complete"} if revision == MODERN else {}))
+        heard = [each.get("method") for each in (await begun.response()).messages]
+    is_dropped = size == LONGEST_NOTE
+    assert ("notifications/progress" in heard) is not is_dropped
+    assert ("notifications/message" in heard) is not is_dropped
+    assert sum("it is dropped" in each.getMessage() for each in caplog.records) == 2 * is_dropped
 
 
 @pytest.mark.parametrize("id", [b"1" * 5000, b'"%b"' % (b"x" * 5000)])

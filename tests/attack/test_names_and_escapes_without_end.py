@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from inmemory import Scripted, Visitor, gateway, tools
+from inmemory import Scripted, Visitor, gateway, said, tools
 
 from toolgate.wire import jsonrpc, names, surrogates
 
-LONG = "a-" * 500_000
+LONG, LONGER = "a-" * 50_000, "a-" * 500_000
 ESCAPES = 1_000_000  # a surrogate each
 
 
@@ -49,6 +50,42 @@ async def test_a_name_without_end_in_a_control_tool_is_neither_taken_apart_nor_r
         assert len(answer) < 10_000
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("mcp_call", {"server": LONGER, "tool": "take"}),
+        ("mcp_call", {"server": "there", "tool": "take", "args": json.dumps({"x": LONGER})}),
+        ("mcp_discover", {"query": LONGER}),
+    ],
+)
+async def test_a_text_without_end_in_a_control_tool_is_not_even_read(
+    monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
+) -> None:
+    read = jsonrpc.read
+
+    def bounded(data: bytes, type: Any) -> Any:
+        assert len(memoryview(data)) < len(LONGER)
+        return read(data, type)
+
+    async with gateway(scripts={"there": Scripted(tools_list=tools("take"))}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        monkeypatch.setattr(jsonrpc, "read", bounded)
+        response = await visitor.post(visitor.request("tools/call", name=tool, arguments=arguments))
+        assert "bytes, and may have 262,144 as a text" in response.result["content"][0]["text"]
+
+
+async def test_an_object_without_end_in_a_control_tool_gets_to_its_server() -> None:
+    there = Scripted(tools_list=tools("take"), tools_call=said("taken"))
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask(
+            "tools/call", name="mcp_call", arguments={"server": "there", "tool": "take", "args": {"x": LONGER}}
+        )
+        assert there.requests[-1]["params"]["arguments"] == {"x": LONGER}
+
+
 class _Never:
     def split(self, data: bytes) -> list[bytes]:
         raise AssertionError(f"{len(data):,} bytes were looked through")
@@ -70,7 +107,22 @@ def test_of_pairs_of_surrogates_without_end_none_is_taken_for_a_lone_one(monkeyp
     assert jsonrpc.value(data) == {"a": "\U0001f600" * (ESCAPES // 2)}
 
 
+@pytest.mark.parametrize("stranger", ["\U000f1234" * ESCAPES, "".join(map(chr, range(0xF0000, 0xFFFFE)))])
+def test_where_others_use_the_characters_that_stand_in_for_lone_surrogates_these_are_refused(stranger: str) -> None:
+    with pytest.raises(jsonrpc.Malformed, match="Parse error"):
+        jsonrpc.decode(b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":"%b"}}' % (stranger.encode() + rb"\ud800"))
+
+
+def test_a_long_text_around_lone_surrogates_is_not_looked_at_character_by_character() -> None:
+    class Never(str):
+        def translate(self, table: object, /) -> str:
+            raise AssertionError("a step for each character")
+
+    marks = surrogates._Marks({}, {"\U000f0000": "\ud800"})  # pyright: ignore[reportPrivateUsage]
+    assert surrogates._restored(Never("é\U000f0000"), marks) == "é\ud800"  # pyright: ignore[reportPrivateUsage]
+
+
 def test_white_space_without_end_is_one_token() -> None:
-    data = b" " * 1_000_000 + b'{"id" : 7,\n "method": "x"' + b"\n" * 1_000_000
+    data = b" " * 200_000 + b'{"id" : 7,\n "method": "x"' + b"\n" * 1_000_000
     assert len(jsonrpc._token.findall(data)) < 20  # pyright: ignore[reportPrivateUsage]
     assert jsonrpc.salvaged(data) == (b"7", False)

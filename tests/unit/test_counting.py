@@ -49,7 +49,7 @@ def test_what_has_too_many_is_looked_at_no_further(data: bytes) -> None:
     assert has_more_values(data + b"x" * 100, 100_000)
 
 
-@pytest.mark.parametrize("text", [b"a, b, c" * 200_000, rb"\"," * 400_000, b"\\\\" * 500_000, b"[{" * 500_000])
+@pytest.mark.parametrize("text", [b"a, b, c" * 200_000, rb"\"," * 400_000, b"\\\\" * 500_000, rb"\n[" * 400_000])
 def test_a_text_is_one_value_whatever_stands_in_it(text: bytes) -> None:
     assert not has_more_values(b'{"text":"%b"}' % text, 100_000)
 

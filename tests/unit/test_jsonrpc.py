@@ -172,6 +172,23 @@ def test_what_answers_is_told_from_what_asks_though_neither_can_be_read() -> Non
     assert jsonrpc.salvaged(rb'{"id":4,"params":"\q"}') == (b"4", False)
 
 
+@pytest.mark.parametrize("ending", [b',"id":4}', b"}"])
+def test_the_id_of_a_broken_message_is_looked_for_in_its_beginning_alone(ending: bytes) -> None:
+    def broken(text: bytes) -> bytes:
+        return b'{"method":"x","params":"%b"' % text + ending
+
+    # One token, each escape of which takes a step.
+    assert jsonrpc.salvaged(broken(rb"\x" * jsonrpc.SALVAGED)) == (b"null", False)
+    assert jsonrpc.salvaged(b'{"id":7,' + broken(rb"\x" * jsonrpc.SALVAGED)[1:]) == (b"7", False)
+
+
+def test_an_id_that_the_end_of_the_beginning_cuts_off_is_none() -> None:
+    head = b'{"method":"x","params":"%b","id":12'
+    text = b"x" * (jsonrpc.SALVAGED - len(head % b""))
+    assert jsonrpc.salvaged(head % text) == (b"12", False)
+    assert jsonrpc.salvaged(head % text + b"34}") == (b"null", False)
+
+
 @pytest.mark.parametrize("part", [b'\\"', b'"', b"{", b'{"', b"a", b'":', b"\\"])
 def test_however_long_a_broken_message_is_looking_for_its_id_ends_soon(part: bytes) -> None:
     assert jsonrpc.salvaged(b'"' + part * 3_000_000)[0] == b"null"

@@ -123,8 +123,12 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
     wrong = _unknown([each for each in written if control.aliases.get(each, each) not in control.parameters], control)
     for spelling, raw in written.items():
         name = control.aliases.get(spelling, spelling)
-        if name in control.parameters and bytes(raw) != b"null":  # how many clients write what they leave out
+        if name in control.parameters and bytes(memoryview(raw)[:5]) != b"null":  # as many write what they leave out
             what, decode = _TYPES[control.parameters[name]["type"]]
+            size = len(memoryview(raw))
+            if size > _LONGEST_WRITTEN and memoryview(raw)[0] == _QUOTE:  # it is read several times in a call
+                wrong.append(f"`{spelling}` has {size:,} bytes, and may have {_LONGEST_WRITTEN:,} as a text")
+                continue
             try:
                 given[name] = decode(raw)
             except (ValueError, *jsonrpc.UNREADABLE):
@@ -140,6 +144,8 @@ def _unknown(spellings: Sequence[str], control: Control) -> list[str]:
     return said + ([f"{more:,} more unknown parameters"] if more else [])
 
 
+_QUOTE = 0x22
+_LONGEST_WRITTEN = 256 * 1024  # bytes of a text: a name, a query, or an object that a model has written as one
 MOST_UNKNOWN = 10  # that are named
 LONGEST_UNKNOWN = 100  # characters of a name
 

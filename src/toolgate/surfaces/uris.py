@@ -39,7 +39,7 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:
     """The result with its resource URIs renamed. One that is out of shape, or has too many values, is left as it is."""
-    if method != "resources/read" and b'"resource' not in memoryview(body).tobytes():
+    if method != "resources/read" and b'"resource' not in bytes(body):
         return body
     if counting.is_too_much(body):
         return body

@@ -25,6 +25,8 @@ def has_more_values(data: bytes, most: int) -> bool:
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped goes with its backslash
             piece = data[start : start + PIECE + 1]
         start += len(piece)
+        if is_in_text and b'"' not in piece:
+            continue  # a long text, whose escapes would take most of the time
         if b"\\" in piece:
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')

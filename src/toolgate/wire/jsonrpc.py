@@ -103,9 +103,7 @@ class RpcError(msgspec.Struct, frozen=True):
     data: Raw = NOTHING
 
 
-_message: Decoder[Message] = Decoder(Message)
 _error: Decoder[RpcError] = Decoder(RpcError)
-_members: Decoder[Members] = Decoder(Members)
 _strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
@@ -132,8 +130,8 @@ def decode(data: bytes) -> Message:
             data.decode()  # msgspec skips over raw members without looking at their encoding
         try:
             message = _strict_message(data)  # not by `Decoder`: two of these are read in a call
-        except msgspec.DecodeError:
-            message = _message.decode(data)
+        except msgspec.DecodeError as refusal:
+            message = surrogates.decode(data, _strict_message, refusal)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -199,12 +197,14 @@ def has_only(data: bytes, member: bytes) -> bool:
 
 
 def _envelope(data: bytes) -> dict[bytes, bytes]:
-    """The members of the outermost object with their first token: brackets, strings and colons are enough for that."""
+    """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
+    strings and colons are enough for that."""
     found: dict[bytes, bytes] = {}
     depth, key, last = 0, b"", b""
-    for match in itertools.islice(_token.finditer(data), MOST_TOKENS):
+    beginning = data[:SALVAGED]
+    for match in itertools.islice(_token.finditer(beginning), MOST_TOKENS):
         token = match[0]
-        if token.isspace():
+        if token.isspace() or (match.end() == SALVAGED < len(data)):  # what is cut off is another token
             continue
         if depth == 1 and last == b":":
             found.setdefault(key, token)
@@ -223,7 +223,8 @@ def _is_readable_id(id: bytes) -> bool:
 
 
 LONGEST_ID = 4096  # bytes, of a progress token too
-MOST_TOKENS = 100_000  # that are looked at: about 30 ms
+SALVAGED = 256 * 1024  # bytes that are looked at: one token may be a text of millions of escapes
+MOST_TOKENS = 100_000  # in them: about 30 ms
 # White space is a token too: else each byte of it would be tried as the beginning of one.
 _token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++|\s++', re.DOTALL)
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
@@ -250,8 +251,8 @@ def members(raw: Raw | bytes) -> Members:
         return {}
     try:
         return _strict_members(raw)  # not by `Decoder`: this is read a dozen times in a call
-    except msgspec.DecodeError:
-        return _members.decode(raw)
+    except msgspec.DecodeError as refusal:
+        return surrogates.decode(bytes(raw), _strict_members, refusal)
 
 
 def value(raw: Raw | bytes) -> Any:

@@ -23,7 +23,7 @@ def event(data: bytes, id: str | None = None, retry: int | None = None, name: by
         head += b"id: " + id.encode() + b"\n"
     if retry is not None:
         head += b"retry: %d\n" % retry
-    return head + (b"data: " + data if data else b"data:") + b"\n\n"
+    return b"".join((head, b"data: " if data else b"data:", data, b"\n\n"))  # the data may have megabytes: one copy
 
 
 LINE = 64  # bytes that a line takes beside what stands in it

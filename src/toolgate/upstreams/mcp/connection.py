@@ -55,6 +55,7 @@ log = logging.getLogger(__name__)
 MOST_UNTOLD = 64  # messages on their way, beyond which those that may be lost are
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
+LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -506,6 +507,12 @@ class Connection:
         return found
 
     def _notified(self, message: Message, origin: int | None) -> None:
+        size = len(memoryview(message.params))
+        if size > LONGEST_NOTE and message.method != mcp.TASK_CHANGED:  # which may have a result in it
+            if self._complaints.takes(self._server.id):
+                told = (self._server.name, excerpt(message.method), size, LONGEST_NOTE)
+                log.warning("%s sent a %s of %d bytes; it is dropped, since it may have %d", *told)
+            return
         changed = mcp.LIST_CHANGED.get(message.method)
         if changed:
             self._on_event(Event(self._server.id, "list_changed", self.scope, changed))
