@@ -212,10 +212,9 @@ class Approval:
             self._decided[id(case.call)] = _required(case, f"and no operator can be asked: {why}")
 
     async def _by_operator(self, case: Case) -> Decided:
-        about = _about(case)
         end = self._clock.now() + self._settings.wait
         while True:
-            request = await self._approvals.ask(case.place, case.digest, self._settings.ttl, **about)
+            request = await self._approvals.ask(case.place, case.digest, self._settings.ttl, lambda: _about(case))
             if request.state != "undecided" and (decided := await self._used(case, request)):
                 return decided
             left = end - self._clock.now()
