@@ -3,9 +3,10 @@
 While one principal calls alone, no more than `MOST_ALONE` requests are started in a round of the loop, so that whoever
 comes is heard between them. Where another called within the same second, one request is started in each round and
 principals take turns, so a principal that has hundreds of requests waiting delays only its own; where another called
-within the same minute, it has so few under way that the other would not wait for long. The rules this file keeps: requests of one principal start in the order that they came; few that were just started
-are under way at once, so that a round is short, and yet each principal can have one; and who is refused again and again
-is heard more slowly, but not more slowly than it may call.
+within the same minute, it has so few under way that the other would not wait for long. The rules this file keeps:
+requests of one principal start in the order that they came; few that were just started are under way at once, so that a
+round is short, and yet each principal can have one; and who is refused again and again is heard more slowly, but not
+more slowly than it may call.
 
 A request that waits here holds its connection: nothing more is read from it than its first 64 KiB. So what waits is
 bounded by the number of connections.
