@@ -1,4 +1,4 @@
-"""How much of bodies that are still to end is kept at once: each may be as long as `http.body_limit`, and there are many.
+"""How much is kept at once of bodies that are still to end: each may have `http.body_limit`, and there are many.
 
 The rule this file keeps: who is beyond the budget is not read, and waits; but the oldest of a principal's bodies always
 goes on, whatever others keep, so nobody waits for somebody else, and nobody waits for ever: the door ends a body that
