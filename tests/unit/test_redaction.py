@@ -242,8 +242,26 @@ def test_the_shapes_of_tokens_are_known(token: str) -> None:
 
 _old_password = re.compile(rb"(?<=://)[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")
 _pieces = st.sampled_from(
-    [*'aZ0 ._-+/=:@"{}', "ghp_", "sk-", "eyJ", "xoxb-", "AKIA", "SG.", "tg_", "12345678:AA", "://", "glpat-", "é"]
-    + ["a1" * 20, "ABCDEFGH23456723", "abcdefghij", "a" * 33, "." * 300, "xapp-" + "a" * 20]
+    [
+        *'aZ0 ._-+/=:@"{}',
+        "ghp_",
+        "sk-",
+        "eyJ",
+        "xoxb-",
+        "AKIA",
+        "SG.",
+        "tg_",
+        "12345678:AA",
+        "://",
+        "glpat-",
+        "é",
+        "a1" * 20,
+        "ABCDEFGH23456723",
+        "abcdefghij",
+        "a" * 33,
+        "." * 300,
+        "xapp-" + "a" * 20,
+    ]
 )
 
 
