@@ -227,6 +227,7 @@ class Approval:
     async def _new_request(self, case: Case) -> Request:
         """One at a time, with others heard in between: to write out what is shown takes some hundredths of a second."""
         async with self._asking:
+            await asyncio.sleep(0)  # else the next would be made in the same round of the event loop
             return await self._approvals.ask(case.place, case.digest, self._settings.ttl, lambda: _about(case))
 
     async def _use(self, case: Case, request: Request) -> None:
