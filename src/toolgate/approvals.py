@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -71,6 +71,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     edited: str = ""
 
 
+Shown: TypeAlias = Mapping[str, str | bytes]  # members of a `Request` that say what is to be decided
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    """What of a request says for whom it takes room: the rest is passed over."""
+
+    place: Place
+    state: str = "undecided"
+
+
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that may be called with any arguments. `until` None: until somebody revokes it."""
 
@@ -107,6 +117,7 @@ class Approvals:
         self._on_new = on_new
         self._store = store
         self._clock = clock
+        self._being_written: Counter[str] = Counter()  # requests, by principal
         self._passages: OrderedDict[str, Passage] = OrderedDict()  # the store's, some of them not written yet
 
     # Requests.
@@ -114,25 +125,33 @@ class Approvals:
     def find(self, place: Place, digest: str) -> Request | None:
         return _read(self._store.get(_REQUESTS, key(place, digest)), Request)
 
-    async def ask(self, place: Place, digest: str, ttl: float, **shown: str | bytes) -> Request:
-        """The request for this call: the one that is there, or a new one. Raises `TooMany`."""
+    async def ask(self, place: Place, digest: str, ttl: float, shown: Callable[[], Shown]) -> Request:
+        """The request for this call: the one that is there, or a new one. Raises `TooMany`, before it is made what is
+        `shown`: that costs."""
         found = self.find(place, digest)
         if found:
             return found
         self._check_room(place.principal)
         now = self._clock.wall()
         about = {"id": _new_id(), "place": place, "digest": digest, "asked": now, "until": now + ttl}
-        request = msgspec.convert({**about, **shown}, Request)
+        request = msgspec.convert({**about, **shown()}, Request)
         where = key(place, digest)
-        if await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl):
+        self._being_written[place.principal] += 1
+        try:
+            is_ours = await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl)
+        finally:
+            self._being_written[place.principal] -= 1
+            self._being_written += Counter()  # without those that are none
+        if is_ours:
             self._on_new(request)
             return request
         return self.find(place, digest) or request
 
     def _check_room(self, principal: str) -> None:
-        known = self.requests()
+        known = [each for raw in self._store.items(_REQUESTS).values() if (each := _read(raw, _Waiting))]
         theirs = sum(each.place.principal == principal and each.state == "undecided" for each in known)
-        if theirs >= MOST_UNDECIDED or len(known) >= MOST_REQUESTS:
+        theirs += self._being_written[principal]
+        if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
             raise TooMany("too many calls wait for an operator already")
 
     async def use(self, request: Request) -> bool:
@@ -235,7 +254,7 @@ def _bytes(record: Request | Grant | Passage) -> bytes:
     return surrogates.pack(record)
 
 
-Record = TypeVar("Record", Request, Grant, Passage)
+Record = TypeVar("Record", Request, Grant, Passage, _Waiting)
 
 
 def _read(raw: bytes | None, type: type[Record]) -> Record | None:

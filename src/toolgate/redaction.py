@@ -378,14 +378,37 @@ _shaped = re.compile(rb"(?<![A-Za-z0-9+/=_-])(?:" + b"|".join(_shapes) + rb")")
 _private_key = re.compile(
     rb"-----BEGIN ([A-Z0-9 ]{0,40})PRIVATE KEY-----(?:[^\"-]|-(?!----)){1,20000}-----END \1PRIVATE KEY-----"
 )
-_password = re.compile(rb"(?<=://)[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")
+_password = re.compile(rb"://[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")  # begins with what is found fast
+_SHORTEST_SHAPED = 15  # bytes of a token of any shape
+_BESIDE_TOKENS = "+/="  # what stands in no token, but before none either
+_IN_TOKENS = bytes(chr(each) in f"{string.ascii_letters}{string.digits}_.:-{_BESIDE_TOKENS}" for each in range(256))
+_LONG_WORD = "\1" * _SHORTEST_SHAPED
+MOST_WORDS = 20_000  # long ones that are looked at one by one: about 20 ms
 
 
 def shaped(shown: bytes) -> bytes:
     """JSON without what has the shape of a token, of a private key, or of a password in a URL."""
-    for pattern in (_shaped, _password):
-        shown = pattern.sub(GONE.encode(), shown)
+    shown = _without_tokens(shown)
+    shown = _password.sub(b"://" + GONE.encode(), shown)
     return _private_key.sub(GONE.encode(), shown) if b"PRIVATE KEY-----" in shown else shown
+
+
+def _without_tokens(shown: bytes) -> bytes:
+    """A token is in a long word. These are found at memory's speed; where there are very many, it is as fast to look
+    everywhere."""
+    is_in = shown.translate(_IN_TOKENS).decode("latin-1")
+    parts: list[bytes] = []
+    done, start = 0, is_in.find(_LONG_WORD)
+    for number in itertools.count():
+        if start < 0:
+            break
+        end = is_in.find("\0", start) if number < MOST_WORDS else -1
+        end = end if end >= 0 else len(shown)
+        for found in _shaped.finditer(shown, start, end):
+            parts += [shown[done : found.start()], GONE.encode()]
+            done = found.end()
+        start = is_in.find(_LONG_WORD, end)
+    return b"".join([*parts, shown[done:]]) if parts else shown
 
 
 # Logs.

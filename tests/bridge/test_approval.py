@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from toolgate.policy.cases import LARGEST, MOST_SHOWN
 from toolgate.policy.validate import Validate
 from toolgate.redaction import GONE, Redactor
 from toolgate.store.memory import MemoryStore
+from toolgate.wire import exhibit
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 SECRET = "canary-0123456789"
@@ -594,6 +596,29 @@ async def test_so_many_calls_of_one_principal_wait_and_no_more() -> None:
         assert len(desk.book.requests()) == MOST_UNDECIDED
         assert "approval" in (await bob.call("there__echo")).error["data"]
     assert there.calls == []
+
+
+async def test_nothing_is_made_to_be_shown_of_calls_that_may_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[int]()
+    plain = exhibit.plain
+    monkeypatch.setattr(exhibit, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
+    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with desk.gateway(there=there) as house:
+        ann = house.modern()
+        asked = (ann.call("there__echo", arguments={"text": "*" * 50_000, "n": n}) for n in range(3 * MOST_UNDECIDED))
+        replies = await asyncio.gather(*asked)
+    assert sum("too many" in reply.error["message"] for reply in replies) == 2 * MOST_UNDECIDED
+    assert sum(size > 1000 for size in shown) == MOST_UNDECIDED
+
+
+async def test_what_is_too_long_for_a_form_is_not_looked_at_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = list[int]()
+    plain = exhibit.plain
+    monkeypatch.setattr(exhibit, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
+    async with Desk().gateway(there=LegacyServer({"echo": echo})) as house:
+        client = await house.legacy()
+        reply = await client.converse("tools/call", decide("once"), name="there__echo", arguments={"a": "*" * 50_000})
+    assert code(reply) == "APPROVAL_REQUIRED" and max(shown, default=0) < 1000
 
 
 @pytest.mark.parametrize("by", ["client", "operator"])

@@ -47,7 +47,7 @@ def kept(folder: Path, work: Callable[[Approvals], Awaitable[Found]]) -> Found:
 
 def ask(folder: Path, **more: Any) -> Request:
     shown = {"shown": '{"path": "/tmp/a"}', **more}
-    return kept(folder, lambda book: book.ask(PLACE, more.pop("digest", "d1"), 900.0, **shown))
+    return kept(folder, lambda book: book.ask(PLACE, more.pop("digest", "d1"), 900.0, lambda: shown))
 
 
 def found(folder: Path, digest: str = "d1") -> Request | None:
@@ -160,7 +160,9 @@ def test_what_cannot_be_is_said(here: Path) -> None:
 def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_it_is(here: Path) -> None:
     async def work(book: Approvals) -> Request:
         place = Place("a\x1b]0;x\x07", "files", "", "tools", "x\n- Server: \u202ebank")
-        return await book.ask(place, "d", 900.0, shown='{"\\u001b[2J": "\\n"}', known_as="\r", via="mcp_call")
+        return await book.ask(
+            place, "d", 900.0, lambda: {"shown": '{"\\u001b[2J": "\\n"}', "known_as": "\r", "via": "mcp_call"}
+        )
 
     request = kept(here, work)
     for command in (("list",), ("show", request.id), ("allow", request.id, "-y")):

@@ -39,6 +39,19 @@ def test_what_is_shown_of_json_is_that_json(tree: Any) -> None:
     assert not any("\n" in line for line in lines)
 
 
+@given(TREES, TREES)
+def test_equal_trees_and_no_others_have_the_same_canonical_bytes(one: Any, other: Any) -> None:
+    is_same = exhibit.written(read(one)) == exhibit.written(read(other))
+    assert (exhibit.canonical(read(one)) == exhibit.canonical(read(other))) == is_same
+    assert exhibit.canonical(read([1])) != exhibit.canonical(read([[0, "1"]])) != exhibit.canonical(read(["1"]))
+
+
+@given(TREES.map(lambda tree: {"a": tree}))
+def test_what_is_too_long_before_anything_is_written_out_is_so_afterwards(tree: Any) -> None:
+    lines = "\n".join(exhibit.laid_out(read(tree), "    "))
+    assert not exhibit.is_longer(read(tree), len(lines))
+
+
 @given(st.text())
 def test_nothing_that_is_not_seen_or_turns_the_order_is_shown_as_it_is(text: str) -> None:
     shown = exhibit.plain(text)

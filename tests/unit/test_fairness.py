@@ -89,8 +89,23 @@ class Requests:
 @pytest.mark.promise("b.fair.turns")
 async def test_a_principal_that_calls_alone_waits_for_nothing() -> None:
     requests = Requests()
-    requests.come(*(f"a{number}" for number in range(100)))
-    assert len(requests.started) == 100 and not requests.scheduler.waiting
+    for _ in range(10):
+        requests.come(*(f"a{number}" for number in range(scheduling.MOST_ALONE)))
+        assert not requests.scheduler.waiting
+        await settle()
+    assert len(requests.started) == 10 * scheduling.MOST_ALONE
+
+
+async def test_of_300_requests_that_come_at_once_few_are_started_before_somebody_else_is_heard() -> None:
+    requests = Requests()
+    requests.come(*(f"a{number}" for number in range(300)))
+    assert len(requests.started) == scheduling.MOST_ALONE
+    requests.come("b")
+    await settle()
+    assert "b" in requests.started[: scheduling.MOST_ALONE + 2]
+    await requests.answer_all()
+    assert [name for name in requests.started if name[0] == "a"] == [f"a{number}" for number in range(300)]
+    requests.scheduler.close()
 
 
 @pytest.mark.promise("b.fair.turns")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolgate import redaction
 from toolgate.redaction import ADJOINING, GONE, MOST, MOST_PASSING, WINDOW, Redactor, excerpt, quiet_logs, shaped
 
 SECRET = "canary-7f3a9c"
@@ -236,6 +238,47 @@ def _texts(value: Any) -> list[str]:
 def test_the_shapes_of_tokens_are_known(token: str) -> None:
     body = json.dumps({"text": f"it is {token}, or {token}"}).encode()
     assert json.loads(shaped(body)) == {"text": f"it is {GONE}, or {GONE}"}
+
+
+_old_password = re.compile(rb"(?<=://)[^\s\"/@:?#\\]{0,200}:[^\s\"/@?#\\]{1,500}(?=@)")
+_pieces = st.sampled_from(
+    [
+        *'aZ0 ._-+/=:@"{}',
+        "ghp_",
+        "sk-",
+        "eyJ",
+        "xoxb-",
+        "AKIA",
+        "SG.",
+        "tg_",
+        "12345678:AA",
+        "://",
+        "glpat-",
+        "é",
+        "a1" * 20,
+        "ABCDEFGH23456723",
+        "abcdefghij",
+        "a" * 33,
+        "." * 300,
+        "xapp-" + "a" * 20,
+    ]
+)
+
+
+@given(st.lists(_pieces, max_size=40), st.integers(0, 3))
+def test_tokens_and_passwords_are_found_as_if_one_looked_everywhere(pieces: list[str], most: int) -> None:
+    text = "".join(pieces).encode()
+    everywhere = _old_password.sub(GONE.encode(), redaction._shaped.sub(GONE.encode(), text))
+    assert shaped(text) == everywhere
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redaction, "MOST_WORDS", most)
+        assert shaped(text) == everywhere
+
+
+def test_plain_words_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_shaped", None)
+    words = b'"' + b"plain words, and a few longer words: extraordinary; " * 1000 + b'"'
+    assert shaped(words) is words
 
 
 def test_a_private_key_and_a_password_in_a_url_have_shapes() -> None:

@@ -19,6 +19,7 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.eras import headers as era_headers
+from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
@@ -101,6 +102,7 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
+        self._bodies = Bodies()
         self._read = 0  # bytes of large bodies since garbage was last looked for
 
     async def admit(self, scope: Scope, receive: Receive) -> Request:
@@ -204,28 +206,39 @@ class Guards:
         announced = int(declared[:20]) if declared.isdecimal() else 0
         if announced > limit and (announced > limit + OVERFLOW_READ or "expect" in request.headers):
             raise _too_large(limit, is_unread=True)
-        chunks: list[bytes] = []
-        beginning = b""
-        size, more = 0, True
-        while more and size <= limit + OVERFLOW_READ:
-            part = await request.receive()
-            if part["type"] == "http.disconnect":
-                raise Refused(400, "The client went away")
-            chunk, more = part.get("body", b""), part.get("more_body", False)
-            size += len(chunk)
-            beginning = beginning or chunk[:LONGEST_BEGINNING]
-            if size <= limit:
-                chunks.append(chunk)
-            else:
-                chunks.clear()
-        if size > limit:
-            raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
+        body, size, beginning = await self._whole(request, limit)
         if size > LARGE:
             self._collect_after(size)
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if size > SHORT and await has_too_many_values(body, most := self._gateway.snapshot.config.most_values):
             raise Refused(413, f"Request body too large: {too_many_values(most)}", id=jsonrpc.salvaged(beginning)[0])
         return body
+
+    async def _whole(self, request: Request, limit: int) -> tuple[bytes, int, bytes]:
+        """A body, its size and its beginning."""
+        chunks: list[bytes] = []
+        beginning = b""
+        size, more = 0, True
+        kept = self._bodies.begun(request.principal.counted_as)
+        try:
+            while more and size <= limit + OVERFLOW_READ:
+                part = await request.receive()
+                if part["type"] == "http.disconnect":
+                    raise Refused(400, "The client went away")
+                chunk, more = part.get("body", b""), part.get("more_body", False)
+                size += len(chunk)
+                beginning = beginning or chunk[:LONGEST_BEGINNING]
+                if size > limit:
+                    chunks.clear()
+                    kept.ended()
+                    continue
+                chunks.append(chunk)
+                if more:
+                    await kept.grew(len(chunk))
+            if size > limit:
+                raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
+            return chunks[0] if len(chunks) == 1 else b"".join(chunks), size, beginning
+        finally:
+            kept.ended()
 
     def _collect_after(self, size: int) -> None:
         """Should large bodies be left in cycles after all, they are collected by their bytes: Python counts objects."""

@@ -1,11 +1,12 @@
 """Which request is started next where several principals want the one event loop (docs/limits.md, "Fairness").
 
-While one principal calls alone, nothing is kept back. Where another called within the same second, one request is
-started in each round of the loop and principals take turns, so a principal that has hundreds of requests waiting delays
-only its own; where another called within the same minute, it has so few under way that the other would not wait for
-long. The rules this file keeps: requests of one principal start in the order that they came; few that were just started
-are under way at once, so that a round is short, and yet each principal can have one; and who is refused again and again
-is heard more slowly, but not more slowly than it may call.
+While one principal calls alone, no more than `MOST_ALONE` requests are started in a round of the loop, so that whoever
+comes is heard between them. Where another called within the same second, one request is started in each round and
+principals take turns, so a principal that has hundreds of requests waiting delays only its own; where another called
+within the same minute, it has so few under way that the other would not wait for long. The rules this file keeps:
+requests of one principal start in the order that they came; few that were just started are under way at once, so that a
+round is short, and yet each principal can have one; and who is refused again and again is heard more slowly, but not
+more slowly than it may call.
 
 A request that waits here holds its connection: nothing more is read from it than its first 64 KiB. So what waits is
 bounded by the number of connections.
@@ -89,7 +90,7 @@ class Scheduler:
         self._contended_at = 0.0
         self._last: str | None = None  # who called last
         self._queue: RoundRobin[Turn] = RoundRobin()
-        self._is_taken = False  # the start of this round of the loop
+        self._begun = 0  # requests in this round of the loop
         self._most = MOST_ALONE
         self._started: deque[Turn] = deque()  # of late, the oldest first
         self._fresh: Counter[str] = Counter()  # of them, by principal
@@ -103,12 +104,15 @@ class Scheduler:
         return len(self._queue)
 
     def lets_pass(self, key: str) -> bool:
-        """Whether this principal calls alone, so that its request may be started at once."""
+        """Whether this principal calls alone, and not too much at once, so that its request may be started now."""
         if key != self._last:
             if self._last is not None:
                 self._contend()
             self._last = key
-        return not self._is_contended
+        if self._is_contended or self._queue or self._begun >= MOST_ALONE:
+            return False
+        self._count()
+        return True
 
     def start(self, key: str, run: Run) -> Turn:
         """Call `run` when it is this principal's turn, which may be now. It must not raise."""
@@ -169,13 +173,13 @@ class Scheduler:
             self._is_contended = False
 
     def _next(self) -> None:
-        """Start one request, where others call at most one in a round of the loop; where none may be started yet, look
-        again later."""
+        """Start one request, where others call at most one in a round of the loop, and in no round more than
+        `MOST_ALONE`; where none may be started yet, look again later."""
         if not self._queue:
             return
         now = self._clock.now()
         self._most = MOST_FRESH if now < self._contended_at + AT_ONCE else MOST_ALONE
-        if self._is_taken and self._most == MOST_FRESH:
+        if self._begun >= (1 if self._most == MOST_FRESH else MOST_ALONE):
             return
         while self._started and (not self._started[0].is_fresh or self._started[0].started <= now - FRESH):
             self._ages(self._started.popleft())
@@ -187,10 +191,14 @@ class Scheduler:
         turn.started, turn.is_fresh = now, True
         self._started.append(turn)
         self._fresh[turn.key] += 1
-        if not self._is_taken:
-            self._is_taken = True
-            asyncio.get_running_loop().call_soon(self._round_over)
+        self._count()
         turn.run()
+
+    def _count(self) -> None:
+        """One is started in this round: what one has to do is done in a later one, and is not known yet."""
+        if not self._begun:
+            asyncio.get_running_loop().call_soon(self._round_over)
+        self._begun += 1
 
     def _may(self, key: str, now: float) -> bool:
         if key in self._refusals and now < self._refusals[key].until:
@@ -205,7 +213,7 @@ class Scheduler:
                 del self._fresh[turn.key]
 
     def _round_over(self) -> None:
-        self._is_taken = False
+        self._begun = 0
         self._next()
 
     def _look_again(self) -> None:

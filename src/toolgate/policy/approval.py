@@ -9,6 +9,7 @@ nobody had to show who they are, by an operator: the program that wants it may a
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -67,6 +68,7 @@ class Approval:
         self._prints = prints
         self._validate = validate
         self._audit = audit
+        self._asking = asyncio.Lock()
         self._decided: dict[int, Decided] = {}  # of calls that have waited, by id; taken at once
         self._gone_on: dict[int, tuple[Call, Case]] = {}  # by id, until their leg has ended
 
@@ -212,16 +214,21 @@ class Approval:
             self._decided[id(case.call)] = _required(case, f"and no operator can be asked: {why}")
 
     async def _by_operator(self, case: Case) -> Decided:
-        about = _about(case)
         end = self._clock.now() + self._settings.wait
         while True:
-            request = await self._approvals.ask(case.place, case.digest, self._settings.ttl, **about)
+            request = self._approvals.find(case.place, case.digest) or await self._new_request(case)
             if request.state != "undecided" and (decided := await self._used(case, request)):
                 return decided
             left = end - self._clock.now()
             if left <= 0:
                 return _undecided(case, request)
             await self._clock.sleep(min(LOOK, left))
+
+    async def _new_request(self, case: Case) -> Request:
+        """One at a time, with others heard in between: to write out what is shown takes some hundredths of a second."""
+        async with self._asking:
+            await asyncio.sleep(0)  # else the next would be made in the same round of the event loop
+            return await self._approvals.ask(case.place, case.digest, self._settings.ttl, lambda: _about(case))
 
     async def _use(self, case: Case, request: Request) -> None:
         """What an operator has decided before the call came. Where another call was faster, it is asked anew."""

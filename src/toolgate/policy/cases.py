@@ -75,7 +75,7 @@ def of(call: Call, place: Place, redactor: Redactor) -> Case:
     except Ambiguous as why:
         message = f"Invalid arguments for {call.shown}: they cannot be shown to who is to approve them, since {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
-    digest = hashlib.sha256(exhibit.written(arguments).encode()).hexdigest()
+    digest = hashlib.sha256(exhibit.canonical(arguments)).hexdigest()
     shown = masked(arguments, redactor)
     return Case(call, place, digest, arguments, _without_credentials(shown) if is_change(place) else shown)
 
@@ -114,6 +114,8 @@ def _without_credentials(shown: Tree) -> Tree:
 
 def question(case: Case, problem: str) -> Ask | None:
     """None where it would be too long. `problem` is what was wrong with the answer before."""
+    if exhibit.is_longer(case.shown, MOST_SHOWN):
+        return None
     message = text(case, problem)
     if len(message) > MOST_SHOWN:
         return None

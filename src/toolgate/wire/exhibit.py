@@ -57,7 +57,8 @@ def _check_depth(tree: Tree, left: int) -> None:
     if not left:
         raise Ambiguous(_TOO_DEEP)
     for each in cast("dict[str, Tree]", tree).values() if isinstance(tree, dict) else cast("list[Tree]", tree):
-        _check_depth(each, left - 1)
+        if isinstance(each, dict | list):
+            _check_depth(each, left - 1)
 
 
 _TOO_DEEP = "it is nested too deeply"
@@ -72,6 +73,32 @@ def _object(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
 
 def _no_number(text: str) -> None:
     raise Ambiguous(f"{text} is no number")
+
+
+def canonical(tree: Tree) -> bytes:
+    """Equal trees make equal bytes, and others make others. In C: nothing in them is looked at for who reads it."""
+    return _plainly(tree, ensure_ascii=True).encode()
+
+
+def is_longer(tree: Tree, most: int) -> bool:
+    """Whether it is laid out in more characters than that, even if none of them had to be written out."""
+    return len(_plainly(tree, ensure_ascii=False)) > most
+
+
+def _plainly(tree: Tree, ensure_ascii: bool) -> str:
+    return json.dumps(
+        tree,
+        sort_keys=True,
+        ensure_ascii=ensure_ascii,
+        separators=(",", ":"),
+        check_circular=False,
+        default=_spelled,
+    )
+
+
+def _spelled(number: Number) -> list[Any]:
+    """No tree has such a 0 in it: its numbers are all `Number`."""
+    return [0, number.text]
 
 
 def written(tree: Tree) -> str:

@@ -1,0 +1,83 @@
+"""How much is kept at once of bodies that are still to end: each may have `http.body_limit`, and there are many.
+
+The rule this file keeps: who is beyond the budget is not read, and waits; but the oldest of a principal's bodies always
+goes on, whatever others keep, so nobody waits for somebody else, and nobody waits for ever: the door ends a body that
+does not come in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+FREE = 64 * 1024  # bytes of each body, which count for nothing
+MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's bodies
+MOST = 256 * 1024 * 1024  # of all
+
+
+class Bodies:
+    """Those of a door."""
+
+    def __init__(self) -> None:
+        self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first
+        self._kept_by: dict[str, int] = {}  # bytes
+        self._kept = 0
+        self._waiting: dict[Body, asyncio.Future[None]] = {}
+
+    def begun(self, key: str) -> Body:
+        """One of this principal (`Principal.counted_as`)."""
+        return Body(self, key)
+
+    def keep(self, body: Body, size: int) -> None:
+        self._by.setdefault(body.key, {})[body] = None
+        self._kept_by[body.key] = self._kept_by.get(body.key, 0) + size
+        self._kept += size
+
+    async def room(self, body: Body) -> None:
+        """Until it may be read on."""
+        while not self._may(body):
+            self._waiting[body] = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting[body]
+            finally:
+                del self._waiting[body]
+
+    def drop(self, body: Body, size: int) -> None:
+        """It is read, or given up."""
+        theirs = self._by.get(body.key, {})
+        if body not in theirs:
+            return
+        del theirs[body]
+        self._kept -= size
+        self._kept_by[body.key] -= size
+        if not theirs:
+            del self._by[body.key], self._kept_by[body.key]
+        for other, turn in self._waiting.items():
+            if not turn.done() and self._may(other):
+                turn.set_result(None)
+
+    def _may(self, body: Body) -> bool:
+        is_oldest = next(iter(self._by[body.key])) is body
+        return is_oldest or (self._kept_by[body.key] < MOST_OF_ONE and self._kept < MOST)
+
+
+class Body:
+    """One that is being read."""
+
+    def __init__(self, bodies: Bodies, key: str) -> None:
+        self.key = key
+        self._bodies = bodies
+        self._size = 0  # bytes
+        self._counted = 0
+
+    async def grew(self, size: int) -> None:
+        """So much of it is kept, and there is more. Returns when that may be read."""
+        self._size += size
+        if self._size > FREE:
+            self._bodies.keep(self, self._size - self._counted)
+            self._counted = self._size
+            await self._bodies.room(self)
+
+    def ended(self) -> None:
+        """Nothing of it is kept as a body any more."""
+        self._bodies.drop(self, self._counted)
+        self._size = self._counted = 0
