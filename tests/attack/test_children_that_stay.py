@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ from processes.ground import (
     until,
 )
 
+from toolgate.upstreams.guard import LONGEST_END
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the groups alone are ended")
 
 
@@ -37,12 +40,13 @@ async def left_behind(client: Client, file: Path) -> int:
     return daemon
 
 
-async def nothing_is_left(folder: Path) -> None:
+async def nothing_is_left(folder: Path, seconds: float = 10) -> None:
     try:
-        await until(lambda: not carrying(str(folder)), 10)
+        await until(lambda: not carrying(str(folder)), seconds)
     finally:
         for pid in carrying(str(folder)):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(os.getpgid(pid), signal.SIGKILL)  # of a chain of processes the next one has the same group
 
 
 @pytest.mark.promise("b.attacks.children")
@@ -56,6 +60,23 @@ async def test_a_daemon_with_an_empty_environment_does_not_outlive_a_gateway_tha
         it.process.kill()
         await it.ended()
         await nothing_is_left(tmp_path)
+
+
+@real
+@pytest.mark.parametrize("mode", ["hops", "leaps"])
+@pytest.mark.parametrize("first", ["gateway", "keeper"])
+async def test_a_daemon_that_is_another_process_each_millisecond_does_not_outlive_the_gateway(
+    first: str, mode: str, tmp_path: Path
+) -> None:
+    async with toolgate("serve", "--port", "0", config={"one": child("daemon", str(tmp_path / "pid"), mode)}) as it:
+        await (await it.until_it_serves()).tools()
+        await until((tmp_path / "pid").exists)
+        if first == "keeper":
+            (keeper,) = keepers(it.process.pid)
+            os.kill(keeper, signal.SIGKILL)
+        it.process.kill()
+        await it.ended()
+        await nothing_is_left(tmp_path, LONGEST_END / 2)  # not by luck, at the end of its tries
 
 
 @pytest.mark.promise("b.attacks.children")
