@@ -133,6 +133,25 @@ async def test_a_keeper_that_its_server_has_stopped_holds_nobody_up(tmp_path: Pa
 
 
 @real
+async def test_a_guard_and_a_keeper_that_a_server_has_stopped_hold_up_neither_other_servers_nor_the_end(
+    tmp_path: Path,
+) -> None:
+    servers = {"one": child("daemon", str(tmp_path / "pid")), "two": child("counting")}
+    async with toolgate("serve", "--port", "0", config=servers) as it:
+        client = await it.until_it_serves()
+        assert await client.call("one__echo", say="hello") == "hello"
+        stopped = [*guards(it.process.pid), *keepers(it.process.pid)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        assert "two__count" in str(await client.tools())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        it.process.terminate()
+        assert await it.ended() == 0
+        await nothing_is_left(tmp_path, 1)
+
+
+@real
 async def test_a_daemon_made_while_its_server_is_ended_does_not_stay(tmp_path: Path) -> None:
     async with toolgate("serve", "--port", "0", config={"one": child("daemon", str(tmp_path / "pid"), "late")}) as it:
         client = await it.until_it_serves()

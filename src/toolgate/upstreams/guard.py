@@ -71,6 +71,8 @@ def main() -> None:
     gateway = socket.socket(fileno=0)
     woken = wakeups()
     keepers: set[int] = set()
+    # A keeper that was stopped goes on when the guard does: any program of the user can stop either.
+    signal.signal(signal.SIGCONT, lambda _number, _frame: [signal_one(os.kill, pid, signal.SIGCONT) for pid in keepers])
     while True:
         ready, _, _ = select.select([gateway, woken], [], [])
         if woken in ready:
@@ -109,6 +111,7 @@ def fork_keeper(fds: "list[int]") -> int:
 
 def keep(fds: "list[int]") -> int:
     """Whether something is left, as an exit status."""
+    signal.signal(signal.SIGCONT, signal.SIG_DFL)
     prctl(_PR_SET_CHILD_SUBREAPER, 1)  # which a fork does not hand down
     os.dup2(1, 0)  # both are /dev/null now: the guard's stdin must close when the guard is gone
     woken = wakeups()
