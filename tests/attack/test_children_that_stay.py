@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -25,6 +26,8 @@ from processes.ground import (
     until,
 )
 
+from toolgate.upstreams.guard import LONGEST_END
+
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the groups alone are ended")
 
 
@@ -37,12 +40,13 @@ async def left_behind(client: Client, file: Path) -> int:
     return daemon
 
 
-async def nothing_is_left(folder: Path) -> None:
+async def nothing_is_left(folder: Path, seconds: float = 10) -> None:
     try:
-        await until(lambda: not carrying(str(folder)), 10)
+        await until(lambda: not carrying(str(folder)), seconds)
     finally:
         for pid in carrying(str(folder)):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(os.getpgid(pid), signal.SIGKILL)  # of a chain of processes the next one has the same group
 
 
 @pytest.mark.promise("b.attacks.children")
@@ -56,6 +60,23 @@ async def test_a_daemon_with_an_empty_environment_does_not_outlive_a_gateway_tha
         it.process.kill()
         await it.ended()
         await nothing_is_left(tmp_path)
+
+
+@real
+@pytest.mark.parametrize("mode", ["hops", "leaps"])
+@pytest.mark.parametrize("first", ["gateway", "keeper"])
+async def test_a_daemon_that_is_another_process_each_millisecond_does_not_outlive_the_gateway(
+    first: str, mode: str, tmp_path: Path
+) -> None:
+    async with toolgate("serve", "--port", "0", config={"one": child("daemon", str(tmp_path / "pid"), mode)}) as it:
+        await (await it.until_it_serves()).tools()
+        await until((tmp_path / "pid").exists)
+        if first == "keeper":
+            (keeper,) = keepers(it.process.pid)
+            os.kill(keeper, signal.SIGKILL)
+        it.process.kill()
+        await it.ended()
+        await nothing_is_left(tmp_path, LONGEST_END / 2)  # not by luck, at the end of its tries
 
 
 @pytest.mark.promise("b.attacks.children")
@@ -109,6 +130,25 @@ async def test_a_keeper_that_its_server_has_stopped_holds_nobody_up(tmp_path: Pa
         it.process.kill()
         await it.ended()
         await nothing_is_left(tmp_path)
+
+
+@real
+async def test_a_guard_and_a_keeper_that_a_server_has_stopped_hold_up_neither_other_servers_nor_the_end(
+    tmp_path: Path,
+) -> None:
+    servers = {"one": child("daemon", str(tmp_path / "pid")), "two": child("counting")}
+    async with toolgate("serve", "--port", "0", config=servers) as it:
+        client = await it.until_it_serves()
+        assert await client.call("one__echo", say="hello") == "hello"
+        stopped = [*guards(it.process.pid), *keepers(it.process.pid)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        assert "two__count" in str(await client.tools())
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        it.process.terminate()
+        assert await it.ended() == 0
+        await nothing_is_left(tmp_path, 1)
 
 
 @real

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from toolgate import config as configs
 from toolgate.cli import app
-from toolgate.config import trust
+from toolgate.config import edits, trust
 
 CANARY = "hunter2-of-the-user"
 SERVING = ["serve", "--port", "0"]
@@ -158,6 +158,36 @@ def test_a_changed_file_must_be_trusted_again_and_an_old_one_is_another(stranger
 def test_trust_is_taken_back(stranger: Stranger) -> None:
     assert run("trust", "--yes")[0] == 0 and run("trust", "--forget")[0] == 0
     assert run("keys", "list")[0] == 2 and "was not trusted" in run("trust", "--forget")[1]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        *(("./st", words) for words in (*STARTING, *READING, ["trust", "--yes"])),
+        *((place, ["list"]) for place in ("../st", "{here}/st", "{here}/../st")),
+    ],
+)
+def test_a_file_that_was_found_brings_no_state_of_a_strangers(stranger: Stranger, words: list[str], place: str) -> None:
+    """Servers that were added, keys, grants and pins lie there: what came with the file, or comes with `git pull`."""
+    here = stranger.file.parent
+    stranger.config = {"mcpServers": {}, "state": place.format(here=here)}
+    stranger.write()
+    added = {"mcpServers": {"evil": {"command": "touch", "args": [str(stranger.ran)], "start": "eager"}}}
+    edits.write(edits.own_file(configs.load(stranger.file, os.environ), os.environ), added)
+    assert list((here / stranger.config["state"]).glob("servers-*.json"))
+    trust.keep(stranger.file, stranger.file.read_bytes(), os.environ)
+    code, said = run(*words, input="")
+    assert code and "state: is not for a file that was found" in said and "--config" in said, said
+    assert not stranger.ran.exists()
+
+
+def test_a_file_that_was_found_brings_no_values_of_secrets(stranger: Stranger) -> None:
+    """One of which may be a command."""
+    stranger.config = {"mcpServers": {"evil": {"command": "${secret:x}"}}, "secrets": {"file": "values.json"}}
+    stranger.write()
+    code, said = run("trust", "--yes")
+    assert code and "secrets.file: is not for a file that was found" in said
+    assert run("secrets", "list", "--config", str(stranger.file))[1].count("evil") == 1
 
 
 def test_no_file_says_itself_where_trust_is_kept(stranger: Stranger) -> None:

@@ -197,5 +197,5 @@ def test_what_has_no_secret_is_shown_as_it_is(here: Path) -> None:
     servers = {"a": {"command": "x", "args": ["--flag", "y"], "cwd": "/", "roots": ["/a b"], "tools": overlay}}
     path.write_text(json.dumps({"mcpServers": servers, "surface": "all", "state": "/s"}))
     config = load(path, {})
-    shown = toolgate("show", "--json").stdout
+    shown = toolgate("show", str(path), "--json").stdout
     assert read(shown, file=config.source, environ={}, format="json") == config

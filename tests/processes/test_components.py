@@ -111,6 +111,8 @@ async def test_a_listing_passes_through_as_the_bytes_that_it_came_in() -> None:
         ({"name": "b", "inputSchema": []}, "Expected `object`, got `array` - at `$.inputSchema`"),
         (["b"], "Expected `object`, got `array`"),
         (tool("echo", title="another"), "a second tool of the name echo"),
+        (tool(".."), "the name .. is none that a path can end in"),
+        (tool("."), "the name . is none that a path can end in"),
     ],
 )
 @real

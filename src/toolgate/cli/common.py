@@ -57,12 +57,12 @@ def load_whole(path: str | None, is_told: bool = False) -> Config:
     return open_settings(path, is_told=is_told)[0]
 
 
-def find_config(named: str | None) -> tuple[Path | None, Callable[[bytes], None]]:
+def find_config(named: str | None) -> tuple[Path | None, Callable[[bytes], None] | None]:
     """The file to read, and what `configs.load` is to ask about its bytes: what nobody has named must be trusted."""
     found = configs.find(named, Path.cwd(), os.environ)
     if found and configs.is_strangers(found, named, os.environ):
         return found, trusting.accepting(found)
-    return found, lambda _: None
+    return found, None
 
 
 def open_settings(

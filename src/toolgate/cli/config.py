@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -34,7 +35,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
     try:
         name = dialect or configs.recognised(found, os.environ).name
         typer.echo(f"{found}: {dialects.named(name).title}")
-        config = configs.load(found, os.environ, name, looks_up=False)
+        config = configs.load(found, os.environ, name, looks_up=False, accept=_noting(found, path))
     except ConfigError as error:
         common.fail(str(error))
     for server in config.servers:
@@ -43,7 +44,6 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
         typer.echo(f"  client {_of_client(client)}")
     if not config.servers:
         typer.echo("  no servers")
-    _say_if_not_trusted(found, path)
     for told in (*(f"warning: {warning}" for warning in config.warnings), *problems(config)):
         typer.echo(told, err=True)
     raise typer.Exit(bool(problems(config)) or any(server.problem for server in config.servers if server.enabled))
@@ -56,21 +56,23 @@ def show(
     dialect: Words = "",
 ) -> None:
     found = _find(path, dialect)
-    config = _load(found, dialect)
-    _say_if_not_trusted(found, path)
+    config = _load(found, path, dialect)
     table = showing.config(config)
     typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
 
 
-def _say_if_not_trusted(path: Path, named: str | None) -> None:
-    """It is looked at nevertheless: nothing is started, and no secret is looked up."""
-    try:
-        if configs.is_strangers(path, named, os.environ):
-            trust.check(path, path.read_bytes(), os.environ)
-    except trust.NotTrusted as error:
-        typer.echo(f"note: {error}", err=True)
+def _noting(path: Path, named: str | None) -> Callable[[bytes], None] | None:
+    """A file that is not trusted is looked at nevertheless: nothing is started, and no secret is looked up."""
+
+    def note(data: bytes) -> None:
+        try:
+            trust.check(path, data, os.environ)
+        except trust.NotTrusted as error:
+            typer.echo(f"note: {error}", err=True)
+
+    return note if configs.is_strangers(path, named, os.environ) else None
 
 
 def _find(path: str | None, dialect: str) -> Path:
@@ -83,9 +85,9 @@ def _find(path: str | None, dialect: str) -> Path:
     return found
 
 
-def _load(path: Path, dialect: str) -> Config:
+def _load(path: Path, named: str | None, dialect: str) -> Config:
     try:
-        return configs.load(path, os.environ, dialect, looks_up=False)
+        return configs.load(path, os.environ, dialect, looks_up=False, accept=_noting(path, named))
     except ConfigError as error:
         common.fail(str(error))
 

@@ -6,6 +6,7 @@ what runs; no variable is put in, no secret looked up, nothing started.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -43,13 +44,12 @@ def accepting(path: Path) -> Callable[[bytes], None]:
         trust.check(path, data, os.environ)
 
     if sys.stdin.isatty() and sys.stderr.isatty():
-        try:
-            configs.load(path, os.environ, references=True, accept=accept)
-        except trust.NotTrusted as error:
-            typer.echo(f"{error.problems[0].file} {error.problems[0].message}.", err=True)
-            ask(path)
-        except ConfigError:
-            pass  # who uses it says so
+        with contextlib.suppress(ConfigError):  # who uses it says so
+            try:
+                configs.load(path, os.environ, references=True, accept=accept)
+            except trust.NotTrusted as error:
+                typer.echo(f"{error.problems[0].file} {error.problems[0].message}.", err=True)
+                ask(path)
     return accept
 
 
@@ -79,10 +79,6 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"contact {config.auth.issuer} for keys of tokens"
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
-    if config.secrets.file:
-        yield f"read secrets from {config.secrets.file}"
-    if config.state:
-        yield f"keep its state in {config.state}"
     if config.audit.path:
         yield f"write its audit to {config.audit.path}"
     if config.http.host != configs.Http().host:

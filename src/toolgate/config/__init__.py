@@ -311,13 +311,14 @@ def load(
     dialect: str = "",
     references: bool = False,
     looks_up: bool = True,
-    accept: Callable[[bytes], None] = lambda _: None,
+    accept: Callable[[bytes], None] | None = None,
 ) -> Config:
     """Read a file. Its suffix says the format; what it holds, and where that is not enough its name, whose words it is
     in, unless `dialect` says so. With `references`, variables and secrets stay as they are written; without `looks_up`,
-    secrets only. `accept` is given the file's bytes before they are understood, and may raise. Raises `ConfigError`."""
-    tree = _tree(path, accept)
-    file = File(str(path), environ)
+    secrets only. `accept` is for a file that nobody has named: it is given the bytes before they are understood, and
+    may raise. Raises `ConfigError`."""
+    tree = _tree(path, accept or (lambda _: None))
+    file = File(str(path), environ, is_named=accept is None)
     words = dialects.named(dialect) if dialect else dialects.recognised(file, tree)
     config = _config(tree, file, words, references, looks_up)
     return msgspec.structs.replace(config, warnings=(*config.warnings, *ownership.risks(path)))
@@ -391,6 +392,7 @@ def _config(tree: object, file: File, dialect: Dialect, references: bool = False
     reading.read(tree)
     reading.put_in_keys()
     reading.put_in_notify()
+    reading.check_places()
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file.path))
     part, root = reading.sections.get, reading.root

@@ -33,6 +33,7 @@ class File(msgspec.Struct, frozen=True):
 
     path: str
     environ: Mapping[str, str]
+    is_named: bool = True  # else it was found, and may be a stranger's
 
     @property
     def name(self) -> str:

@@ -194,6 +194,21 @@ class Reading:
         elif isinstance(notify, str) and not expansion.unread:
             self.take(_webhook_url, section["notify"], path)
 
+    def check_places(self) -> None:
+        """What toolgate believes without another look (servers that were added, keys, grants, pins, values of secrets)
+        lies where a stranger cannot have put it: beside a file that was found anything may lie, and more after each
+        `git pull`. By the path alone nobody knows what came along with the file, so it names no place at all."""
+        if self.file.is_named:
+            return
+        places: tuple[tuple[Fields, KeyPath], ...] = (
+            (self.root, ("state",)),
+            (self.sections.get("secrets", {}), ("secrets", "file")),
+        )
+        for table, path in places:
+            if path[-1] in table:
+                mend = "take it out, or name the file with --config"
+                self.wrong(path, "is not for a file that was found in a folder", mend)
+
     # What every part of the file needs.
 
     def table(self, value: object, path: KeyPath) -> dict[str, object]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Raw
 
+from toolgate import controls
 from toolgate.model import Call
 from toolgate.ports import Shelf, View
 from toolgate.surfaces.aggregate import Aggregate
@@ -14,7 +15,8 @@ from toolgate.wire import mcp
 
 
 class Components(Aggregate):
-    """`servers` are those that are components. A name that two of them have is listed by neither."""
+    """`servers` are those that are components. A name that two of them have is listed by neither, and one of a control
+    tool that calls others by none: it would get what is meant for them. Either can be called by its namespaced name."""
 
     def __init__(self, servers: Collection[str]) -> None:
         self._servers = servers
@@ -27,19 +29,25 @@ class Components(Aggregate):
             return super().list(kind, view)
         shelves = list(self._shelves(view))
         owners = Counter(name for shelf in shelves for name in shelf.items)
-        return [raw for shelf in shelves for name, raw in shelf.items.items() if owners[name] == 1]
+        return [
+            raw
+            for shelf in shelves
+            for name, raw in shelf.items.items()
+            if owners[name] == 1 and not _calls_others(name)
+        ]
 
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         seen: dict[str, str] = {}
         for server in view.servers if kind == "tools" else ():
             shelf = view.shelf(server, "tools") if server in self._servers else None
             for name in shelf.items if shelf else ():
-                if seen.setdefault(name, server) != server:
+                if _calls_others(name):
+                    yield server, f"{server} has a tool with the name of a control tool, {name}: rename it"
+                elif seen.setdefault(name, server) != server:
                     yield server, f"{seen[name]} and {server} have a tool of one name, {name}: rename one of the two"
 
     def claims(self, call: Call, view: View) -> bool:
-        is_bare = call.method == mcp.CALL and any(call.target in shelf.items for shelf in self._shelves(view))
-        return is_bare or super().claims(call, view)
+        return self._is_bare(call, view) or super().claims(call, view)
 
     def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         if call.method != mcp.CALL or self.claims(call, view):
@@ -62,8 +70,18 @@ class Components(Aggregate):
             return super().enter(call, view)
         return call.at(owners[0], call.target)
 
+    def _is_bare(self, call: Call, view: View) -> bool:
+        if call.method != mcp.CALL or _calls_others(call.target):
+            return False
+        return any(call.target in shelf.items for shelf in self._shelves(view))
+
     def _shelves(self, view: View) -> Iterable[Shelf]:
         return (shelf for server in view.servers if server in self._servers and (shelf := view.shelf(server, "tools")))
+
+
+def _calls_others(name: str) -> bool:
+    control = controls.find(name)
+    return control is not None and control.forward is not None
 
 
 def _has(view: View, server: str, tool: str) -> bool:

@@ -24,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     import socket
+    from collections.abc import Callable, Iterable
 else:  # the first server waits until the guard runs: what wraps these two costs as much as all of Python's start
     import _signal as signal
     import _socket as socket
@@ -34,6 +35,7 @@ STARTED, FAILED, EXITED = b"started", b"failed", b"exited"
 LENGTH = 8  # bytes that say how long an order is
 LONGEST_END = 10.0  # seconds for which processes are killed that do not end: of another user, or in the kernel's hands
 POLL = 0.002
+LOOKS = 3  # at processes, each of which may miss one that has just come
 _SIZE_OF_FD = 4
 SHARE = 0.75  # of the processes that the user may have; so some are left for whoever ends the others
 
@@ -69,6 +71,8 @@ def main() -> None:
     gateway = socket.socket(fileno=0)
     woken = wakeups()
     keepers: set[int] = set()
+    # A keeper that was stopped goes on when the guard does: any program of the user can stop either.
+    signal.signal(signal.SIGCONT, lambda _number, _frame: [signal_one(os.kill, pid, signal.SIGCONT) for pid in keepers])
     while True:
         ready, _, _ = select.select([gateway, woken], [], [])
         if woken in ready:
@@ -107,6 +111,7 @@ def fork_keeper(fds: "list[int]") -> int:
 
 def keep(fds: "list[int]") -> int:
     """Whether something is left, as an exit status."""
+    signal.signal(signal.SIGCONT, signal.SIG_DFL)
     prctl(_PR_SET_CHILD_SUBREAPER, 1)  # which a fork does not hand down
     os.dup2(1, 0)  # both are /dev/null now: the guard's stdin must close when the guard is gone
     woken = wakeups()
@@ -132,11 +137,11 @@ def keep(fds: "list[int]") -> int:
             break
     if status is not None:
         say(control, EXITED, status)
-    kill_group(pid)
+    signal_one(os.killpg, pid, signal.SIGKILL)
     ended = end_all()
     if status is None and pid in ended:
         say(control, EXITED, ended[pid])
-    return 1 if below(frozenset()) else 0
+    return 1 if has_children() else 0
 
 
 def read_order(control: socket.socket) -> "tuple[list[bytes], dict[bytes, bytes], bytes | None, bool] | None":
@@ -228,42 +233,71 @@ def reap() -> "dict[int, int]":
 
 def end_all(spared: "frozenset[int] | set[int]" = frozenset()) -> "dict[int, int]":
     """Kill all below this process but those `spared` and what is below them; the children that have ended. They are
-    stopped first, so that none starts another while it is looked for."""
+    stopped first, so that none starts another while it is looked for. Groups are signalled besides: of a process that
+    forks and ends all the time each look is too late, and the next one has its group. What ended between two looks is
+    seen all the same, as nobody else reaps it."""
     until = time.monotonic() + LONGEST_END
-    ended = reap()
-    while (left := below(spared)) and time.monotonic() < until:
+    ended: dict[int, int] = {}
+    while is_left(spared) and time.monotonic() < until:
         stopped: set[int] = set()
-        while (fresh := left - stopped) and time.monotonic() < until:
-            signal_all(fresh, signal.SIGSTOP)
+        while (fresh := (left := below(spared)).keys() - stopped) and time.monotonic() < until:
+            signal_all(left, fresh, signal.SIGSTOP)
             stopped |= fresh
-            left = below(spared)
-        signal_all(left, signal.SIGKILL)
+        signal_all(left, left.keys(), signal.SIGKILL)
+        ended |= reap()
         time.sleep(POLL)
         ended |= reap()
-    return ended
+    return ended | reap()
 
 
-def below(spared: "frozenset[int] | set[int]") -> "set[int]":
-    """Every process below this one."""
-    if not has_children():
-        return set()
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    parent = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(entry))
-    found: set[int] = set()
-    ahead = [os.getpid()]
+def is_left(spared: "frozenset[int] | set[int]") -> bool:
+    """The kernel alone knows it for certain: a process can be missed by each look. Beside those spared, looks count."""
+    return has_children() and (not spared or any(below(spared) for _ in range(LOOKS)))
+
+
+def below(spared: "frozenset[int] | set[int]") -> "dict[int, int]":
+    """Every process below this one, with its group."""
+    found: dict[int, int] = {}
+    ahead = [os.getpid()] if has_children() else []
+    scanned = None if os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children") else all_children()
     while ahead:
-        for pid in children.get(ahead.pop(), []):
+        parent = ahead.pop()
+        for pid in children(parent) if scanned is None else scanned.get(parent, []):
             if pid not in spared and pid not in found:
-                found.add(pid)
+                found[pid] = parent_and_group(pid)[1]
                 ahead.append(pid)
     return found
+
+
+def children(parent: int) -> "list[int]":
+    """As the kernel lists them: in less time than it takes to fork, where all of /proc takes far more."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{parent}/task"):
+            with open(f"/proc/{parent}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except OSError:
+        pass  # it has ended meanwhile: they are somebody else's now
+    return found
+
+
+def all_children() -> "dict[int, list[int]]":
+    """The same of a kernel that keeps no such lists."""
+    found: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc") if os.path.isdir("/proc/self") else []:
+        if entry.isdigit():
+            found.setdefault(parent_and_group(int(entry))[0], []).append(int(entry))
+    return found
+
+
+def parent_and_group(pid: int) -> "tuple[int, int]":
+    """Those of one that has ended, too, until it is reaped."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            parent, group = file.read().rpartition(b")")[2].split()[1:3]
+    except (OSError, ValueError):
+        return 0, 0
+    return int(parent), int(group)
 
 
 def has_children() -> bool:
@@ -274,17 +308,17 @@ def has_children() -> bool:
     return True
 
 
-def signal_all(pids: "set[int]", number: int) -> None:
+def signal_all(left: "dict[int, int]", pids: "Iterable[int]", number: int) -> None:
+    """Processes and their groups, which are all begun below a keeper, in sessions of their own; but ours."""
+    for group in {left[pid] for pid in pids} - {0, os.getpgrp()}:
+        signal_one(os.killpg, group, number)
     for pid in pids:
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
+        signal_one(os.kill, pid, number)
 
 
-def kill_group(group: int) -> None:
+def signal_one(send: "Callable[[int, int], None]", target: int, number: int) -> None:
     try:
-        os.killpg(group, signal.SIGKILL)
+        send(target, number)
     except (ProcessLookupError, PermissionError):
         pass
 

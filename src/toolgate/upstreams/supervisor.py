@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 STDERR_KEPT = 64 * 1024
 UNREAD_INPUT_LIMIT = 64 * 1024 * 1024
-PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL
+PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL, and for which an order lies before the guard is woken
+POLL = 0.1  # seconds between two looks at a guard that is to end
 LONGEST_START = 30.0  # seconds from an order to the guard until its program runs; a few milliseconds as a rule
 LONGEST_END = guard.LONGEST_END + PATIENCE  # seconds until nothing is left of what was killed
 
@@ -131,11 +132,16 @@ class Guard:
         fds = [end if isinstance(end, int) else end.fileno() for end in ends]
         socket.send_fds(self._socket, [b"+"], fds)
 
+    def wake(self) -> None:
+        """Have it go on, and its keepers, where a program of our user has stopped them."""
+        if self._process:
+            self._process.send_signal(signal.SIGCONT)
+
     async def close(self) -> None:
         """End all that it has started, and it."""
         process = self._let_go()
         if process:
-            await asyncio.to_thread(process.wait)
+            await asyncio.to_thread(_wait_for_the_end, process)
 
     def _lost(self) -> None:
         process = self._let_go()
@@ -150,6 +156,20 @@ class Guard:
             self._socket.close()
             self._socket = None
         return process
+
+
+def _wait_for_the_end(process: subprocess.Popen[bytes]) -> None:
+    """Of a guard that was told. As often as it is stopped it has to go on, for so long as it may take."""
+    for _ in range(int(LONGEST_END / POLL)):
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(POLL)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+    log.error("the guard process does not end what servers have started: it is killed")
+    process.kill()
+    process.wait()
 
 
 class _Pipe(asyncio.Protocol):
@@ -224,11 +244,24 @@ class Child:
             keeper, orders = await asyncio.shield(connecting)
             orders.write(order)
             async with self._clock.timeout(LONGEST_START):
-                self.pid = _started(await keeper.readline())
+                self.pid = _started(await self._answer(guard, keeper))
         except BaseException:
             connecting.add_done_callback(lambda _: self._let_go())  # which ends whatever was started
             raise
-        self.owner = asyncio.get_running_loop().create_task(self._own(keeper, orders), name=f"child {self.name}")
+        self.owner = asyncio.get_running_loop().create_task(self._own(guard, keeper, orders), name=f"child {self.name}")
+
+    async def _answer(self, guard: Guard, keeper: asyncio.StreamReader) -> bytes:
+        """What has become of the order."""
+        line = asyncio.ensure_future(keeper.readline())
+        try:
+            while True:
+                try:
+                    async with self._clock.timeout(PATIENCE):
+                        return await asyncio.shield(line)
+                except TimeoutError:
+                    guard.wake()
+        finally:
+            line.cancel()
 
     async def _connect(
         self, control: socket.socket, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]
@@ -295,7 +328,7 @@ class Child:
 
     # The owner.
 
-    async def _own(self, keeper: asyncio.StreamReader, control: asyncio.StreamWriter) -> None:
+    async def _own(self, guard: Guard, keeper: asyncio.StreamReader, control: asyncio.StreamWriter) -> None:
         listening = asyncio.get_running_loop().create_task(self._listen(keeper))
         try:
             await self._wait_for_an_end()
@@ -303,6 +336,7 @@ class Child:
                 await self._end_politely()
         finally:
             control.write_eof()  # the keeper kills what is left
+            guard.wake()
             if not await self._in_time(self._gone, LONGEST_END):
                 log.error("%s cannot be ended: kill process %d", self.name, self.pid)
                 self._signal_group(signal.SIGKILL)

@@ -3,7 +3,8 @@ and no descriptor open. `daemon.py FILE` writes the daemon's process id to FILE.
 ended.
 
 Modes: `exits` has the server end at once; `kin` has two daemons look after one another, each replacing the other when
-that ends; `late` has it made when the tool `leave` is called; `stopped` has the daemon stop itself.
+that ends; `hops` has it fork and end each half millisecond, and `leaps` have each a session of its own besides, for two
+minutes; `late` has it made when the tool `leave` is called; `stopped` has the daemon stop itself.
 """
 
 from __future__ import annotations
@@ -39,6 +40,20 @@ while time.monotonic() < until:
     time.sleep(0.001)
 """
 
+HOPS = """
+import os, random, sys, time
+
+until = time.monotonic() + 120
+while time.monotonic() < until:
+    time.sleep(random.random() / 1000)
+    if os.fork():
+        os._exit(0)
+    if "leaps" in sys.argv:
+        os.setsid()
+"""
+
+CODES = {"kin": KIN, "stopped": STOPPED, "hops": HOPS, "leaps": HOPS}
+
 file, *modes = sys.argv[1:]
 
 
@@ -55,8 +70,8 @@ def leave(_: object = None) -> str:
         print(os.getpid(), file=new)
     os.rename(file + ".new", file)
     os.closerange(0, 1024)
-    code = KIN if "kin" in modes else STOPPED if "stopped" in modes else SLEEP
-    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", code, file], {})
+    code = next((code for mode, code in CODES.items() if mode in modes), SLEEP)
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", code, file, *modes], {})
 
 
 if "late" not in modes:

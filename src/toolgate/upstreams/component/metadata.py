@@ -16,6 +16,7 @@ from msgspec import Raw
 from toolgate.redaction import excerpt
 from toolgate.wire import counting, jsonrpc, surrogates
 
+_NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second
 
 
@@ -66,7 +67,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
         except jsonrpc.UNREADABLE as error:
             faults.append(f"{error}: {shown(bytes(item))}")
             continue
-        if name in good:
+        if is_array and name in _NOT_IN_PATHS:
+            faults.append(f"the name {name} is none that a path can end in")
+        elif name in good:
             faults.append(f"a second tool of the name {name}")
         else:
             good[name] = item
