@@ -12,7 +12,7 @@ import pytest
 from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
 
-from toolgate.upstreams.links.paced import PacedConnection
+from toolgate.upstreams.links.paced import paced_connection
 
 MANY = 100_000
 PING, NOTHING, TEXT = b"\x89\x00", b"\x00\x00", b"\x81\x02{}"
@@ -26,7 +26,7 @@ class Peer(asyncio.Transport):
         self.is_paused = False
         self.written = 0
         protocol = ClientProtocol(parse_uri("ws://127.0.0.1/mcp"))
-        self.connection = PacedConnection(protocol)
+        self.connection = paced_connection()(protocol)
         self.connection.connection_made(self)
         asked = protocol.connect()
         protocol.send_request(asked)

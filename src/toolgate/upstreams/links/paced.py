@@ -2,41 +2,50 @@
 second, and pings are answered where they are read.
 
 The rules this file keeps: what comes is taken as `Inflow` says; it is not read while either that or the queue of
-messages is full. Imported with the first WebSocket, since it imports `websockets`.
+messages is full.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
-
-from websockets.asyncio.client import ClientConnection
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 from toolgate.upstreams.inflow import Inflow, Readable
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 PIECE = 1024  # bytes that are taken in one go: 512 frames at most, in 4 ms
 FAREWELL = 0.02  # seconds in which what has come is taken when the connection is lost
 
 
-class PacedConnection(ClientConnection):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        gate = Gate(cast("Readable", transport))
-        self._pieces = Side(gate)
-        self._inflow = Inflow(super().data_received)
-        messages = Side(gate)
-        self.recv_messages.pause, self.recv_messages.resume = messages.pause_reading, messages.resume_reading
+@cache
+def paced_connection() -> type[ClientConnection]:
+    """The class of such connections. `websockets` is imported for it."""
+    from websockets.asyncio.client import ClientConnection
 
-    def data_received(self, data: bytes) -> None:
-        if len(data) <= PIECE and not self._inflow.waiting:
-            super().data_received(data)
-        else:
-            pieces = (data[start : start + PIECE] for start in range(0, len(data), PIECE))
-            self._inflow.put(pieces, self._pieces)
+    class PacedConnection(ClientConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            gate = Gate(cast("Readable", transport))
+            self._pieces = Side(gate)
+            self._inflow = Inflow(super().data_received)
+            messages = Side(gate)
+            self.recv_messages.pause, self.recv_messages.resume = messages.pause_reading, messages.resume_reading
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._inflow.finish(FAREWELL)
-        super().connection_lost(exc)
+        def data_received(self, data: bytes) -> None:
+            if len(data) <= PIECE and not self._inflow.waiting:
+                super().data_received(data)
+            else:
+                pieces = (data[start : start + PIECE] for start in range(0, len(data), PIECE))
+                self._inflow.put(pieces, self._pieces)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._inflow.finish(FAREWELL)
+            super().connection_lost(exc)
+
+    return PacedConnection
 
 
 class Gate:

@@ -19,6 +19,7 @@ from toolgate.outside import Dial
 from toolgate.upstreams.inflow import MOMENT
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
+from toolgate.upstreams.links.paced import paced_connection
 from toolgate.upstreams.links.refusals import credentials_hint, fault, not_reached
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ class WsLink(PipeLink):
         from websockets.asyncio import client
         from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
 
-        from toolgate.upstreams.links.paced import PacedConnection
-
         class Connect(client.connect):
             def process_redirect(self, exc: Exception) -> Exception | str:
                 """Not followed: the configured headers are for the configured URL."""
@@ -72,7 +71,7 @@ class WsLink(PipeLink):
                 ping_interval=PING,
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
-                create_connection=PacedConnection,
+                create_connection=paced_connection(),
                 write_limit=MOST_UNREAD,
                 **place,
             )
