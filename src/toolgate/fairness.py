@@ -78,6 +78,11 @@ class Shares(Generic[Item]):
         theirs[id] = item
         self._resized(key, len(theirs) - 1, len(theirs))
 
+    def used(self, key: str, id: str) -> None:
+        """Let this one be the last of its key."""
+        theirs = self._of[key]
+        theirs[id] = theirs.pop(id)
+
     def remove(self, key: str, id: str) -> None:
         theirs = self._of[key]
         del theirs[id]

@@ -19,7 +19,7 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.eras import headers as era_headers
-from toolgate.frontends.bodies import Bodies
+from toolgate.frontends.bodies import Bodies, Body
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
@@ -218,7 +218,7 @@ class Guards:
         chunks: list[bytes] = []
         beginning = b""
         size, more = 0, True
-        kept = self._bodies.begun(request.principal.counted_as)
+        kept: Body | None = None
         try:
             while more and size <= limit + OVERFLOW_READ:
                 part = await request.receive()
@@ -229,16 +229,19 @@ class Guards:
                 beginning = beginning or chunk[:LONGEST_BEGINNING]
                 if size > limit:
                     chunks.clear()
-                    kept.ended()
+                    if kept:
+                        kept.ended()
                     continue
                 chunks.append(chunk)
                 if more:
+                    kept = kept or self._bodies.begun(request.principal.counted_as)
                     await kept.grew(len(chunk))
             if size > limit:
                 raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
             return chunks[0] if len(chunks) == 1 else b"".join(chunks), size, beginning
         finally:
-            kept.ended()
+            if kept:
+                kept.ended()
 
     def _collect_after(self, size: int) -> None:
         """Should large bodies be left in cycles after all, they are collected by their bytes: Python counts objects."""

@@ -27,6 +27,7 @@ AT_ONCE = 1.0  # seconds within which two call at the same time
 FRESH = 0.002  # seconds; a request that takes longer waits for something, and leaves the loop to others
 MOST_FRESH = 2  # beyond which a principal that has a fresh request waits, where others call at the same time
 MOST_ALONE = 16  # where they do not
+WATCHED = MOST_ALONE // 2  # started ones, after which the end of the round is waited for
 TOLERATED = 20.0  # refusals, each second halves their count; a principal with more is heard more slowly
 LONGEST = 0.1  # seconds at most for which it is not heard after a refusal
 MOST_KNOWN = 4096  # credentials, and refused principals, that are remembered
@@ -90,7 +91,8 @@ class Scheduler:
         self._contended_at = 0.0
         self._last: str | None = None  # who called last
         self._queue: RoundRobin[Turn] = RoundRobin()
-        self._begun = 0  # requests in this round of the loop
+        self._begun = 0  # requests since a round ended that was watched; so many in this one at most
+        self._is_watched = False  # the end of this round
         self._most = MOST_ALONE
         self._started: deque[Turn] = deque()  # of late, the oldest first
         self._fresh: Counter[str] = Counter()  # of them, by principal
@@ -111,7 +113,9 @@ class Scheduler:
             self._last = key
         if self._is_contended or self._queue or self._begun >= MOST_ALONE:
             return False
-        self._count()
+        self._begun += 1
+        if self._begun >= WATCHED:
+            self._watch()
         return True
 
     def start(self, key: str, run: Run) -> Turn:
@@ -180,6 +184,7 @@ class Scheduler:
         now = self._clock.now()
         self._most = MOST_FRESH if now < self._contended_at + AT_ONCE else MOST_ALONE
         if self._begun >= (1 if self._most == MOST_FRESH else MOST_ALONE):
+            self._watch()
             return
         while self._started and (not self._started[0].is_fresh or self._started[0].started <= now - FRESH):
             self._ages(self._started.popleft())
@@ -191,14 +196,16 @@ class Scheduler:
         turn.started, turn.is_fresh = now, True
         self._started.append(turn)
         self._fresh[turn.key] += 1
-        self._count()
+        self._begun += 1
+        self._watch()
         turn.run()
 
-    def _count(self) -> None:
-        """One is started in this round: what one has to do is done in a later one, and is not known yet."""
-        if not self._begun:
+    def _watch(self) -> None:
+        """Go on in the next round: what a request has to do is done in a later one than its start, and is not known
+        yet. That costs something, so rounds in which few are started are not told apart where nobody waits."""
+        if not self._is_watched:
+            self._is_watched = True
             asyncio.get_running_loop().call_soon(self._round_over)
-        self._begun += 1
 
     def _may(self, key: str, now: float) -> bool:
         if key in self._refusals and now < self._refusals[key].until:
@@ -213,6 +220,7 @@ class Scheduler:
                 del self._fresh[turn.key]
 
     def _round_over(self) -> None:
+        self._is_watched = False
         self._begun = 0
         self._next()
 

@@ -84,6 +84,7 @@ class Session:
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
+        self.counted_as = principal.counted_as  # as long as it lasts
         self.client = Client(principal, revision=revision)  # without a session, as long as this may be its only request
         self.revision = revision
         self.is_initialized = False

@@ -24,9 +24,9 @@ class Sessions:
         self._clock = clock
         self._idle = idle
         self._most = most
-        self._implicit: dict[str, Session] = {}  # both: least recently used first
+        self._implicit: dict[str, Session] = {}
         self._kept: dict[str, Session] = {}
-        self._shares: Shares[Session] = Shares()  # all of them
+        self._shares: Shares[Session] = Shares()  # all of them, of each principal least recently used first
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._sweep_later()
@@ -43,7 +43,8 @@ class Sessions:
 
     def add(self, session: Session, implicit: bool) -> None:
         """Take a new one in; where there is no room, the one that is needed least ends."""
-        self._take(session, self._implicit if implicit else self._kept)
+        (self._implicit if implicit else self._kept)[session.id] = session
+        self._shares.put(session.counted_as, session.id, session)
         if implicit and len(self._implicit) > max(1, self._most // 10):
             self.end(_least_needed(self._implicit.values(), session))
         elif len(self) > self._most:
@@ -54,13 +55,14 @@ class Sessions:
     def get(self, id: str, principal: Principal) -> Session | None:
         """The session, if it is this principal's; to anyone else it does not exist, nor to a request with less rights,
         as a browser's has. From now on it has what this request has shown."""
-        session = self._implicit.get(id) or self._kept.get(id)
+        session = self._kept.get(id) or self._implicit.get(id)
         if not session or not principal.may_act_as(session.client.principal):
             return None
-        self._forget(session)
+        if self._implicit.pop(id, None):
+            self._kept[id] = session
+        self._shares.used(session.counted_as, id)
         session.touch()
         session.is_shown(principal)
-        self._take(session, self._kept)
         return session
 
     def end_unknown(self, is_known: Known) -> None:
@@ -83,14 +85,10 @@ class Sessions:
             self.end(session)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _take(self, session: Session, among: dict[str, Session]) -> None:
-        among[session.id] = session
-        self._shares.put(_whose(session), session.id, session)
-
     def _forget(self, session: Session) -> bool:
         is_ours = bool(self._implicit.pop(session.id, None) or self._kept.pop(session.id, None))
         if is_ours:
-            self._shares.remove(_whose(session), session.id)
+            self._shares.remove(session.counted_as, session.id)
         return is_ours
 
     def _sweep_later(self) -> None:
@@ -110,7 +108,3 @@ def _least_needed(sessions: Iterable[Session], new: Session) -> Session:
     others = (session for session in sessions if session is not new)
     first = next(others)
     return first if first.is_idle else next((session for session in others if session.is_idle), first)
-
-
-def _whose(session: Session) -> str:
-    return session.client.principal.counted_as
