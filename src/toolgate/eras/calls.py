@@ -82,8 +82,7 @@ def read_call(
     arguments = params.get("arguments", jsonrpc.NOTHING)
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
-    taken = {target_key, "arguments", "_meta", *(_OF_A_RETRY if method in mcp.CALLS else ())}
-    taken -= {"ref"}  # that may say more
+    taken = _TAKEN[method]
     return Call(
         method=method,
         target=target,
@@ -102,6 +101,11 @@ def read_call(
 
 
 _OF_A_RETRY = ("inputResponses", "requestState")
+_TAKEN = {  # of the parameters, by the call's own members
+    method: frozenset({each.target, "arguments", "_meta", *(_OF_A_RETRY if method in mcp.CALLS else ())})
+    - {"ref"}  # which may say more
+    for method, each in mcp.TARGETED.items()
+}
 
 
 def _read_reference(params: Members) -> tuple[str, str]:

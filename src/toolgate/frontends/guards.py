@@ -72,20 +72,12 @@ class Request:
         self.visit: Visit | None = None
         self.twice: str | None = None  # a routing header that is repeated
         self.is_sse = False  # of the transport of 2024-11-05
+        self.accepts_events, self.accepts_events_only = _accepted(headers.get("accept", ""))
 
     @property
     def own_path(self) -> str:
         """As its client wrote it: what a token for it is for."""
         return str(self.scope["path"]).rstrip("/")
-
-    @property
-    def accepts_events(self) -> bool:
-        return _accepted(self.headers.get("accept", ""))[0]
-
-    @property
-    def accepts_events_only(self) -> bool:
-        """Whether a stream is all that it takes."""
-        return _accepted(self.headers.get("accept", ""))[1]
 
     def asks_for(self, name: str) -> str:
         """A parameter of the query; empty where it is not there."""
@@ -144,7 +136,8 @@ class Guards:
     def admit_page(self, scope: Scope) -> Headers:
         """The headers of a request for a page of our own, whose forms come back from there only. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
-        _refuse_two_hosts(twice)
+        if twice:
+            _refuse_two_hosts(twice)
         self._check_host(headers)
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
@@ -179,7 +172,8 @@ class Guards:
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
         """The headers of a request, as `era_headers.read` has them. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
-        _refuse_two_hosts(twice)
+        if twice:
+            _refuse_two_hosts(twice)
         self._check(headers)
         return headers, twice
 
@@ -294,7 +288,7 @@ def _is_page_of_loopback(origin: str) -> bool:
     return scheme in ("http", "https") and _hostname(host) in LOOPBACK
 
 
-def _refuse_two_hosts(twice: str | None) -> None:
+def _refuse_two_hosts(twice: str) -> None:
     if twice == era_headers.HOST:
         raise Refused(400, "The header host stands there twice")
 

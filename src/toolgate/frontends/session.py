@@ -108,7 +108,7 @@ class Session:
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
         self._relayed: set[asyncio.Task[None]] = set()
         self._ids = itertools.count(1)
-        self._work: set[asyncio.Task[Any]] = set()
+        self._work: set[asyncio.Task[Any]] = set()  # beside what is in flight
 
     @property
     def route(self) -> Route:
@@ -130,8 +130,8 @@ class Session:
 
     def is_shown(self, principal: Principal) -> None:
         """The client shows anew who it is: its token may be another one, with other scopes."""
-        shown = self.client.principal.shown_anew(principal)
-        if shown != self.client.principal:
+        before = self.client.principal
+        if principal != before and (shown := before.shown_anew(principal)) != before:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
 
     def under_way(self) -> list[asyncio.Task[bytes]]:
@@ -147,7 +147,7 @@ class Session:
             return self._spawn(_fixed(face.write_reused(message)))
         if len(self._in_flight) >= face.MOST_IN_FLIGHT:
             return self._spawn(_fixed(face.write_too_many(message)))
-        task = self._spawn(self._answer(message, stream, self.client.principal))
+        task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
@@ -244,7 +244,7 @@ class Session:
 
     async def close(self) -> None:
         """End all that was begun in it; its client is told nothing more."""
-        under_way = list(self._work)
+        under_way = [*self._in_flight.values(), *self._work]
         for work in under_way:
             work.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
@@ -334,7 +334,9 @@ class Session:
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
 
     async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
-        client = msgspec.structs.replace(self.client, principal=principal)
+        client = self.client
+        if client.principal is not principal:
+            client = msgspec.structs.replace(client, principal=principal)
         params = calls.read_members(message.params, "params")
         meta = calls.read_meta(params)
         token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))

@@ -217,7 +217,9 @@ def _notice_its_end(connection: socket.socket | None) -> None:
 
 def _kept(headers: dict[bytes, bytes]) -> float:
     """How long the server keeps an idle connection, with a second's margin; `Keep-Alive: timeout=N` says."""
-    for part in headers.get(b"keep-alive", b"").split(b","):
+    if not (said := headers.get(b"keep-alive")):
+        return IDLE
+    for part in said.split(b","):
         name, _, value = part.strip().partition(b"=")
         if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
             return min(max(0.0, int(value) - 1.0), LONGEST_IDLE)
