@@ -268,6 +268,8 @@ async def test_a_peer_that_does_not_read_is_not_written_to_without_bound(monkeyp
     async with behind(server, timeout="10s") as served:
         client = served.client()
         await client.tools()
+        unheard = asyncio.create_task(client.call("one__act"))
+        await until(lambda: bool(server.calls))  # and from here on it does not read
         big = "x" * 4 * 1024 * 1024
         calls = [asyncio.create_task(client.call("one__act", big=big)) for _ in range(8)]
         done, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
@@ -275,7 +277,7 @@ async def test_a_peer_that_does_not_read_is_not_written_to_without_bound(monkeyp
         assert (first.data["code"], first.data["outcome"]) == ("SERVER_FAILED", "not_sent")
         assert "does not read" in first.message
         server.connections[0].transport.abort()
-        for call in waiting:
+        for call in (unheard, *waiting):
             assert (await failure(call)).data["outcome"] in ("sent_unknown", "not_sent")
 
 
