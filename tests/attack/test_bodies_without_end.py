@@ -74,4 +74,4 @@ async def test_who_waits_is_read_once_others_have_ended_or_gone() -> None:
             await each.gone()
         for each in waiting:
             assert "tools" in (await each.response()).result
-        assert not app.http._guards._bodies._by and not app.http._guards._bodies._kept
+        assert not app.http.bodies._by and not app.http.bodies._kept

@@ -15,7 +15,7 @@ MOST = 256 * 1024 * 1024  # of all
 
 
 class Bodies:
-    """Those of a door."""
+    """Those of a door, and messages over its WebSockets."""
 
     def __init__(self) -> None:
         self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first
@@ -34,7 +34,7 @@ class Bodies:
 
     async def room(self, body: Body) -> None:
         """Until it may be read on."""
-        while not self._may(body):
+        while not self.has_room(body):
             self._waiting[body] = asyncio.get_running_loop().create_future()
             try:
                 await self._waiting[body]
@@ -52,10 +52,11 @@ class Bodies:
         if not theirs:
             del self._by[body.key], self._kept_by[body.key]
         for other, turn in self._waiting.items():
-            if not turn.done() and self._may(other):
+            if not turn.done() and self.has_room(other):
                 turn.set_result(None)
 
-    def _may(self, body: Body) -> bool:
+    def has_room(self, body: Body) -> bool:
+        """Whether it may be read on now."""
         is_oldest = next(iter(self._by[body.key])) is body
         return is_oldest or (self._kept_by[body.key] < MOST_OF_ONE and self._kept < MOST)
 
@@ -66,18 +67,20 @@ class Body:
     def __init__(self, bodies: Bodies, key: str) -> None:
         self.key = key
         self._bodies = bodies
-        self._size = 0  # bytes
-        self._counted = 0
+        self._counted = 0  # bytes
 
-    async def grew(self, size: int) -> None:
-        """So much of it is kept, and there is more. Returns when that may be read."""
-        self._size += size
-        if self._size > FREE:
-            self._bodies.keep(self, self._size - self._counted)
-            self._counted = self._size
-            await self._bodies.room(self)
+    def has(self, size: int) -> bool:
+        """So much of it is kept, and there is more. Whether that may be read now; if not, `room` says when."""
+        if size <= FREE:
+            return True
+        self._bodies.keep(self, size - self._counted)
+        self._counted = size
+        return self._bodies.has_room(self)
+
+    async def room(self) -> None:
+        await self._bodies.room(self)
 
     def ended(self) -> None:
         """Nothing of it is kept as a body any more."""
         self._bodies.drop(self, self._counted)
-        self._size = self._counted = 0
+        self._counted = 0

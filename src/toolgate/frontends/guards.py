@@ -94,7 +94,7 @@ class Guards:
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
-        self._bodies = Bodies()
+        self.bodies = Bodies()
         self._read = 0  # bytes of large bodies since garbage was last looked for
 
     async def admit(self, scope: Scope, receive: Receive) -> Request:
@@ -228,8 +228,9 @@ class Guards:
                     continue
                 chunks.append(chunk)
                 if more:
-                    kept = kept or self._bodies.begun(request.principal.counted_as)
-                    await kept.grew(len(chunk))
+                    kept = kept or self.bodies.begun(request.principal.counted_as)
+                    if not kept.has(size):
+                        await kept.room()
             if size > limit:
                 raise _too_large(limit, is_unread=more, id=jsonrpc.salvaged(beginning)[0])
             return chunks[0] if len(chunks) == 1 else b"".join(chunks), size, beginning

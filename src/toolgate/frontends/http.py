@@ -50,6 +50,7 @@ class HttpDoor:
         self.scheduler = Scheduler(inside.clock)
         self.callers = Callers()
         self._guards = Guards(inside.gateway, inside.config, identify, self.callers)
+        self.bodies = self._guards.bodies
         self.admin = Admin(inside.gateway, inside.editor, self._guards)
         self._connect = Connect(inside.sign_ins, self._guards)
         self._resource = resource

@@ -21,10 +21,13 @@ import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from toolgate.frontends.bodies import Bodies
+from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.peers import met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 from toolgate.model import Principal
+from toolgate.upstreams.inflow import Intake
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
@@ -32,13 +35,15 @@ HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
 UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
 SHARE = 2  # of the files that this process may open, one address has so many connections: half of them
+PIECE = 1024  # bytes that are taken in one go: 57 requests at most, in 3 ms
+MOST_PIPELINED = 8  # requests that wait for the one before on their connection; no more are read meanwhile
 LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
 class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, the time that it and its body may take to come, and
     the connections of one address. A request is started when it is its principal's turn. Of one that comes whole in
-    one piece no timer is started."""
+    one piece no timer is started, and none while nothing is read."""
 
     _head = 0
     _is_in_head = True
@@ -47,6 +52,7 @@ class _Protocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
     _stranger = ""  # whose turn a request takes that shows nothing
     _turn: Turn | None = None
+    _is_full = False  # of pipelined requests
 
     def __init__(self, scheduler: Scheduler, callers: Callers, open_by: Counter[str], **given: Any) -> None:
         super().__init__(**given)
@@ -55,7 +61,8 @@ class _Protocol(HttpToolsProtocol):
         self._open_by = open_by
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._intake = Intake(transport, self._take, PIECE)
+        super().connection_made(self._intake.transport)
         self.client = met(transport) or self.client
         self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
         self._address = self.client[0] if self.client else ""
@@ -66,6 +73,7 @@ class _Protocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._intake.drop()
         self._stop_timer()
         _closed(self._open_by, self._address)
         super().connection_lost(exc)
@@ -75,15 +83,23 @@ class _Protocol(HttpToolsProtocol):
         self._stop_timer()
         self._patience = 0.0
         self._is_in_head = False
+        self._intake.drop()
+        self.transport = self._intake.real
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
+        self._intake.put(data)
+
+    def _take(self, data: bytes) -> None:
         self._head += len(data)
         super().data_received(data)
+        if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
+            self._is_full = True
+            self._intake.hold(self)
         if self._is_in_head and self._head > HEAD_LIMIT and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
             self.transport.close()
-        elif self._patience and not self._timer:
+        elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
     def on_message_begin(self) -> None:
@@ -122,6 +138,9 @@ class _Protocol(HttpToolsProtocol):
         super().on_response_complete()
         if turn:
             self._scheduler.ended(turn)
+        if self._is_full and len(self.pipeline) <= MOST_PIPELINED:
+            self._is_full = False
+            self._intake.let_go(self)
         # Where the next one of a pipeline has begun to come, it is not what was answered.
         is_unread = self._patience and not self._is_in_head and self.cycle.response_complete
         if is_unread and not self.transport.is_closing():
@@ -148,19 +167,8 @@ def _closed(open_by: Counter[str], address: str) -> None:
         del open_by[address]
 
 
-def _websocket(open_by: Counter[str], **given: Any) -> asyncio.Protocol:
-    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-
-    class Socket(WebSocketsSansIOProtocol):
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.client = met(transport) or self.client
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            _closed(open_by, self.client[0] if self.client else "")
-            super().connection_lost(exc)
-
-    return Socket(**given)
+def _websocket(open_by: Counter[str], bodies: Bodies, **given: Any) -> asyncio.Protocol:
+    return paced_socket()(bodies=bodies, on_closed=partial(_closed, open_by), **given)
 
 
 class _Server(uvicorn.Server):
@@ -185,7 +193,7 @@ async def serving(door: HttpDoor, listener: socket.socket) -> AsyncGenerator[Non
         http=cast("type[asyncio.Protocol]", partial(_Protocol, door.scheduler, door.callers, open_by)),
         loop="none",
         lifespan="off",
-        ws=cast("type[asyncio.Protocol]", partial(_websocket, open_by)),
+        ws=cast("type[asyncio.Protocol]", partial(_websocket, open_by, door.bodies)),
         ws_max_size=door.body_limit,
         ws_per_message_deflate=False,
         log_config=None,

@@ -1,0 +1,117 @@
+"""A client's WebSocket on a socket: frames are taken a piece at a time, and little is kept of a message without end.
+
+In 256 KiB there are 43,690 empty frames, which take half a second, and pings are answered where they are read. The
+rules this file keeps: nothing is taken while messages wait to be heard, or answers to be read; what is kept of a
+message that is still to end is a body (`bodies`), and has the same time to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from toolgate.frontends.bodies import FREE, Bodies, Body
+from toolgate.frontends.peers import met
+from toolgate.upstreams.inflow import Intake
+
+if TYPE_CHECKING:
+    from websockets.frames import Frame
+
+PIECE = 1024  # bytes that are taken in one go: 170 frames at most, in 2 ms
+MOST_FRAMES = 8192  # that one message is sent in
+PATIENCE = 120.0  # seconds for the rest of a message
+TOO_BIG = 1009
+
+
+@cache
+def paced_socket() -> Callable[..., asyncio.Protocol]:
+    """The class of such connections. `websockets` is imported for it."""
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    class PacedSocket(WebSocketsSansIOProtocol):
+        _size = 0  # bytes of the message that is still to end, in frames that have come whole
+        _body: Body | None = None
+        _waiting: asyncio.Task[None] | None = None
+        _timer: asyncio.TimerHandle | None = None
+
+        def __init__(self, bodies: Bodies, on_closed: Callable[[str], None], **given: Any) -> None:
+            super().__init__(**given)
+            self._bodies = bodies
+            self._on_closed = on_closed
+
+        def connection_made(self, transport: Any) -> None:
+            self._intake = Intake(transport, self._take, PIECE)
+            super().connection_made(self._intake.transport)
+            self.client = met(transport) or self.client
+
+        def data_received(self, data: bytes) -> None:
+            self._intake.put(data)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._intake.drop()
+            self._is_whole()
+            self._on_closed(self.client[0] if self.client else "")
+            super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._intake.hold(self)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._intake.let_go(self)
+
+        def handle_cont(self, event: Frame) -> None:
+            self._size += len(event.data)
+            super().handle_cont(event)
+            if len(self.frames) > MOST_FRAMES:
+                self.conn.fail(TOO_BIG, "too many frames")
+                self.handle_parser_exception()
+
+        def handle_text(self, event: Frame) -> None:
+            self._size = len(event.data)
+            super().handle_text(event)
+
+        def handle_bytes(self, event: Frame) -> None:
+            self._size = len(event.data)
+            super().handle_bytes(event)
+
+        def send_receive_event_to_app(self) -> None:
+            self._size = 0
+            super().send_receive_event_to_app()
+
+        def _take(self, piece: bytes) -> None:
+            super().data_received(piece)
+            size = self._size + len(self.conn.reader.buffer)
+            if size > FREE:
+                self._keeps(size)
+            elif self._body:
+                self._is_whole()
+
+        def _keeps(self, size: int) -> None:
+            """So much of a message that is still to end. More of it is read when there is room for that."""
+            if not self._body:
+                self._body = self._bodies.begun(f"@{self.client[0] if self.client else ''}")
+                self._timer = self.loop.call_later(PATIENCE, self.transport.abort)
+            if not self._body.has(size) and not self._waiting:
+                self._intake.hold(self._body)
+                self._waiting = self.loop.create_task(self._read_on(self._body))
+
+        async def _read_on(self, body: Body) -> None:
+            await body.room()
+            self._waiting = None
+            self._intake.let_go(body)
+
+        def _is_whole(self) -> None:
+            if self._waiting:
+                self._waiting.cancel()
+            if self._timer:
+                self._timer.cancel()
+            if self._body:
+                self._intake.let_go(self._body)
+                self._body.ended()
+            self._body = self._timer = self._waiting = None
+
+    return PacedSocket
