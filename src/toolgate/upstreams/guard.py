@@ -41,6 +41,7 @@ SHARE = 0.75  # of the processes that the user may have; so some are left for wh
 
 _LIBC = ctypes.CDLL(None)
 PR_SET_DUMPABLE = 4
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -68,6 +69,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_DUMPABLE, 0)  # orders have secrets in them
+    prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # one that a program has stopped hears of the gateway's end all the same
     gateway = socket.socket(fileno=0)
     woken = wakeups()
     keepers: set[int] = set()
