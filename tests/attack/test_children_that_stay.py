@@ -152,7 +152,9 @@ async def test_a_guard_and_a_keeper_that_a_server_has_stopped_hold_up_neither_ot
 
 
 @real
-async def test_a_guard_and_a_keeper_that_a_server_has_stopped_end_all_when_the_gateway_is_killed(tmp_path: Path) -> None:
+async def test_a_guard_and_a_keeper_that_a_server_has_stopped_end_all_when_the_gateway_is_killed(
+    tmp_path: Path,
+) -> None:
     async with toolgate("serve", "--port", "0", config={"one": child("daemon", str(tmp_path / "pid"))}) as it:
         await left_behind(await it.until_it_serves(), tmp_path / "pid")
         for pid in [*guards(it.process.pid), *keepers(it.process.pid)]:

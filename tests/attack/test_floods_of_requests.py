@@ -169,6 +169,7 @@ async def test_messages_without_end_are_kept_within_the_budget_of_bodies(
     for peer in peers:
         more = part(2 * bodies.FREE) if is_whole else part(16 * bodies.FREE)[: 2 * bodies.FREE + 64]
         peer.connection.data_received(BEGIN + more)
+        await until(lambda: not peers[0].is_paused)  # which is the oldest
     await until(lambda: [peer.is_paused for peer in peers] == [False, True, True, True, True, True])
     for peer in peers:
         await peer.end()
@@ -180,13 +181,14 @@ async def test_what_waits_for_room_is_heard_when_others_have_ended(monkeypatch: 
     budget = Bodies()
     first, second = await Peer(budget).opened(), await Peer(budget).opened()
     first.connection.data_received(BEGIN + part(2 * bodies.FREE))
+    await until(lambda: not first.is_paused)  # and is the oldest
     second.connection.data_received(BEGIN + part(2 * bodies.FREE) + END)
-    await until(lambda: bool(first.connection._body) and second.is_paused)
     await settle()
-    assert not second.heard
+    assert second.is_paused and not second.heard
     first.connection.data_received(END)
     await until(lambda: len(first.heard) == len(second.heard) == 1)
-    assert not second.is_paused and not budget._kept
+    await until(lambda: not second.is_paused)
+    assert not budget._kept
     for peer in (first, second):
         await peer.end()
 
