@@ -3,8 +3,8 @@
     python docs/make_tools.py            write docs/tools.md
     python docs/make_tools.py --print    show it
 
-What stands there is what the code says: the tables of `toolgate.controls`, the surfaces, and the replies of a gateway
-in memory in front of scripted servers. A test holds the file against it.
+What stands there is what the code says: the tables of `toolgate.surfaces.controls`, the surfaces, and the replies of a
+gateway in memory in front of scripted servers. A test holds the file against it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(ROOT / "tests" / "be
 from stage import CALLS, Asker, allowing, cast  # noqa: E402
 from virtualtime import play  # noqa: E402
 
-from toolgate import controls  # noqa: E402
-from toolgate.controls.base import Control  # noqa: E402
+from toolgate.surfaces import controls  # noqa: E402
+from toolgate.surfaces.controls.base import Control  # noqa: E402
 
 SURFACES = ("aggregate", "children", "meta", "components", "daemon", "all")
 ABOUT = {

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from toolgate.outside import Fetched, Outside, check_url
+from toolgate.auth.outside import Fetched, Outside, check_url
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]

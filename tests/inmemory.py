@@ -18,9 +18,9 @@ from virtualtime import FakeClock
 
 from toolgate.app import App, running
 from toolgate.config import Config, Server
+from toolgate.core.model import Fault
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.peers import Operator
-from toolgate.model import Fault
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink

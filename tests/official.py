@@ -14,7 +14,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from toolgate.wire import surrogates
+from toolgate.core import surrogates
 
 FOLDER = Path(__file__).parent / "spec"
 MODERN = "2026-07-28"

@@ -27,19 +27,19 @@ from official import LEGACY, MODERN, Json
 from virtualtime import FakeClock, complain, settle, soon
 
 from toolgate.app import App, running
-from toolgate.audit import Trail
 from toolgate.config import CatalogLimits, Config, Limits, ParkingLimits, PoolLimits, Server
 from toolgate.config.access import Concurrency
-from toolgate.model import Principal
+from toolgate.core import surrogates
+from toolgate.core.model import Principal
 from toolgate.policy.base import Policy
-from toolgate.ports import Store
-from toolgate.settings import Settings
+from toolgate.state.audit import Trail
+from toolgate.state.base import Store
+from toolgate.state.settings import Settings
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.connection import Connection as LiveConnection
 from toolgate.upstreams.mcp.upstream import McpUpstream
-from toolgate.wire import surrogates
 
 LATEST = LEGACY[-1]
 META = "io.modelcontextprotocol/"

@@ -9,13 +9,13 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from toolgate import config
-from toolgate.approvals import LASTS, Place
 from toolgate.cli import app
 from toolgate.config.access import Approvals
-from toolgate.model import Call, Client
+from toolgate.core.jsonrpc import Raw
+from toolgate.core.model import Call, Client
+from toolgate.core.redaction import GONE, Redactor
 from toolgate.policy import cases
-from toolgate.redaction import GONE, Redactor
-from toolgate.wire.jsonrpc import Raw
+from toolgate.policy.approvals import LASTS, Place
 
 PAGE = (Path(__file__).parents[1] / "docs" / "approvals.md").read_text()
 

@@ -9,7 +9,7 @@ import pytest
 
 from toolgate import config
 from toolgate.cli import COMMANDS
-from toolgate.wire import mcp
+from toolgate.core import mcp
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from virtualtime import FakeClock, play
 
-from toolgate import audit, config
-from toolgate.audit import NOTHING, chained, read_line
+from toolgate import config
 from toolgate.cli.audit import app
-from toolgate.model import Call, Client, Done, Fault, Principal
+from toolgate.core.model import Call, Client, Done, Fault, Principal
 from toolgate.policy.audit import LARGEST, Entry
 from toolgate.policy.limits import Limits, Meters
+from toolgate.state import audit
+from toolgate.state.audit import NOTHING, chained, read_line
 
 DOCS = Path(__file__).parents[1] / "docs"
 LIMITS, AUDIT = (DOCS / "limits.md").read_text(), (DOCS / "audit.md").read_text()

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import overlays
+from toolgate.catalog import overlays
+from toolgate.catalog.base import Shelf
+from toolgate.catalog.views import CatalogView
 from toolgate.config import Overlay
-from toolgate.model import Call, Client, Fault
-from toolgate.ports import Shelf
+from toolgate.core.model import Call, Client, Fault
 from toolgate.surfaces.bundle import Bundle
-from toolgate.views import CatalogView
 
 PAGE = (Path(__file__).parents[1] / "docs" / "overlays.md").read_text()
 

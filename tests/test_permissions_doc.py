@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from toolgate import config
-from toolgate.access import Access
-from toolgate.model import Principal
+from toolgate.auth.access import Access
+from toolgate.core.model import Principal
 
 PAGE = (Path(__file__).parents[1] / "docs" / "permissions.md").read_text()
 (EXAMPLE,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.M | re.S)

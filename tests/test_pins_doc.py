@@ -9,10 +9,10 @@ import pytest
 from typer.main import get_command
 
 from toolgate import config as configs
+from toolgate.auth.outside import is_named, strange_name
+from toolgate.catalog.pins import PINNED
+from toolgate.catalog.suspicions import UNSEEN
 from toolgate.cli.pins import app
-from toolgate.outside import is_named, strange_name
-from toolgate.pins import PINNED
-from toolgate.suspicions import UNSEEN
 
 PAGE = (Path(__file__).parents[1] / "docs" / "pins.md").read_text()
 

@@ -66,7 +66,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class FakeClock:
-    """`ports.Clock` by the time of the running virtual loop."""
+    """`core.clock.Clock` by the time of the running virtual loop."""
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()

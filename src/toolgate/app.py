@@ -13,19 +13,24 @@ from typing import Any
 import msgspec
 
 from toolgate import __version__
-from toolgate import snapshot as snapshots
-from toolgate.access import Access
-from toolgate.audit import Trail, nowhere
+from toolgate.auth.access import Access
 from toolgate.auth.admission import Admission, Identify, everybody
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.keys import owners
 from toolgate.auth.oauth.credentials import OAuth
+from toolgate.auth.outside import Outside, is_here
 from toolgate.auth.resource import reached_at
-from toolgate.catalog import Catalog
-from toolgate.complaints import Complaints
+from toolgate.auth.seal import Seal
+from toolgate.catalog.catalog import Catalog
+from toolgate.catalog.pins import Pins, trouble
+from toolgate.catalog.served import Served
 from toolgate.config import Config, secrets_of
-from toolgate.errands import Errands
-from toolgate.events import Events, every_list
+from toolgate.core.clock import Clock, SystemClock
+from toolgate.core.complaints import Complaints
+from toolgate.core.errands import Errands
+from toolgate.core.events import Events, every_list
+from toolgate.core.model import Event, Principal
+from toolgate.core.redaction import quiet_logs
 from toolgate.frontends.channels import Archives
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.inside import Inside
@@ -33,31 +38,29 @@ from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.stdio import StdioDoor
-from toolgate.gateway import Gateway
-from toolgate.model import Event, Principal
-from toolgate.news import News
-from toolgate.notices import Notices
-from toolgate.outside import Outside, is_here
-from toolgate.parking import Parking
-from toolgate.pins import Pins, trouble
+from toolgate.gateway import snapshot as snapshots
+from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.notices import Notices
+from toolgate.gateway.reloading import Reloading
+from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
-from toolgate.ports import Clock, House, Items, Store, SystemClock, Upstream
-from toolgate.records import Eras
-from toolgate.redaction import quiet_logs
-from toolgate.reloading import Reloading
-from toolgate.seal import Seal
-from toolgate.served import Served
-from toolgate.settings import Settings, project_at
-from toolgate.snapshot import Snapshot
-from toolgate.store.keys import sealing_keys
-from toolgate.store.memory import MemoryStore
+from toolgate.state.audit import Trail, nowhere
+from toolgate.state.base import Store
+from toolgate.state.keys import sealing_keys
+from toolgate.state.memory import MemoryStore
+from toolgate.state.news import News
+from toolgate.state.parking import Parking
+from toolgate.state.settings import Settings, project_at
+from toolgate.surfaces.controls.realm import House
 from toolgate.surfaces.handles import Handles
+from toolgate.upstreams.base import Items, Upstream
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.pool import Pool
-from toolgate.upstreams.supervisor import Supervisor
+from toolgate.upstreams.process.supervisor import Supervisor
+from toolgate.upstreams.spoken import Eras
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from toolgate.auth.oauth import vault
 from toolgate.auth.oauth.credentials import OAuth
+from toolgate.auth.outside import Outside
 from toolgate.config import Server
 from toolgate.config.access import ServerAuth
-from toolgate.outside import Outside
-from toolgate.ports import SystemClock
-from toolgate.redaction import Redactor
-from toolgate.store import opened
+from toolgate.core.clock import SystemClock
+from toolgate.core.redaction import Redactor
+from toolgate.state import opened
 
 KEY = b"k" * 32
 

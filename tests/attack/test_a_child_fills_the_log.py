@@ -14,8 +14,8 @@ from inmemory import Scripted, Visitor, gateway, tools
 from processes.ground import home, real, toolgate
 from virtualtime import FakeClock, settle
 
-from toolgate.complaints import MOST, WHILE, Complaints
 from toolgate.config import Server
+from toolgate.core.complaints import MOST, WHILE, Complaints
 from toolgate.upstreams.links.stdio import StdioLink
 
 NONSENSE = "what is no message " + "x" * 200

@@ -26,7 +26,7 @@ from processes.ground import (
     until,
 )
 
-from toolgate.upstreams.guard import LONGEST_END
+from toolgate.upstreams.process.guard import LONGEST_END
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the groups alone are ended")
 

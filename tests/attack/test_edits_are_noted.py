@@ -15,14 +15,14 @@ import pytest
 from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
-from toolgate import served
 from toolgate.app import App, running
-from toolgate.audit import Trail, verify
 from toolgate.auth import keys
+from toolgate.catalog import served
 from toolgate.config import edits
-from toolgate.redaction import Redactor
-from toolgate.settings import Settings
-from toolgate.store.memory import MemoryStore
+from toolgate.core.redaction import Redactor
+from toolgate.state.audit import Trail, verify
+from toolgate.state.memory import MemoryStore
+from toolgate.state.settings import Settings
 
 Json = dict[str, Any]
 ONE: Json = {"mcpServers": {"one": {"command": "true"}}}

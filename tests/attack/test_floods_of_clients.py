@@ -14,9 +14,9 @@ from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said,
 from virtualtime import settle
 
 from toolgate.config import Config, Limits, Overlay, Server
+from toolgate.core import jsonrpc
 from toolgate.frontends import subscriber
 from toolgate.policy import validate
-from toolgate.wire import jsonrpc
 
 MANY = 100_001
 LISTEN = "subscriptions/listen"

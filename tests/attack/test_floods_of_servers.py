@@ -14,8 +14,9 @@ from attack.floods import beside
 from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
-from toolgate import asks
 from toolgate.config import CatalogLimits, Config, Limits
+from toolgate.core import asks, sse
+from toolgate.core.lines import Lines
 from toolgate.eras import tasks
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled
@@ -23,8 +24,6 @@ from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import http
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.mcp.connection import LONGEST_NOTE
-from toolgate.wire import sse
-from toolgate.wire.lines import Lines
 
 
 def dumped(value: Any) -> bytes:

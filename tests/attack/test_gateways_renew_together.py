@@ -20,14 +20,15 @@ from processes.ground import WAIT, real, until
 from processes.scripted_http import Request, ScriptedServer, serving
 from unit.test_oauth import House
 
+from toolgate.auth.oauth.base import Refusal
 from toolgate.auth.oauth.grants import Grant
 from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.vault import LEASE, LEASES, Vault
-from toolgate.model import Fault
-from toolgate.ports import Refusal, SystemClock
-from toolgate.redaction import Redactor
-from toolgate.store.memory import MemoryStore
-from toolgate.store.sqlite import SqliteStore
+from toolgate.core.clock import SystemClock
+from toolgate.core.model import Fault
+from toolgate.core.redaction import Redactor
+from toolgate.state.memory import MemoryStore
+from toolgate.state.sqlite import SqliteStore
 
 LONG = "20"  # seconds of a lease: more than any renewal takes here
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from virtualtime import FakeClock
 
-from toolgate import audit
-from toolgate.approvals import Approvals, Place
-from toolgate.pins import print_of
-from toolgate.store.memory import MemoryStore
+from toolgate.catalog.pins import print_of
+from toolgate.policy.approvals import Approvals, Place
+from toolgate.state import audit
+from toolgate.state.memory import MemoryStore
 
 TOOL = {"name": "read", "description": "It reads", "inputSchema": {"type": "object"}}
 

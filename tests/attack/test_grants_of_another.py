@@ -11,8 +11,8 @@ from authority import Authority
 from unit.test_oauth import House, link_of
 
 from toolgate.config.access import ServerAuth
-from toolgate.model import Fault
-from toolgate.store.memory import MemoryStore
+from toolgate.core.model import Fault
+from toolgate.state.memory import MemoryStore
 
 NEW = "https://new.example"
 DOCUMENT = "https://operator.example/client.json"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from peers import LegacyServer, Scene, gateway
 
-from toolgate.access import Rules, as_a_lenient_reader
+from toolgate.auth.access import Rules, as_a_lenient_reader
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
 

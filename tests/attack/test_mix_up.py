@@ -14,7 +14,7 @@ from unit.test_oauth import BASE, House
 
 from toolgate.config import Server
 from toolgate.config.access import ServerAuth
-from toolgate.model import Fault
+from toolgate.core.model import Fault
 
 GATE = "https://gate.example"
 

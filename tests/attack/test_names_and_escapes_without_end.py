@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from inmemory import Scripted, Visitor, gateway, said, tools
 
-from toolgate.wire import jsonrpc, names, surrogates
+from toolgate.core import jsonrpc, names, surrogates
 
 LONG, LONGER = "a-" * 50_000, "a-" * 500_000
 ESCAPES = 1_000_000  # a surrogate each

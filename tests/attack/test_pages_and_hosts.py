@@ -13,8 +13,8 @@ from processes.ground import real, settings
 
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
+from toolgate.core.model import Principal
 from toolgate.frontends import server
-from toolgate.model import Principal
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 BODY = json.dumps(PING).encode()

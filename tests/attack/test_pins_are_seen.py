@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from cli.test_cli import here, toolgate
 
+from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, PinRecords, mark
 from toolgate.cli import pins as command
-from toolgate.pins import LONGEST_TEXT, Pending, Pin, PinRecords, mark
-from toolgate.ports import SystemClock
-from toolgate.store.sqlite import SqliteStore
+from toolgate.core.clock import SystemClock
+from toolgate.state.sqlite import SqliteStore
 
 __all__ = ["here"]
 

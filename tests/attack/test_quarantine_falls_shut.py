@@ -17,12 +17,12 @@ from cli.test_cli import CLOCK, here, toolgate
 from peers import LATEST, MODERN, LegacyServer, ModernServer, gateway
 from virtualtime import FakeClock
 
+from toolgate.catalog.pins import PinRecords
 from toolgate.config import Config
-from toolgate.pins import PinRecords
-from toolgate.ports import NotKept
-from toolgate.store.memory import MemoryStore
-from toolgate.store.opening import KEPT
-from toolgate.store.sqlite import FILE
+from toolgate.state.base import NotKept
+from toolgate.state.memory import MemoryStore
+from toolgate.state.opening import KEPT
+from toolgate.state.sqlite import FILE
 
 __all__ = ["here"]
 
@@ -177,7 +177,7 @@ WAYS = [locked, newer, damaged, cut_off, no_file]
 def test_doctor_says_that_what_was_trusted_cannot_be_read(
     here: Path, way: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolgate.store.opening.BUSY", 0.05)
+    monkeypatch.setattr("toolgate.state.opening.BUSY", 0.05)
     file = configured(here)
     with sqlite3.connect(file) as made:
         made.executescript(f"{KEPT.sql}; PRAGMA user_version = 1; PRAGMA journal_mode = WAL")
@@ -190,9 +190,9 @@ def test_doctor_says_that_what_was_trusted_cannot_be_read(
 
 
 async def test_it_is_said_in_the_log_and_noted(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    from toolgate.audit import Trail
     from toolgate.config import Audit
-    from toolgate.redaction import Redactor
+    from toolgate.core.redaction import Redactor
+    from toolgate.state.audit import Trail
 
     clock = FakeClock()
     trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())

@@ -14,11 +14,11 @@ import pytest
 from peers import LATEST, MODERN, LegacyServer, RpcError, Scene, gateway
 from virtualtime import FakeClock
 
-from toolgate.audit import Trail
 from toolgate.config import Audit, Config, Limits
 from toolgate.config.access import KnownClient, Permissions, Rate, Rates
-from toolgate.redaction import GONE, Redactor
-from toolgate.store.memory import MemoryStore
+from toolgate.core.redaction import GONE, Redactor
+from toolgate.state.audit import Trail
+from toolgate.state.memory import MemoryStore
 
 SECRET = "tg-Zk3vR9wQ7xL2mN8pB4sD"
 ALPHABET = string.ascii_letters + string.digits + "-"

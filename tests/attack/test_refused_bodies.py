@@ -18,7 +18,7 @@ from processes.ground import real, settings
 
 from toolgate.config import Config, Limits
 from toolgate.config.access import KnownClient, Rate, Rates
-from toolgate.model import Principal
+from toolgate.core.model import Principal
 
 NOTHING = Config(clients=(KnownClient(id="ann", name="ann", servers="none"),))
 LIMITED = Config(limits=Limits(rates=Rates(principal=Rate(1, 3600.0))))

@@ -13,13 +13,13 @@ import pytest
 from cli.test_cli import CLOCK, here, toolgate
 from virtualtime import FakeClock
 
-from toolgate import audit
-from toolgate.audit import Trail
 from toolgate.config import Config, edits, ownership
-from toolgate.ports import SystemClock
-from toolgate.redaction import Redactor
-from toolgate.store.opening import Unusable
-from toolgate.store.sqlite import FILE, SqliteStore
+from toolgate.core.clock import SystemClock
+from toolgate.core.redaction import Redactor
+from toolgate.state import audit
+from toolgate.state.audit import Trail
+from toolgate.state.opening import Unusable
+from toolgate.state.sqlite import FILE, SqliteStore
 
 __all__ = ["here"]
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolgate.access import Rules
+from toolgate.auth.access import Rules
 from toolgate.config.access import KnownClient, Permissions
 
 CLOSED = {"docs+file:///p/*": "off", "docs+notes://private/*": "off"}

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from toolgate import config as configs
-from toolgate.access import Access
 from toolgate.app import running
+from toolgate.auth.access import Access
 from toolgate.config import written
-from toolgate.model import Principal
-from toolgate.settings import Settings
+from toolgate.core.model import Principal
+from toolgate.state.settings import Settings
 
 __all__ = ["here"]
 

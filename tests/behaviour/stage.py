@@ -13,9 +13,9 @@ from inmemory import LATEST, THE_SOCKET, Json, Response, Script, Scripted, Visit
 from virtualtime import FakeClock
 
 from toolgate.app import App
-from toolgate.approvals import Approvals
 from toolgate.config import Config, Server
-from toolgate.store.memory import MemoryStore
+from toolgate.policy.approvals import Approvals
+from toolgate.state.memory import MemoryStore
 
 LINES = [f"src/file{number}.py:{number}: import os" for number in range(1, 301)]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

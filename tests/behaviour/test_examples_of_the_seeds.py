@@ -15,9 +15,10 @@ import tomlkit
 from inmemory import Json, Refusal, Response, Scripted, Visitor, gateway, said, tools
 from stage import CONSENTS, LINES, PIXEL, ROWS, Asker, at_least, cast, playing, read, tool
 
-from toolgate import config, controls
+from toolgate import config
 from toolgate.config import Config, Server, Sessions
-from toolgate.model import Fault
+from toolgate.core.model import Fault
+from toolgate.surfaces import controls
 
 EXAMPLES = {example.id: example for example in examples.kept()}
 SIGNED = {id: example for id, example in EXAMPLES.items() if example.kind in ("signature", "parameters")}

@@ -9,9 +9,9 @@ import pytest
 from inmemory import GREETER, Json, Refusal, Scripted, gateway, said, tools
 from stage import CALLS, Asker, cast, playing, read
 
-from toolgate import controls
 from toolgate.config import Config
-from toolgate.model import Fault
+from toolgate.core.model import Fault
+from toolgate.surfaces import controls
 
 SURFACES = ["aggregate", "children", "meta", "components", "daemon", "all"]
 NAMESPACED = ["serena__search_code", "codegraph__query_graph"]

@@ -14,7 +14,7 @@ from virtualtime import settle
 
 from toolgate import config
 from toolgate.config import Config, Server
-from toolgate.model import Fault
+from toolgate.core.model import Fault
 
 PATHS = ["/mcp", "/mcp/children"]
 BLOCKS: list[Json] = [

@@ -8,9 +8,9 @@ import pytest
 from inmemory import Json, Scripted, gateway, said, tools
 from stage import Asker, tool
 
-from toolgate import snapshot
 from toolgate.config import Config, Server
-from toolgate.model import Fault
+from toolgate.core.model import Fault
+from toolgate.gateway import snapshot
 
 ADD = tool("add", "Add two numbers", {"a": "integer", "b": "integer"})
 

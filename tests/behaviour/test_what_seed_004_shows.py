@@ -11,8 +11,8 @@ from inmemory import Json, Refusal, Scripted, gateway, said, tools
 from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
 
 from toolgate.config import Config, Server, Sessions
-from toolgate.model import Fault
-from toolgate.registries import REGISTRIES
+from toolgate.core.model import Fault
+from toolgate.upstreams.inprocess import REGISTRIES
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])
 DOWN = Fault("SERVER_FAILED", "Command not found: npx", reach="not_sent", hint="install Node")

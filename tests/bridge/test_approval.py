@@ -25,15 +25,15 @@ from peers import (
 )
 from virtualtime import FakeClock, settle
 
-from toolgate.approvals import MOST_UNDECIDED, Approvals, Place, Request, Unfit
+from toolgate.auth import exhibit
 from toolgate.config import Overlay, Parameter, access
-from toolgate.model import Call
+from toolgate.core.model import Call
+from toolgate.core.redaction import GONE, Redactor
 from toolgate.policy.approval import Approval
+from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, Request, Unfit
 from toolgate.policy.cases import LARGEST, MOST_SHOWN
 from toolgate.policy.validate import Validate
-from toolgate.redaction import GONE, Redactor
-from toolgate.store.memory import MemoryStore
-from toolgate.wire import exhibit
+from toolgate.state.memory import MemoryStore
 
 REVISIONS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 SECRET = "canary-0123456789"

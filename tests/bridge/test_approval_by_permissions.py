@@ -13,9 +13,9 @@ from virtualtime import FakeClock
 
 from toolgate import config as configs
 from toolgate.app import App
-from toolgate.approvals import Approvals
 from toolgate.config import Config
-from toolgate.store.memory import MemoryStore
+from toolgate.policy.approvals import Approvals
+from toolgate.state.memory import MemoryStore
 
 KEYS = {each: f"{each}-0123456789abcdefghijklmn" for each in ("ci", "me")}
 ENVELOPE = {

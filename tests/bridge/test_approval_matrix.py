@@ -12,13 +12,13 @@ from official import LEGACY
 from peers import MODERN, Client, House, LegacyServer, ModernServer, Reply, Scene, eventually, gateway
 from virtualtime import FakeClock
 
-from toolgate.approvals import Approvals, Request, Unfit
 from toolgate.config import access
-from toolgate.model import Call
+from toolgate.core.model import Call
+from toolgate.core.redaction import Redactor
 from toolgate.policy.approval import Approval
+from toolgate.policy.approvals import Approvals, Request, Unfit
 from toolgate.policy.validate import Validate
-from toolgate.redaction import Redactor
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 
 TTL, WAIT = 60.0, 5.0  # seconds
 HAS_FORMS = "2025-06-18"  # the first revision that does

@@ -18,14 +18,14 @@ from peers import LATEST, MODERN, House, LegacyServer, ModernClient, ModernServe
 from virtualtime import FakeClock, settle
 
 from toolgate.app import running
-from toolgate.audit import Trail, verify
 from toolgate.config import Audit, Config, Limits
 from toolgate.config.access import KnownClient
-from toolgate.model import Ask, Call, Outcome, Required
+from toolgate.core.model import Ask, Call, Outcome, Required
+from toolgate.core.redaction import Redactor
 from toolgate.policy import audit as rule
 from toolgate.policy import chain
-from toolgate.redaction import Redactor
-from toolgate.store.memory import MemoryStore
+from toolgate.state.audit import Trail, verify
+from toolgate.state.memory import MemoryStore
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]

@@ -30,7 +30,7 @@ from peers import (
 from virtualtime import settle
 
 from toolgate.config import Config
-from toolgate.model import Call, Fault, Outcome
+from toolgate.core.model import Call, Fault, Outcome
 
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 CLIENTS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])

@@ -13,7 +13,7 @@ from virtualtime import FakeClock
 
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 
 pytestmark = pytest.mark.promise("b.001.kept-refuses-nothing")
 

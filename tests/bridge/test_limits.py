@@ -10,16 +10,16 @@ import pytest
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, form, gateway, named
 from virtualtime import FakeClock
 
-from toolgate.access import Access
-from toolgate.audit import nowhere
+from toolgate.auth.access import Access
 from toolgate.config import Config, Limits, Server
-from toolgate.model import Principal
+from toolgate.core.model import Principal
+from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
 from toolgate.policy.limits import Meters
+from toolgate.policy.spills import Spills
 from toolgate.policy.truncate import META_KEY
-from toolgate.redaction import Redactor
-from toolgate.spills import Spills
-from toolgate.store.memory import MemoryStore
+from toolgate.state.audit import nowhere
+from toolgate.state.memory import MemoryStore
 
 REVISIONS = ["2024-11-05", "2025-03-26", "2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]

@@ -12,8 +12,8 @@ from inmemory import LATEST, MODERN, Script, Scripted, Visitor, gateway, tools
 from virtualtime import FakeClock
 
 from toolgate.config import CatalogLimits, Config
-from toolgate.model import Fault
-from toolgate.store.memory import MemoryStore
+from toolgate.core.model import Fault
+from toolgate.state.memory import MemoryStore
 
 LIST_TIMEOUT = 10.0
 

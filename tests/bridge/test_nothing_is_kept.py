@@ -7,7 +7,7 @@ import gc
 import pytest
 from peers import LegacyServer, ModernServer, RpcError, Scene, gateway
 
-from toolgate.exchange import Exchange
+from toolgate.core.exchange import Exchange
 
 
 async def refuses(scene: Scene) -> str:

@@ -16,7 +16,7 @@ from virtualtime import settle
 
 from toolgate.app import App
 from toolgate.config import Overlay, Parameter
-from toolgate.model import Call, Client, Fault, Outcome, Required
+from toolgate.core.model import Call, Client, Fault, Outcome, Required
 
 SERVERS = [LegacyServer, ModernServer]
 REVISIONS = ["2025-06-18", LATEST, MODERN]

@@ -27,7 +27,7 @@ from peers import (
 )
 from virtualtime import settle
 
-from toolgate.model import Fault
+from toolgate.core.model import Fault
 from toolgate.upstreams.mcp import questions, upstream
 from toolgate.upstreams.mcp.connection import GIVEN_UP
 

@@ -12,12 +12,12 @@ import pytest
 from peers import LATEST, MODERN, House, LegacyServer, ModernServer, Scene, eventually, gateway
 from virtualtime import settle
 
-from toolgate.access import Access
+from toolgate.auth.access import Access
 from toolgate.config import Config, Limits, Overlay, VirtualSearch
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.model import Call, Client, Fault, Principal
+from toolgate.core import names
+from toolgate.core.model import Call, Client, Fault, Principal
 from toolgate.policy.access import Permit
-from toolgate.wire import names
 
 ERAS = pytest.mark.parametrize("revision", [LATEST, MODERN])
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])

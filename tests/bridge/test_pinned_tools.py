@@ -8,9 +8,9 @@ import pytest
 from peers import LATEST, MODERN, House, LegacyServer, ModernServer, RpcError, Scene, gateway
 from virtualtime import FakeClock
 
+from toolgate.catalog.pins import PinRecords, mark
 from toolgate.config import Config, Guard, Overlay
-from toolgate.pins import PinRecords, mark
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 
 SERVERS = [LegacyServer, ModernServer]
 REVISIONS = ["2024-11-05", LATEST, MODERN]
@@ -153,7 +153,7 @@ async def test_with_warn_everything_works_and_is_told_once(kind: Any, caplog: py
         assert (await client.call("there__read", arguments={})).text == "read was called"
         house.app._catalog.look_at_pins()
         await names(client)
-    said = [each.message for each in caplog.records if each.name == "toolgate.pins"]
+    said = [each.message for each in caplog.records if each.name == "toolgate.catalog.pins"]
     assert said == [
         "Tools of there to be looked at: read (it has changed), seek (it was find), wipe (it is new). "
         "Run: toolgate pins diff there"

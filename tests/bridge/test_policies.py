@@ -23,7 +23,7 @@ from peers import (
 )
 from virtualtime import settle
 
-from toolgate.model import Ask, Call, Done, Outcome, Required
+from toolgate.core.model import Ask, Call, Done, Outcome, Required
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]

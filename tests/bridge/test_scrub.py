@@ -10,8 +10,8 @@ import pytest
 from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError, Scene, form, gateway
 
 from toolgate.config import Config, Guard, Limits
+from toolgate.core.redaction import GONE
 from toolgate.policy.truncate import META_KEY
-from toolgate.redaction import GONE
 
 SECRET = "canary-7f3a9c21bb"
 TOKEN = "ghp_" + "a1" * 18  # nobody has told us of it

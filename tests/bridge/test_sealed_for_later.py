@@ -11,9 +11,9 @@ from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import FakeClock
 
 from toolgate.config import CatalogLimits
-from toolgate.model import Ask, Call, Done, Outcome, Required
-from toolgate.store.memory import MemoryStore
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.model import Ask, Call, Done, Outcome, Required
+from toolgate.state.memory import MemoryStore
 
 INVALID = -32602
 

@@ -11,9 +11,9 @@ import pytest
 from peers import LATEST, MODERN, House, Json, LegacyServer, ModernServer, Pending, Scene, gateway
 from virtualtime import FakeClock, settle, soon
 
-from toolgate.access import THE_OPERATOR
+from toolgate.auth.access import THE_OPERATOR
 from toolgate.config import CatalogLimits, Config, Server
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 
 CLIENTS = ["2024-11-05", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]

@@ -13,8 +13,8 @@ from peers import House, LegacyServer, ModernClient, ModernServer, Pending, Repl
 from virtualtime import settle
 
 from toolgate.config import ParkingLimits
-from toolgate.model import Ask, Call, Done, Outcome, Required
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.model import Ask, Call, Done, Outcome, Required
 
 INVALID = -32602
 

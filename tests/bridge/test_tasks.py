@@ -35,10 +35,10 @@ from task_peers import (
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Server
-from toolgate.desk import Registry
-from toolgate.model import Call, Client, Fault, Outcome, Principal, Required
+from toolgate.core.model import Call, Client, Fault, Outcome, Principal, Required
+from toolgate.upstreams.inprocess.desk import Registry
+from toolgate.upstreams.inprocess.registry import RegistryUpstream
 from toolgate.upstreams.mcp.tasks import MOST_TASKS
-from toolgate.upstreams.registry import RegistryUpstream
 
 WAIT = 3600 * 1000
 

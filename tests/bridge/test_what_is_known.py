@@ -10,7 +10,7 @@ from peers import LATEST, MODERN, LegacyServer, ModernServer, Scene, gateway
 from virtualtime import FakeClock
 
 from toolgate.config import CatalogLimits
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 
 SERVERS = [LegacyServer, ModernServer]
 CLIENTS = ["2024-11-05", LATEST, MODERN]

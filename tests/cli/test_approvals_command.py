@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 from typer.testing import CliRunner, Result
 
-from toolgate.approvals import Approvals, Place, Request
 from toolgate.cli import app
-from toolgate.ports import SystemClock
-from toolgate.store import SqliteStore
+from toolgate.core.clock import SystemClock
+from toolgate.policy.approvals import Approvals, Place, Request
+from toolgate.state import SqliteStore
 
 Found = TypeVar("Found")
 

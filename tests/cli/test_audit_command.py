@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from toolgate import store as stores
-from toolgate.audit import Trail, verify
+from toolgate import state as stores
 from toolgate.cli import app
-from toolgate.ports import SystemClock
-from toolgate.redaction import Redactor
+from toolgate.core.clock import SystemClock
+from toolgate.core.redaction import Redactor
+from toolgate.state.audit import Trail, verify
 
 
 @pytest.fixture

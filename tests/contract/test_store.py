@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from toolgate import store as stores
-from toolgate.ports import NotKept, Store, SystemClock
-from toolgate.store.memory import MemoryStore
-from toolgate.store.opening import Migration, Unusable
-from toolgate.store.sqlite import BATCH, FILE, SqliteStore
+from toolgate import state as stores
+from toolgate.core.clock import SystemClock
+from toolgate.state.base import NotKept, Store
+from toolgate.state.memory import MemoryStore
+from toolgate.state.opening import Migration, Unusable
+from toolgate.state.sqlite import BATCH, FILE, SqliteStore
 
 
 class WallClock(SystemClock):
@@ -211,7 +212,7 @@ async def test_it_is_there_after_a_restart(folder: Path) -> None:
 async def test_it_is_there_after_a_kill(folder: Path) -> None:
     script = (
         "import asyncio, os, sys; from pathlib import Path\n"
-        "from toolgate.ports import SystemClock; from toolgate.store.sqlite import SqliteStore\n"
+        "from toolgate.core.ports import SystemClock; from toolgate.state.sqlite import SqliteStore\n"
         "async def main():\n"
         "    store = SqliteStore(Path(sys.argv[1]), SystemClock())\n"
         "    await store.put('a', 'key', b'1')\n"
@@ -229,7 +230,7 @@ async def test_two_processes_share_it_and_lose_nothing(folder: Path) -> None:
     """Both make the file, and both count in it."""
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from toolgate.ports import SystemClock; from toolgate.store.sqlite import SqliteStore\n"
+        "from toolgate.core.ports import SystemClock; from toolgate.state.sqlite import SqliteStore\n"
         "async def main():\n"
         "    store = SqliteStore(Path(sys.argv[1]), SystemClock())\n"
         "    await store.put('seen', sys.argv[2], b'1')\n"
@@ -398,9 +399,9 @@ async def test_a_step_that_fails_is_undone(folder: Path) -> None:
 
 
 def test_sqlite_is_imported_only_when_a_store_is_opened() -> None:
-    script = "import sys, toolgate.app, toolgate.store, toolgate.cli.serve; sys.exit('sqlite3' in sys.modules)"
+    script = "import sys, toolgate.app, toolgate.state, toolgate.cli.serve; sys.exit('sqlite3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
 def test_the_log_of_this_room_is_the_gateways() -> None:
-    assert stores.log is logging.getLogger("toolgate.store")
+    assert stores.log is logging.getLogger("toolgate.state")

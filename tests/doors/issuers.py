@@ -15,9 +15,9 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from toolgate.auth import doorkeeper
+from toolgate.auth.outside import Fetched
 from toolgate.config import Auth, Config, KnownClient
-from toolgate.model import Fault
-from toolgate.outside import Fetched
+from toolgate.core.model import Fault
 
 Json = dict[str, Any]
 ISSUER = "https://idp.example/realm"

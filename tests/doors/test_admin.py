@@ -12,7 +12,7 @@ from inmemory import GREETER, THE_SOCKET, Visitor, gateway
 from toolgate.app import running
 from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient
-from toolgate.model import Principal
+from toolgate.core.model import Principal
 
 SECRET = "sk-very-secret"
 STDIO = Server(id="files", name="Files", type="stdio", command="no_such_program", env={"KEY": SECRET})

@@ -15,9 +15,9 @@ from virtualtime import settle
 
 from toolgate.app import App
 from toolgate.config import Config, Http, Sessions
+from toolgate.core.model import Principal
 from toolgate.frontends import pipes
 from toolgate.frontends.guards import Headers
-from toolgate.model import Principal
 
 Json = dict[str, Any]
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'

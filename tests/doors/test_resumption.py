@@ -11,11 +11,11 @@ import pytest
 from inmemory import Exchange, Refusal, Scripted, Visitor, gateway, said, tools
 from virtualtime import settle
 
+from toolgate.core import jsonrpc, sse
+from toolgate.core.model import Principal
+from toolgate.core.sse import Event
 from toolgate.frontends import channels
 from toolgate.frontends.guards import Headers
-from toolgate.model import Principal
-from toolgate.wire import jsonrpc, sse
-from toolgate.wire.sse import Event
 
 Json = dict[str, Any]
 LEGACY = ["2025-03-26", "2025-06-18", "2025-11-25"]

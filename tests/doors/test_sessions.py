@@ -9,8 +9,8 @@ from inmemory import LATEST, THE_SOCKET, Exchange, Scripted, Visitor, gateway, s
 from virtualtime import settle
 
 from toolgate.config import Config, Sessions
+from toolgate.core.model import Principal
 from toolgate.frontends.guards import Headers
-from toolgate.model import Principal
 
 HALF_AN_HOUR = 30 * 60
 PAGE = "http://localhost:5173"

@@ -10,8 +10,8 @@ from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Server
-from toolgate.model import Fault
-from toolgate.store.memory import MemoryStore
+from toolgate.core.model import Fault
+from toolgate.state.memory import MemoryStore
 
 BROKEN = Fault("SERVER_FAILED", "Command not found: nope", reach="not_sent")
 FILE: dict[str, Any] = {"uri": "file:///a", "name": "a"}

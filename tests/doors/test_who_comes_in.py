@@ -28,13 +28,13 @@ from doors.pipes import WebSocket
 from inmemory import LATEST, MODERN, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
-from toolgate import news
 from toolgate.app import App
 from toolgate.auth import keys
 from toolgate.config import Auth, Config, Limits
 from toolgate.config.access import Permissions, Rate, Rates
-from toolgate.settings import Settings
-from toolgate.store.memory import MemoryStore
+from toolgate.state import news
+from toolgate.state.memory import MemoryStore
+from toolgate.state.settings import Settings
 
 __all__ = ["issuer"]
 

@@ -20,7 +20,7 @@ from inmemory import LATEST, Visitor, gateway
 
 from toolgate.auth import issuer as issuers
 from toolgate.config import Auth, Config, KnownClient
-from toolgate.ports import SystemClock
+from toolgate.core.clock import SystemClock
 
 pytestmark = pytest.mark.interop
 

@@ -23,12 +23,12 @@ from typing import Any
 import uvloop
 
 from toolgate import config as configs
-from toolgate.access import THE_OPERATOR
 from toolgate.app import App, running
+from toolgate.auth.access import THE_OPERATOR
 from toolgate.cli.gateways import Running
 from toolgate.config import Config
+from toolgate.core.model import Principal
 from toolgate.frontends.server import bind, serving
-from toolgate.model import Principal
 
 Json = dict[str, Any]
 

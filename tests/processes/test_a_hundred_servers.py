@@ -9,8 +9,8 @@ import msgspec
 from ground import Json, Served, child, gateway, real, settings, started, until
 
 from toolgate.config import CatalogLimits, Config, PoolLimits
-from toolgate.ports import SystemClock
-from toolgate.store.memory import MemoryStore
+from toolgate.core.clock import SystemClock
+from toolgate.state.memory import MemoryStore
 
 BAD = ("hang", "crash", "garbage")
 

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from processes.ground import LEGACY, MODERN, Client, Failed, Served, child, failure, gateway, real, settings
 
-from toolgate.approvals import Approvals
 from toolgate.config import access
-from toolgate.model import Call
+from toolgate.core.clock import SystemClock
+from toolgate.core.model import Call
+from toolgate.core.redaction import Redactor
 from toolgate.policy.approval import Approval
+from toolgate.policy.approvals import Approvals
 from toolgate.policy.validate import Validate
-from toolgate.ports import SystemClock
-from toolgate.redaction import Redactor
-from toolgate.store import SqliteStore
+from toolgate.state import SqliteStore
 
 ERAS = pytest.mark.parametrize("era", [MODERN, LEGACY])
 

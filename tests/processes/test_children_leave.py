@@ -29,11 +29,11 @@ from processes.ground import (
     until,
 )
 
-from toolgate.model import Fault
-from toolgate.ports import SystemClock
-from toolgate.upstreams import supervisor as supervisors
+from toolgate.core.clock import SystemClock
+from toolgate.core.model import Fault
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.supervisor import Supervisor
+from toolgate.upstreams.process import supervisor as supervisors
+from toolgate.upstreams.process.supervisor import Supervisor
 
 
 async def counts(client: Client, server: str) -> Json:

@@ -17,14 +17,15 @@ from processes.scripted_http import OnCall, Request, serving
 from processes.test_http_link import writes
 
 from toolgate.config import CatalogLimits, Config, Server
-from toolgate.model import Call, Client, Done, Event, Fault, Outcome
-from toolgate.ports import Items, SystemClock
+from toolgate.core.clock import SystemClock
+from toolgate.core.model import Call, Client, Done, Event, Fault, Outcome
+from toolgate.upstreams.base import Items
 from toolgate.upstreams.component import line
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.pool import Pool
+from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.upstreams.stopping import was_stopped
-from toolgate.upstreams.supervisor import Supervisor
 
 
 def server(url: str, id: str = "echo", **more: Any) -> Server:

@@ -14,7 +14,7 @@ from processes.scripted_component import component, tool
 
 from toolgate import config as configs
 from toolgate.config import CatalogLimits, Config, Server
-from toolgate.model import Call, Client, Done
+from toolgate.core.model import Call, Client, Done
 from toolgate.upstreams.component import answers, line
 
 TEXT = (Path(__file__).parents[2] / "docs" / "components.md").read_text()

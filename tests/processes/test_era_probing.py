@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from processes.ground import child, failure, gateway, real, settings
 
+from toolgate.core.clock import SystemClock
+from toolgate.core.mcp import Era
 from toolgate.demo import SERVERS
-from toolgate.ports import SystemClock
-from toolgate.records import Eras
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.mcp import opening
-from toolgate.wire.mcp import Era
+from toolgate.upstreams.spoken import Eras
 
 FIXTURE = Path(__file__).resolve().parents[1] / "conformance" / "fixture_server.py"
 FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]

@@ -12,7 +12,7 @@ import pytest
 from processes.ground import STREAM, Served, failure, gateway, read_events, real, settings, until
 from processes.scripted_http import OnCall, Request, ScriptedServer, scripted
 
-from toolgate.model import Event
+from toolgate.core.model import Event
 from toolgate.upstreams.links import streams
 
 LEGACY = "2025-06-18"

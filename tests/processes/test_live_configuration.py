@@ -16,8 +16,8 @@ from ground import WAIT, Client, Failed, Json, Served, child, gateway, home, rea
 
 from toolgate import config as configs
 from toolgate.config import ConfigError
-from toolgate.model import Fault
-from toolgate.settings import Settings
+from toolgate.core.model import Fault
+from toolgate.state.settings import Settings
 
 EDITS = 200
 STEADY = ("rock", "hill")
@@ -223,7 +223,7 @@ def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pyte
             await until(lambda: "read again; nothing has changed" in caplog.text)
             assert served.app.problem == ""
 
-    with caplog.at_level("INFO", "toolgate.reloading"):
+    with caplog.at_level("INFO", "toolgate.gateway.reloading"):
         test()
 
 

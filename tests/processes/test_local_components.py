@@ -15,7 +15,7 @@ import pytest
 from processes.ground import CHILDREN, Served, alive, failure, gateway, real, started, until
 
 from toolgate.config import Config, Server
-from toolgate.model import Event
+from toolgate.core.model import Event
 
 PROGRAM = str(CHILDREN / "component.py")
 

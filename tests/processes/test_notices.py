@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from processes.ground import MODERN, WAIT, Client, Failed, Json, child, home, real, toolgate, until
 
-from toolgate import notices
-from toolgate.approvals import Place, Request
+from toolgate.auth.outside import Outside
 from toolgate.config import Config
 from toolgate.config.access import Approvals
-from toolgate.notices import MOST_WAITING, Notices
-from toolgate.outside import Outside
-from toolgate.ports import SystemClock
-from toolgate.redaction import Redactor
-from toolgate.upstreams.supervisor import Supervisor
+from toolgate.core.clock import SystemClock
+from toolgate.core.redaction import Redactor
+from toolgate.gateway import notices
+from toolgate.gateway.notices import MOST_WAITING, Notices
+from toolgate.policy.approvals import Place, Request
+from toolgate.upstreams.process.supervisor import Supervisor
 
 KEY = "tg-a-key-that-is-long-enough"
 SECRET = "canary-0123456789"

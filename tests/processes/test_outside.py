@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from processes.ground import Json, child, gateway, home, real, settings, toolgate
 
+from toolgate.auth.outside import Net, Outside
 from toolgate.config import Guard
-from toolgate.model import Fault
-from toolgate.outside import Net, Outside
+from toolgate.core.model import Fault
 from toolgate.upstreams.links.http1 import Target
 
 PUBLIC = "93.184.216.34"
@@ -225,7 +225,7 @@ async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_
 
 @real
 async def test_who_never_shakes_hands_is_left_and_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolgate.outside.PATIENCE", 0.2)
+    monkeypatch.setattr("toolgate.auth.outside.PATIENCE", 0.2)
     async with serving(b"") as (port, asked):
         fault = await refusal(Outside(net=Internet(where=port)).fetch("https://public.example/"))
         assert fault.code == "UPSTREAM_ERROR"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from processes.ground import LEGACY, carrying, child, home, real, toolgate, until
 
-from toolgate.store.sqlite import FILE
+from toolgate.state.sqlite import FILE
 
 TOOLS = [f"one__{name}" for name in ("counts", "hold", "pid", "release", "seen", "slow")]
 

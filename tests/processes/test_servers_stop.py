@@ -24,7 +24,7 @@ from processes.ground import (
 from processes.scripted_http import Request, ScriptedServer, scripted
 
 from toolgate.config import Config, PoolLimits, Server
-from toolgate.ports import Upstream
+from toolgate.upstreams.base import Upstream
 
 
 def to(server: ScriptedServer) -> Config:

@@ -29,7 +29,7 @@ from processes.ground import (
 )
 from processes.scripted_http import Request, ScriptedServer, serving
 
-from toolgate.model import Principal
+from toolgate.core.model import Principal
 
 URLS: Json = {"elicitation": {"form": {}, "url": {}}}
 CANARY = "canary-of-the-caller-0123456789"

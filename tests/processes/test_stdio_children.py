@@ -27,7 +27,7 @@ from processes.ground import (
     until,
 )
 
-from toolgate.upstreams import supervisor
+from toolgate.upstreams.process import supervisor
 
 
 async def counts(client: Client) -> Json:

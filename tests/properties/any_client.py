@@ -20,8 +20,8 @@ from properties.any_server import CALLS, CHAOS, META, Json, Ledger, owners
 from virtualtime import soon
 
 from toolgate.app import App
+from toolgate.core import mcp
 from toolgate.frontends.streams import QUIET
-from toolgate.wire import mcp
 
 SERVERS = ("old", "new", "own")
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}

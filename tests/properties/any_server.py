@@ -18,12 +18,12 @@ import official
 from official import LEGACY, MODERN
 
 from toolgate.config import Server as Configured
-from toolgate.model import Fault
+from toolgate.core import mcp
+from toolgate.core.model import Fault
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.connection import GIVEN_UP
-from toolgate.wire import mcp
 
 Json = dict[str, Any]
 

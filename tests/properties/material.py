@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from toolgate.wire import mcp
+from toolgate.core import mcp
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(

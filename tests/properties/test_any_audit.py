@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from toolgate import audit
-from toolgate.audit import NOTHING, Head, chained
+from toolgate.state import audit
+from toolgate.state.audit import NOTHING, Head, chained
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 values = texts | st.integers() | st.booleans() | st.none() | st.dictionaries(texts, texts, max_size=3)

@@ -14,13 +14,13 @@ from properties.material import bodies, cut, damaged
 from virtualtime import FakeClock, play, settle
 
 from toolgate.config import Server
+from toolgate.core.model import Accepted, Call, Client, Done, Fault, NeedInput, Notes, Outcome, Principal
+from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
-from toolgate.model import Accepted, Call, Client, Done, Fault, NeedInput, Notes, Outcome, Principal
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.dialects import Legacy, Modern
-from toolgate.wire.sse import Event, Reader, TooLong
 
 SERVER = Server(id="docs", name="docs", type="stdio")
 CLIENT = Client(Principal("ada"), "s", {"elicitation": {}, "sampling": {}, "roots": {}})

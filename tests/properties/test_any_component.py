@@ -15,12 +15,12 @@ from properties.test_any_bytes_from_a_server import ANSWERS
 from virtualtime import FakeClock, play
 
 from toolgate.config import Server
-from toolgate.model import Call, Client, Done, Fault
+from toolgate.core.model import Call, Client, Done, Fault
 from toolgate.upstreams import pool
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.links.http1 import Pool, Wire
-from toolgate.upstreams.supervisor import Supervisor
+from toolgate.upstreams.process.supervisor import Supervisor
 
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
 

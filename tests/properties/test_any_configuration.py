@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from inmemory import Json, Refusal, Scripted, Visitor, gateway
 from virtualtime import play
 
-from toolgate import controls
 from toolgate.config import Server
-from toolgate.wire import names
+from toolgate.core import names
+from toolgate.surfaces import controls
 
 SURFACES = ("aggregate", "children", "meta", "components", "daemon", "all")
 

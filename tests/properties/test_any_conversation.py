@@ -32,7 +32,7 @@ from virtualtime import FakeClock, play, settle
 
 from toolgate.app import App, running
 from toolgate.config import CatalogLimits, Config, ParkingLimits, Server, Sessions
-from toolgate.ports import Upstream
+from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.mcp.upstream import McpUpstream
 
 SHORT, LONG = 40, 120  # steps

@@ -8,8 +8,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate import cutting
-from toolgate.cutting import GAP, Ends
+from toolgate.core import cutting
+from toolgate.core.cutting import GAP, Ends
 
 pieces = st.sampled_from(
     ["a", "b", "", "é", "e\u0301", "👩\u200d👧", "🇩🇪", "👍🏽", "\n", "\r\n", "\r", "\u2028", "\x0b", " "]

@@ -25,14 +25,14 @@ from peers import (
 )
 from virtualtime import FakeClock, patience, play, settle
 
-from toolgate.audit import Trail, verify
 from toolgate.config import Audit, Config, Limits
 from toolgate.config.access import Concurrency, Rate, Rates
-from toolgate.model import Call, Client, Done, Fault
+from toolgate.core.model import Call, Client, Done, Fault
+from toolgate.core.redaction import Redactor
 from toolgate.policy import limits
 from toolgate.policy.audit import Audit as Audited
 from toolgate.policy.limits import Meters
-from toolgate.redaction import Redactor
+from toolgate.state.audit import Trail, verify
 
 ENDS = ["done", "fails", "asks", "asks and is left", "is cancelled", "crashes", "is refused", "wrong answer"]
 

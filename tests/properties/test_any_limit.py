@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from properties import shapes
 from virtualtime import FakeClock, play
 
-from toolgate.cutting import Ends
+from toolgate.core.cutting import Ends
+from toolgate.core.model import Call, Client, Done, Principal, Traits
 from toolgate.eras import modern, revisions
-from toolgate.model import Call, Client, Done, Principal, Traits
 from toolgate.policy import forms
+from toolgate.policy.spills import Spills
 from toolgate.policy.truncate import META_KEY, Limit, Truncate
-from toolgate.spills import Spills
 
 ANN = Client(Principal("ann"))
 REVISIONS = (*official.LEGACY, official.MODERN)

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolgate.model import Call, Client
-from toolgate.ports import Shelf
+from toolgate.catalog.base import Shelf
+from toolgate.catalog.views import CatalogView
+from toolgate.core import mcp, names
+from toolgate.core.model import Call, Client
 from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.bundle import Bundle
-from toolgate.views import CatalogView
-from toolgate.wire import mcp, names
 
 servers = st.from_regex(r"\A[a-z0-9](-?[a-z0-9]){0,40}\Z")
 server_sets = st.lists(servers, min_size=1, max_size=5, unique=True)

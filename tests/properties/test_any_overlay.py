@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from toolgate import overlays
+from toolgate.catalog import overlays
+from toolgate.catalog.base import Shelf
 from toolgate.config import Overlay, Parameter
-from toolgate.model import Call, Client, Fault
-from toolgate.ports import Shelf
+from toolgate.core.model import Call, Client, Fault
 
 NAMES = ("a", "b", "c", "d", 'e"\\')
 names = st.sampled_from(NAMES)

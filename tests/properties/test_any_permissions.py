@@ -16,7 +16,7 @@ from virtualtime import play, soon
 
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.wire import names
+from toolgate.core import names
 
 CLIENTS = 4  # of each gateway
 IDS = ("git", "git-hub", "docs")

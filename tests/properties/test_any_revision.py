@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from properties.shapes import ITEMS, MODERN, QUESTIONS, RESULTS
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Ask, Listing
 from toolgate.eras import legacy, modern, revisions
-from toolgate.model import Ask, Listing
-from toolgate.wire import jsonrpc, mcp
 
 REVISIONS = [*mcp.HANDSHAKE_REVISIONS, MODERN]
 of_two = st.tuples(st.sampled_from(REVISIONS[::-1]), st.sampled_from(REVISIONS))

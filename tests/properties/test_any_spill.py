@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from virtualtime import FakeClock, play
 
-from toolgate.model import Fault, Principal
-from toolgate.spills import LEAST, Spills
+from toolgate.core.model import Fault, Principal
+from toolgate.policy.spills import LEAST, Spills
 
 ANN = Principal("ann")
 texts = st.lists(

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from properties.material import bodies, cut, ids, objects, values, written
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Malformed
+from toolgate.core.lines import Lines
 from toolgate.eras import headers, legacy, modern
 from toolgate.surfaces import uris
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Malformed
-from toolgate.wire.lines import Lines
 
 METHODS = list(mcp.CALLS)
 

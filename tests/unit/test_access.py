@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolgate.access import Access, Rules, forms
+from toolgate.auth.access import Access, Rules, forms
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
-from toolgate.model import Call, Client, Hints, Principal
-from toolgate.wire import names
+from toolgate.core import names
+from toolgate.core.model import Call, Client, Hints, Principal
 
 READS, WRITES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
 

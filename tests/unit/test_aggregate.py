@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from toolgate.model import Call, Client, Done, Fault
-from toolgate.ports import Shelf
+from toolgate.catalog.base import Shelf
+from toolgate.catalog.views import CatalogView
+from toolgate.core import mcp
+from toolgate.core.model import Call, Client, Done, Fault
 from toolgate.surfaces.aggregate import Aggregate
-from toolgate.views import CatalogView
-from toolgate.wire import mcp
 
 SURFACE = Aggregate()
 LONG = "x" * 80

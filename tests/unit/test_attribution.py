@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from toolgate.model import Call, Client, Principal
+from toolgate.core.model import Call, Client, Principal
 from toolgate.upstreams.mcp.attribution import heir_of, owner_of
 
 

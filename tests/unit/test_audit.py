@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from virtualtime import FakeClock
 
-from toolgate import audit
-from toolgate.audit import Chain, Head, Trail, verify
 from toolgate.config import Audit, Auth, Config, KnownClient
-from toolgate.model import Principal
-from toolgate.redaction import Redactor
-from toolgate.store.memory import MemoryStore
+from toolgate.core.model import Principal
+from toolgate.core.redaction import Redactor
+from toolgate.state import audit
+from toolgate.state.audit import Chain, Head, Trail, verify
+from toolgate.state.memory import MemoryStore
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -118,7 +118,7 @@ async def test_several_gateways_share_a_file_and_its_chain(tmp_path: Path) -> No
 def test_several_processes_share_a_file_and_its_chain(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     code = (
-        "import sys; from pathlib import Path; from toolgate.audit import Chain\n"
+        "import sys; from pathlib import Path; from toolgate.state.audit import Chain\n"
         "chain = Chain(Path(sys.argv[1]))\n"
         'for number in range(50): chain.append([b\'{"event":"one"}\', b\'{"event":"two"}\'])'
     )

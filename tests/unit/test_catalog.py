@@ -11,13 +11,14 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
-from toolgate import records
-from toolgate.catalog import Catalog
+from toolgate.catalog import records
+from toolgate.catalog.catalog import Catalog
+from toolgate.catalog.views import CatalogView
 from toolgate.config import CatalogLimits, Overlay
-from toolgate.model import Client, Event, Fault, Principal
-from toolgate.ports import About, Items, State, Status, Store
-from toolgate.store.memory import MemoryStore
-from toolgate.views import CatalogView
+from toolgate.core.model import Client, Event, Fault, Principal
+from toolgate.state.base import Store
+from toolgate.state.memory import MemoryStore
+from toolgate.upstreams.base import About, Items, State, Status
 
 TTL = 300.0
 WANTED = [("docs", "tools")]

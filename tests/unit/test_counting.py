@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.wire import counting
-from toolgate.wire.counting import has_more_values
+from toolgate.core import counting
+from toolgate.core.counting import has_more_values
 
 TEXTS = st.text('ab,[]{}"\\: \n\té', max_size=8)
 VALUES = st.recursive(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolgate import cutting
-from toolgate.cutting import Ends
-from toolgate.model import Fault
+from toolgate.core import cutting
+from toolgate.core.cutting import Ends
+from toolgate.core.model import Fault
 
 FIVE = "1\n2\n3\n4\n5"
 

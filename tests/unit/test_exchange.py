@@ -9,8 +9,8 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
-from toolgate.exchange import Exchange, Retry, Then, run
-from toolgate.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.core.exchange import Exchange, Retry, Then, run
+from toolgate.core.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Outcome, Required, Resumption
 
 PARAMS = Raw(b'{"message":"?"}')
 YES = Answer(result=Raw(b'{"action":"accept"}'))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.wire import exhibit
-from toolgate.wire.exhibit import Ambiguous, Number
+from toolgate.auth import exhibit
+from toolgate.auth.exhibit import Ambiguous, Number
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from virtualtime import FakeClock, settle
 
-from toolgate.fairness import RoundRobin, Shares
+from toolgate.core.fairness import RoundRobin, Shares
+from toolgate.core.model import Principal
 from toolgate.frontends import scheduling
 from toolgate.frontends.scheduling import Callers, Scheduler
-from toolgate.model import Principal
 
 
 def queue(*items: str) -> RoundRobin[str]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 import pytest
 from msgspec import Raw
 
+from toolgate.catalog.base import Shelf
 from toolgate.config import Server
-from toolgate.finder import Finder
-from toolgate.model import Fault
-from toolgate.ports import Shelf
+from toolgate.core.model import Fault
 from toolgate.search import Document, Index
+from toolgate.search.finder import Finder
 
 SERVERS = {"notes": (Server(id="notes", name="notes", type="stdio"), "")}
 

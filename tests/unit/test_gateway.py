@@ -6,7 +6,7 @@ import pytest
 
 from toolgate.app import running
 from toolgate.config import Config, Server
-from toolgate.model import Call, Client, Fault, Resumption
+from toolgate.core.model import Call, Client, Fault, Resumption
 
 
 async def test_answers_for_one_server_do_not_reach_another_that_has_taken_its_name() -> None:

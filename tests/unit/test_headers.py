@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from toolgate.core import jsonrpc
+from toolgate.core.model import Fault
 from toolgate.eras import headers
-from toolgate.model import Fault
-from toolgate.wire import jsonrpc
 
 MESSAGE = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
 GOOD = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "add"}

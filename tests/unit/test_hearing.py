@@ -12,11 +12,11 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle
 
-from toolgate.exchange import Exchange
-from toolgate.model import Client, Fault
+from toolgate.core import mcp
+from toolgate.core.exchange import Exchange
+from toolgate.core.jsonrpc import RpcError
+from toolgate.core.model import Client, Fault
 from toolgate.upstreams.mcp.hearing import ModernHearing
-from toolgate.wire import mcp
-from toolgate.wire.jsonrpc import RpcError
 
 
 class Mouth:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from virtualtime import settle
 
-from toolgate.upstreams import inflow
-from toolgate.upstreams.inflow import Inflow
+from toolgate.core import inflow
+from toolgate.core.inflow import Inflow
 
 
 class Transport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from toolgate.wire.items import Item, read
+from toolgate.core.items import Item, read
 
 
 def test_an_item_says_what_it_says_and_its_schemas_are_its_own_bytes() -> None:

@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 from msgspec import Raw
 
-from toolgate.wire import jsonrpc
-from toolgate.wire.jsonrpc import Malformed, decode
+from toolgate.core import jsonrpc
+from toolgate.core.jsonrpc import Malformed, decode
 
 
 def refused(data: bytes) -> tuple[int, bytes]:

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from virtualtime import FakeClock
 
-from toolgate.ports import Store
-from toolgate.seal import Broken, Seal
-from toolgate.store.keys import OPENS, SEALS, sealing_keys
-from toolgate.store.memory import MemoryStore
+from toolgate.auth.seal import Broken, Seal
+from toolgate.state.base import Store
+from toolgate.state.keys import OPENS, SEALS, sealing_keys
+from toolgate.state.memory import MemoryStore
 
 
 async def seal(store: Store, clock: FakeClock) -> Seal:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from toolgate import asks
+from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.model import Answer, Ask, Fault
 from toolgate.eras import legacy
-from toolgate.model import Answer, Ask, Fault
-from toolgate.wire import jsonrpc, mcp
 
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}
 AUDIO = {"type": "audio", "data": "AA==", "mimeType": "audio/wav"}

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mcp.shared.inbound import find_invalid_x_mcp_header, validate_mcp_param_headers
 from msgspec import Raw
 
+from toolgate.core.model import Fault
 from toolgate.eras import mirrors
-from toolgate.model import Fault
 
 REGION = {"type": "string", "x-mcp-header": "Region"}
 

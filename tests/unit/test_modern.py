@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.eras import modern
-from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
-from toolgate.wire import jsonrpc, mcp
 
 META = {mcp.VERSION_KEY: b'"2026-07-28"', mcp.CAPABILITIES_KEY: b"{}"}
 FORM = {"elicitation": {"form": {}}}

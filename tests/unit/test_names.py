@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from toolgate.wire import names
+from toolgate.core import names
 
 # Found by trying: of these two, 8 digits of the hash are the same.
 TWINS = ("x" * 60 + "15365", "x" * 60 + "46666")

@@ -13,14 +13,14 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 from virtualtime import FakeClock
 
+from toolgate.auth.oauth.base import Begun, Refusal
 from toolgate.auth.oauth.challenge import read
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Server
 from toolgate.config.access import ServerAuth
-from toolgate.model import Fault
-from toolgate.ports import Begun, Refusal
-from toolgate.redaction import GONE, Redactor
-from toolgate.store.memory import MemoryStore
+from toolgate.core.model import Fault
+from toolgate.core.redaction import GONE, Redactor
+from toolgate.state.memory import MemoryStore
 
 KEY = b"k" * 32
 BASE = "http://127.0.0.1:8765"

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolgate import overlays, traits
+from toolgate.catalog import overlays, traits
+from toolgate.catalog.base import Change, Shelf
 from toolgate.config import Overlay, Parameter
-from toolgate.model import Call, Client, Fault, Traits
-from toolgate.ports import Change, Shelf
+from toolgate.core.model import Call, Client, Fault, Traits
 
 SEARCH = (
     b'{"name": "search", "title":"Search","annotations" : {"title":"Old","readOnlyHint":true}, "x-own": [1.0],'

@@ -9,10 +9,10 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
-from toolgate import parking as module
-from toolgate.exchange import Exchange
-from toolgate.model import Fault, Note, Notes, Principal
-from toolgate.parking import Flow, Parking
+from toolgate.core.exchange import Exchange
+from toolgate.core.model import Fault, Note, Notes, Principal
+from toolgate.state import parking as module
+from toolgate.state.parking import Flow, Parking
 
 ANN, BOB = Principal("ann"), Principal("bob")
 

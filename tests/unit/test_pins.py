@@ -10,9 +10,9 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock
 
+from toolgate.catalog.pins import MOST_SAID, PinRecords, Pins, mark
 from toolgate.config import Config, Guard, Server
-from toolgate.pins import MOST_SAID, PinRecords, Pins, mark
-from toolgate.store.memory import MemoryStore
+from toolgate.state.memory import MemoryStore
 
 TOOL: dict[str, Any] = {
     "name": "read",

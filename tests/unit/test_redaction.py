@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate import redaction
-from toolgate.redaction import ADJOINING, GONE, MOST, MOST_PASSING, WINDOW, Redactor, excerpt, quiet_logs, shaped
+from toolgate.core import redaction
+from toolgate.core.redaction import (
+    ADJOINING,
+    GONE,
+    MOST,
+    MOST_PASSING,
+    WINDOW,
+    Redactor,
+    excerpt,
+    quiet_logs,
+    shaped,
+)
 
 SECRET = "canary-7f3a9c"
 

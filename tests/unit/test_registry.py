@@ -11,10 +11,10 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
-from toolgate.desk import Arguments, Desk, Entry, Object, Registry, text
-from toolgate.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes
-from toolgate.ports import Items
-from toolgate.upstreams.registry import RegistryUpstream
+from toolgate.core.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes
+from toolgate.upstreams.base import Items
+from toolgate.upstreams.inprocess.desk import Arguments, Desk, Entry, Object, Registry, text
+from toolgate.upstreams.inprocess.registry import RegistryUpstream
 
 FORM = {"elicitation": {"form": {}}}
 

@@ -9,9 +9,9 @@ import official
 import pytest
 from msgspec import Raw
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Answer, Ask, Listing
 from toolgate.eras import legacy, modern, questions, revisions
-from toolgate.model import Answer, Ask, Listing
-from toolgate.wire import jsonrpc, mcp
 
 LATEST, MODERN = mcp.LATEST_HANDSHAKE, mcp.MODERN
 LEGACY = mcp.HANDSHAKE_REVISIONS

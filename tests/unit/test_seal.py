@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.seal import Broken, Seal
+from toolgate.auth.seal import Broken, Seal
 
 
 class Value(msgspec.Struct, frozen=True, array_like=True):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from toolgate.model import Call, Client, Done, Fault
-from toolgate.ports import Shelf
+from toolgate.catalog.base import Shelf
+from toolgate.catalog.views import CatalogView
+from toolgate.core.model import Call, Client, Done, Fault
 from toolgate.surfaces.single import Single
-from toolgate.views import CatalogView
 
 TOOL = Raw(b'{ "name" : "search" }')
 SURFACE = Single("docs")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from virtualtime import FakeClock
 
-from toolgate.model import Fault, Principal
-from toolgate.spills import Bounds, Spills
+from toolgate.core.model import Fault, Principal
+from toolgate.policy.spills import Bounds, Spills
 
 ANN, BOB = Principal("ann"), Principal("bob")
 FIVE = "one\ntwö\nthree\nfour\nfive\n"

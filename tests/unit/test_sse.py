@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolgate.wire.sse import COMMENT, Event, Reader, TooLong, event
+from toolgate.core.sse import COMMENT, Event, Reader, TooLong, event
 
 
 def read(*chunks: bytes, limit: int = 1000) -> list[Event]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolgate.wire import jsonrpc, surrogates
+from toolgate.core import jsonrpc, surrogates
 
 PIECES = [
     *(r"\ud83d", r"\uD83D", r"\ude00", r"\uDe00", r"\ud83d\ude00", r"\udb80\udc00", r"\udb80\udc01", r"\ufffd"),

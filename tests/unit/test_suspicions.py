@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from toolgate import suspicions
+from toolgate.catalog import suspicions
 
 FORGET = "an order to forget other instructions"
 SILENCE = "an order to keep something from the user"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from toolgate.core.model import Call, Client, Fault, Principal
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
-from toolgate.model import Call, Client, Fault, Principal
 from toolgate.upstreams.mcp.tasks import LONGEST, MOST_TASKS, Book
 
 KEY = "io.modelcontextprotocol/related-task"

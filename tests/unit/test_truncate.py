@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from virtualtime import FakeClock
 
-from toolgate.cutting import Ends
-from toolgate.model import Accepted, Call, Client, Done, Principal, Traits
+from toolgate.core.cutting import Ends
+from toolgate.core.model import Accepted, Call, Client, Done, Principal, Traits
+from toolgate.policy.spills import Bounds, Spills
 from toolgate.policy.truncate import META_KEY, Limit, Truncate
 from toolgate.search.tokens import estimate
-from toolgate.spills import Bounds, Spills
 
 ANN = Client(Principal("ann"))
 LOG = "".join(f"line {number}\n" for number in range(1, 1001))

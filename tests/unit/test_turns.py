@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from virtualtime import FakeClock, settle
 
-from toolgate.model import Fault
+from toolgate.core.model import Fault
 from toolgate.upstreams.turns import Turns
 
 

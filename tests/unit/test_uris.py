@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from toolgate.core import names
 from toolgate.surfaces import uris
-from toolgate.wire import names
 
 
 def rewritten(method: str, result: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolgate.model import Call, Client, Fault, Traits
+from toolgate.core.model import Call, Client, Fault, Traits
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled
 from toolgate.policy.validate import Validate

@@ -11,12 +11,12 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
-from toolgate.access import OPERATOR
-from toolgate.audit import Trail
+from toolgate.auth.access import OPERATOR
 from toolgate.auth.doorkeeper import Doorkeeper
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
-from toolgate.model import Principal
+from toolgate.core.model import Principal
+from toolgate.state.audit import Trail
 
 Headers = Mapping[str, str]
 

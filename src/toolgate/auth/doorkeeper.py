@@ -12,13 +12,14 @@ from typing import Any, cast
 
 from toolgate.auth import keys
 from toolgate.auth.issuer import ROUND, Issuer, Unreachable
+from toolgate.auth.outside import Outside
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import Resource
 from toolgate.auth.tokens import SKEW, BadToken, Tokens, Verified
 from toolgate.config import Config, KnownClient
-from toolgate.model import Principal
-from toolgate.outside import Outside
-from toolgate.ports import Clock, Store
+from toolgate.core.clock import Clock
+from toolgate.core.model import Principal
+from toolgate.state.base import Store
 
 BEARER = "bearer"
 MOST_REMEMBERED = 4096  # that were let in by a key

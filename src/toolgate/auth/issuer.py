@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolgate.model import Fault
-from toolgate.outside import LOOPBACK, Fetched, Outside
-from toolgate.ports import Clock
-from toolgate.wire import jsonrpc
+from toolgate.auth.outside import LOOPBACK, Fetched, Outside
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from toolgate.config import KnownClient
-from toolgate.ports import NotKept, Store
+from toolgate.state.base import NotKept, Store
 
 SPACE = "keys"
 PREFIX = "tg_"

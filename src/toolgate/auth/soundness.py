@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from toolgate.auth.keys import Ring
+from toolgate.auth.outside import LOOPBACK
 from toolgate.config import Auth, Config, Problem
-from toolgate.outside import LOOPBACK
 
 
 def problems(config: Config) -> tuple[Problem, ...]:

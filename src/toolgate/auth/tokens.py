@@ -16,8 +16,8 @@ from typing import Any, cast
 import msgspec
 
 from toolgate.auth.issuer import Issuer, PublicKey
-from toolgate.ports import Clock
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
 
 ALGORITHMS: Mapping[str, str] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),

@@ -12,15 +12,15 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from toolgate import audit
-from toolgate.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit, is_change
-from toolgate.audit import Trail
+from toolgate.auth import exhibit
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
+from toolgate.core.clock import SystemClock
 from toolgate.policy import cases, schemas
-from toolgate.ports import NotKept, SystemClock
-from toolgate.store import SqliteStore, Unusable
-from toolgate.wire import exhibit
+from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit, is_change
+from toolgate.state import SqliteStore, Unusable, audit
+from toolgate.state.audit import Trail
+from toolgate.state.base import NotKept
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Decide on calls that ask first.")
 

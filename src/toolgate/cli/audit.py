@@ -14,14 +14,14 @@ from typing import Annotated, Any, BinaryIO, NoReturn, cast
 
 import typer
 
-from toolgate import audit as trails
-from toolgate import store as stores
-from toolgate.audit import NOTHING, Anchors, Chain, Head, Verdict
+from toolgate import state as stores
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
+from toolgate.core.clock import SystemClock
 from toolgate.policy.audit import Entry
-from toolgate.ports import SystemClock
-from toolgate.store.sqlite import FILE as STORE
+from toolgate.state import audit as trails
+from toolgate.state.audit import NOTHING, Anchors, Chain, Head, Verdict
+from toolgate.state.sqlite import FILE as STORE
 
 app = typer.Typer(add_completion=False, help="Look at the audit, check that it is whole, hand it on.")
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.wire import jsonrpc, names
+from toolgate.core import jsonrpc, names
 
 app = typer.Typer(add_completion=False)
 

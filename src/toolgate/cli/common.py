@@ -18,13 +18,13 @@ import typer
 import uvloop
 
 from toolgate import config as configs
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import descriptors, trusting
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
-from toolgate.model import Fault
-from toolgate.settings import Settings
-from toolgate.suspicions import visible
-from toolgate.upstreams import guard
-from toolgate.wire import names
+from toolgate.core import names
+from toolgate.core.model import Fault
+from toolgate.state.settings import Settings
+from toolgate.upstreams.process import guard
 
 log = logging.getLogger(__name__)
 

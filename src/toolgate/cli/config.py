@@ -14,7 +14,7 @@ import typer
 from toolgate import config as configs
 from toolgate.auth.soundness import problems
 from toolgate.cli import common
-from toolgate.config import Config, ConfigError, Server, dialects, showing, trust
+from toolgate.config import Config, ConfigError, Server, dialects, masking, showing, trust
 from toolgate.config.access import KnownClient
 
 app = typer.Typer(
@@ -94,7 +94,7 @@ def _load(path: Path, named: str | None, dialect: str) -> Config:
 
 def _line(server: Server) -> str:
     """One server as it stands in the file: what it is, and what keeps it from working."""
-    reached = showing.url(server.url) if server.url else server.command
+    reached = masking.url(server.url) if server.url else server.command
     state = "" if server.enabled else ", disabled"
     if server.problem:
         state += f"\n    {'needs configuration' if server.missing else 'problem'}: {server.problem}"

@@ -25,18 +25,20 @@ from msgspec import Raw
 from rich.console import Console
 from rich.markup import escape
 
-from toolgate import __version__, audit, pins, suspicions
-from toolgate import store as stores
+from toolgate import __version__
+from toolgate import state as stores
 from toolgate.auth.soundness import problems
+from toolgate.catalog import pins, suspicions
+from toolgate.catalog.pins import PinRecords
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common, gateways
 from toolgate.cli.gateways import Reached
 from toolgate.config import Config, Server, state_folder, written
-from toolgate.pins import PinRecords
-from toolgate.store.sqlite import FILE
-from toolgate.suspicions import visible
+from toolgate.core import items
+from toolgate.state import audit
+from toolgate.state.sqlite import FILE
 from toolgate.upstreams import causes
 from toolgate.upstreams.links.stdio import LOOK
-from toolgate.wire import items
 
 app = typer.Typer(add_completion=False)
 

@@ -17,17 +17,17 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from toolgate import store as stores
-from toolgate.access import THE_OPERATOR
+from toolgate import state as stores
 from toolgate.app import App, running
+from toolgate.auth.access import THE_OPERATOR
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
+from toolgate.core import jsonrpc
+from toolgate.core.model import Client
 from toolgate.frontends import operator
-from toolgate.frontends.admin import PREFIX
 from toolgate.frontends.peers import is_ours
-from toolgate.model import Client
-from toolgate.suspicions import visible
-from toolgate.wire import jsonrpc
+from toolgate.frontends.web.admin import PREFIX
 
 WHO = Client(THE_OPERATOR)
 PATIENCE = 5.0  # seconds for a running gateway to accept a connection

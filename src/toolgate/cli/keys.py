@@ -11,14 +11,16 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from toolgate import audit, news, served
 from toolgate.auth import keys
+from toolgate.catalog import served
 from toolgate.cli import common
 from toolgate.config import Config, access_shapes, state_folder
 from toolgate.config.values import Wrong
-from toolgate.ports import NotKept, Store, SystemClock
-from toolgate.store.opening import Unusable
-from toolgate.store.sqlite import SqliteStore
+from toolgate.core.clock import SystemClock
+from toolgate.state import audit, news
+from toolgate.state.base import NotKept, Store
+from toolgate.state.opening import Unusable
+from toolgate.state.sqlite import SqliteStore
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Make, list, revoke and rotate the keys of clients.")
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.suspicions import visible
-from toolgate.wire import jsonrpc, names
+from toolgate.core import jsonrpc, names
 
 app = typer.Typer(add_completion=False)
 

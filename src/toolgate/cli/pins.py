@@ -17,13 +17,13 @@ from typing import Annotated, Any
 
 import typer
 
-from toolgate import audit, news
-from toolgate import store as stores
+from toolgate import state as stores
+from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, PinRecords, Unreadable, mark
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
-from toolgate.pins import LONGEST_TEXT, Pending, Pin, PinRecords, Unreadable, mark
-from toolgate.ports import SystemClock
-from toolgate.suspicions import visible
+from toolgate.core.clock import SystemClock
+from toolgate.state import audit, news
 
 app = typer.Typer(
     add_completion=False,

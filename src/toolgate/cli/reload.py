@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.suspicions import visible
 
 app = typer.Typer(add_completion=False)
 

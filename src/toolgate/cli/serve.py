@@ -12,17 +12,17 @@ from typing import Annotated
 import msgspec
 import typer
 
-from toolgate import audit
-from toolgate import store as stores
+from toolgate import state as stores
 from toolgate.app import App, running
+from toolgate.auth.outside import LOOPBACK
 from toolgate.auth.soundness import problems
 from toolgate.cli import common, summary
 from toolgate.config import Config, ConfigError, Problem, state_folder
+from toolgate.core.clock import SystemClock
 from toolgate.frontends import operator
 from toolgate.frontends.server import bind, serving
-from toolgate.outside import LOOPBACK
-from toolgate.ports import SystemClock
-from toolgate.settings import Settings
+from toolgate.state import audit
+from toolgate.state.settings import Settings
 
 app = typer.Typer(add_completion=False)
 

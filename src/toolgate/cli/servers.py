@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.suspicions import visible
-from toolgate.wire import jsonrpc, names
+from toolgate.core import jsonrpc, names
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Servers that the running gateway is to have beside."

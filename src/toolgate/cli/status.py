@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from toolgate.catalog.suspicions import visible
 from toolgate.cli import common, gateways
 from toolgate.config import Config
-from toolgate.suspicions import visible
 
 app = typer.Typer(add_completion=False)
 

@@ -12,17 +12,17 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from toolgate import audit
-from toolgate import store as stores
+from toolgate import state as stores
 from toolgate.app import running
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, KnownClient, Problem, state_folder
+from toolgate.core.clock import SystemClock
+from toolgate.core.model import Principal
 from toolgate.frontends import operator
 from toolgate.frontends.guards import ENDPOINT
 from toolgate.frontends.stdio import StdioDoor
-from toolgate.model import Principal
-from toolgate.ports import SystemClock
-from toolgate.settings import Settings
+from toolgate.state import audit
+from toolgate.state.settings import Settings
 
 app = typer.Typer(add_completion=False)
 

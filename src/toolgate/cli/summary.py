@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from toolgate import __version__
 from toolgate.app import App
+from toolgate.catalog.base import Shelf
+from toolgate.catalog.suspicions import visible
 from toolgate.cli.status import aligned
 from toolgate.config import Config
-from toolgate.gateway import Gateway
-from toolgate.model import Client
-from toolgate.ports import Shelf
+from toolgate.core.model import Client
+from toolgate.gateway.gateway import Gateway
 from toolgate.search import tokens
-from toolgate.suspicions import visible
 
 MOST_SERVERS = 30  # that are named
 

@@ -18,9 +18,9 @@ from typing import Any, cast
 import typer
 
 from toolgate import config as configs
-from toolgate.config import Config, ConfigError, Server, showing, trust
+from toolgate.catalog.suspicions import visible
+from toolgate.config import Config, ConfigError, Server, masking, trust
 from toolgate.config.formats import SUFFIXES, parse
-from toolgate.suspicions import visible
 
 LONG = 2000  # characters that a person sees at once; of more it is said that there is more
 _variable = re.compile(r"\$\{(?!secret:)([^${}]{1,80})\}|\{env:(\w{1,80})\}")
@@ -104,8 +104,8 @@ def _of_server(server: Server) -> Iterator[str]:
 def _assigned(env: Mapping[str, str]) -> Iterator[str]:
     """Values matter, since some variables make programs run others; what looks like a secret is masked."""
     for name, value in env.items():
-        is_plain = "${" in value or not (showing.is_secret_name(name) or showing.looks_secret(value))
-        yield f"{name}={value if is_plain else showing.MASK}"
+        is_plain = "${" in value or not (masking.is_secret_name(name) or masking.looks_secret(value))
+        yield f"{name}={value if is_plain else masking.MASK}"
 
 
 def _reads(tree: object, text: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, cast
 from toolgate.config import Config, ConfigError, Problem, ownership, state_folder
 from toolgate.config.formats import LONGEST, Malformed, parse
 from toolgate.config.keys import FOREIGN_TYPES
-from toolgate.wire.names import slug, spellings
+from toolgate.core.names import slug, spellings
 
 Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # name → a server as a native file has it
 

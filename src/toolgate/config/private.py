@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from toolgate.config import showing
+from toolgate.config import masking
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 
@@ -79,18 +79,18 @@ class Private:
             user, password = parts.username or "", parts.password or ""
         except ValueError:
             return
-        for written in (password, user if showing.looks_secret(user) or not password else ""):
+        for written in (password, user if masking.looks_secret(user) or not password else ""):
             self.certain(written)
             self.certain(unquote(written))
         for pair in (*parts.query.split("&"), *parts.fragment.split("&")):
             name, is_named, value = pair.partition("=")
             for each in {value, unquote(value)} if is_named else {name}:
                 self.named(name if is_named else "", each)
-        for segment in filter(showing.looks_secret, parts.path.split("/")):
+        for segment in filter(masking.looks_secret, parts.path.split("/")):
             self.certain(segment)
 
     def arguments(self, args: Iterable[str]) -> None:
-        for secret in showing.secrets_of(args):
+        for secret in masking.secrets_of(args):
             self.certain(secret)
         for argument in args:
             for found in _url.findall(argument):
@@ -139,7 +139,7 @@ class Private:
 
 
 def _goes_as_secret(name: str, value: str) -> bool:
-    if not showing.is_secret_name(name):
+    if not masking.is_secret_name(name):
         return False
     if name in _FOLDERS and value.startswith("/"):
         return False
@@ -154,4 +154,4 @@ def _is_plain(value: str) -> bool:
 
 
 def _has_secret_part(path: str) -> bool:
-    return any(map(showing.looks_secret, re.split(r"[/\\]", path)))
+    return any(map(masking.looks_secret, re.split(r"[/\\]", path)))

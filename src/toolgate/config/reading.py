@@ -21,7 +21,7 @@ from toolgate.config.manifests import Entry, spin_variables
 from toolgate.config.secrets import Secrets, Sources, Vault
 from toolgate.config.values import Finding, Kind, Wrong, did_you_mean
 from toolgate.config.variables import Expansion, Reference
-from toolgate.wire.names import slug
+from toolgate.core.names import slug
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 Fields: TypeAlias = dict[str, Any]

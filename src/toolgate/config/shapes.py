@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from toolgate.config import values
 from toolgate.config.values import Finding, Kind, Wrong, did_you_mean, wanted, wrong
-from toolgate.wire.names import slug
+from toolgate.core.names import slug
 
 EVERY = "*"  # in an overlay: the tools that it does not name
 

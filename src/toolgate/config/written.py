@@ -13,7 +13,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.wire import names
+from toolgate.core import names
 
 
 def server(name: str) -> str:

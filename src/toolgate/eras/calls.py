@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Call, Client, Fault, Notes
-from toolgate.wire import jsonrpc, mcp, surrogates
-from toolgate.wire.jsonrpc import Members, Message
+from toolgate.core import jsonrpc, mcp, surrogates
+from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.model import Call, Client, Fault, Notes
 
 LONGEST_NAME = 16 * 1024  # characters
 

@@ -11,9 +11,9 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping
 
-from toolgate.model import Fault
-from toolgate.wire import mcp, surrogates
-from toolgate.wire.jsonrpc import Message
+from toolgate.core import mcp, surrogates
+from toolgate.core.jsonrpc import Message
+from toolgate.core.model import Fault
 
 VERSION = "mcp-protocol-version"
 METHOD = "mcp-method"

@@ -15,11 +15,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
+from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.model import Answer, Ask, Fault, Listing
 from toolgate.eras import questions, revisions, tasks
-from toolgate.model import Answer, Ask, Fault, Listing
-from toolgate.wire import counting, jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members, Message
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes
 _date = re.compile(r"\d{4}-\d{2}-\d{2}")

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw
 
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
 
 Mend: TypeAlias = Callable[[Raw], Raw]
 """The value as its reader's revision allows it, the same object where nothing is to be done; `NOTHING` leaves it out.

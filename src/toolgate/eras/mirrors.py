@@ -13,9 +13,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
+from toolgate.core import jsonrpc, surrogates
+from toolgate.core.model import Fault, Mirror
 from toolgate.eras import headers
-from toolgate.model import Fault, Mirror
-from toolgate.wire import jsonrpc, surrogates
 
 ANNOTATION = "x-mcp-header"
 PREFIX = "mcp-param-"

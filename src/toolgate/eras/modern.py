@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
+from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.eras import calls, revisions, tasks
 from toolgate.eras.questions import write_question
-from toolgate.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
-from toolgate.wire import counting, jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
 
 Value = TypeVar("Value")
 

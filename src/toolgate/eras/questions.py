@@ -11,6 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Answer, Ask
 from toolgate.eras import tasks
 from toolgate.eras.mending import (
     FLAG,
@@ -28,9 +31,6 @@ from toolgate.eras.mending import (
     unseen,
 )
 from toolgate.eras.revisions import write_content, write_item
-from toolgate.model import Answer, Ask
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
 
 _CAPABILITY_SINCE = {"elicitation": "2025-06-18"}
 _PARTS_SINCE = "2025-11-25"  # `elicitation` and `sampling` have members that mean something

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Raw
 
+from toolgate.core import counting, jsonrpc, mcp, surrogates
 from toolgate.eras.mending import (
     ANY_OBJECT,
     FLAG,
@@ -27,7 +28,6 @@ from toolgate.eras.mending import (
     optional,
     options,
 )
-from toolgate.wire import counting, jsonrpc, mcp, surrogates
 
 # Items of lists.
 

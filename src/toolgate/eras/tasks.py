@@ -12,9 +12,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Call, Fault
-from toolgate.wire import counting, jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
+from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Call, Fault
 
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
 # What a server that is not up yet may turn out to offer.

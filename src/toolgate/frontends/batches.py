@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.eras import modern
 from toolgate.frontends.session import Session
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Malformed, Message
 
 MOST = jsonrpc.LONGEST_BATCH
 

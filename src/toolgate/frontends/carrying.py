@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from toolgate.core import mcp, sse
+from toolgate.core.clock import Clock
 from toolgate.frontends.channels import Channel, Taken
 from toolgate.frontends.session import Session
 from toolgate.frontends.streams import QUIET, HeaderList, Receive, Response, gone
-from toolgate.ports import Clock
-from toolgate.wire import mcp, sse
 
 MOMENT = 0.25  # seconds
 RETRY = 1000  # milliseconds until a client whose connection broke comes back

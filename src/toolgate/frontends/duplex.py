@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Malformed, Message
+from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, face
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import NOTES_KEPT
-from toolgate.model import Principal
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Malformed, Message
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from toolgate import __version__
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Message
+from toolgate.core.model import Fault, Note
 from toolgate.eras import revisions
-from toolgate.model import Fault, Note
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Message
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from toolgate.core.inflow import Intake
 from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.peers import met
-from toolgate.upstreams.inflow import Intake
 
 if TYPE_CHECKING:
     from websockets.frames import Frame

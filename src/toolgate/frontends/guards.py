@@ -13,22 +13,22 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
-from toolgate.access import THE_OPERATOR, WHO_ADMINISTERS
+from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Headers, Identify
+from toolgate.auth.outside import LOOPBACK
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
+from toolgate.core import counting, jsonrpc
+from toolgate.core.model import Fault, Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends.bodies import Bodies, Body
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
 from toolgate.frontends.visits import Visit
-from toolgate.gateway import Gateway
-from toolgate.model import Fault, Principal
-from toolgate.outside import LOOPBACK
-from toolgate.snapshot import Route
-from toolgate.wire import counting, jsonrpc
+from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.snapshot import Route
 
 Scope = MutableMapping[str, Any]
 

@@ -13,12 +13,13 @@ from typing import Any
 
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import WELL_KNOWN, Resource
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Malformed, Message
+from toolgate.core.model import Fault
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import admin, batches, carrying, connect, face, guards, streams
-from toolgate.frontends.admin import Admin
+from toolgate.frontends import batches, carrying, face, guards, streams
 from toolgate.frontends.channels import Channel, is_of_session
-from toolgate.frontends.connect import Connect
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
@@ -27,9 +28,9 @@ from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import HeaderList, Outbox, Receive, Response, Send
 from toolgate.frontends.visits import Known, Visits
-from toolgate.model import Fault
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Malformed, Message
+from toolgate.frontends.web import admin, connect
+from toolgate.frontends.web.admin import Admin
+from toolgate.frontends.web.connect import Connect
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that

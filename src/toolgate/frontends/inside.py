@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.auth.oauth.base import SignIns
 from toolgate.config import Config
+from toolgate.core import mcp
+from toolgate.core.clock import Clock
+from toolgate.core.model import Principal
 from toolgate.frontends.channels import Archives
 from toolgate.frontends.modern import ModernFace
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
-from toolgate.gateway import Gateway
-from toolgate.model import Principal
-from toolgate.ports import Clock, Editor, SignIns
-from toolgate.wire import mcp
+from toolgate.gateway.gateway import Gateway
+from toolgate.surfaces.controls.realm import Editor
 
 
 class Inside(msgspec.Struct, frozen=True):

@@ -16,15 +16,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
-from toolgate.eras import calls, headers, legacy, modern, tasks
-from toolgate.exchange import Retry
-from toolgate.frontends import face
-from toolgate.frontends.face import SendMessage
-from toolgate.frontends.pages import Pages
-from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
-from toolgate.gateway import Gateway
-from toolgate.model import (
+from toolgate.auth.oauth.base import Credentials
+from toolgate.auth.seal import Broken, Seal
+from toolgate.core import asks, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Retry
+from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.model import (
     Accepted,
     Answer,
     Call,
@@ -38,12 +36,14 @@ from toolgate.model import (
     Required,
     Resumption,
 )
-from toolgate.parking import Flow, Parking
-from toolgate.ports import Clock, Credentials
-from toolgate.seal import Broken, Seal
-from toolgate.snapshot import Route
-from toolgate.wire import mcp
-from toolgate.wire.jsonrpc import Members, Message
+from toolgate.eras import calls, headers, legacy, modern, tasks
+from toolgate.frontends import face
+from toolgate.frontends.face import SendMessage
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
+from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.snapshot import Route
+from toolgate.state.parking import Flow, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from toolgate.config import Config, state_folder
 from toolgate.config.edits import make_folder
+from toolgate.core.clock import Clock
 from toolgate.frontends.http import HttpDoor
-from toolgate.ports import Clock
 
 log = logging.getLogger(__name__)
 

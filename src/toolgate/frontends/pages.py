@@ -11,12 +11,12 @@ import hashlib
 import msgspec
 from msgspec import Raw
 
+from toolgate.auth.seal import Broken, Seal
+from toolgate.core import jsonrpc
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Client, Fault, Listing
 from toolgate.eras import calls
-from toolgate.model import Client, Fault, Listing
-from toolgate.seal import Broken, Seal
-from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc
-from toolgate.wire.jsonrpc import Members
+from toolgate.gateway.snapshot import Route
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):

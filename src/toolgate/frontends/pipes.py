@@ -13,15 +13,15 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from toolgate.fairness import Shares
+from toolgate.core import sse
+from toolgate.core.clock import Clock
+from toolgate.core.fairness import Shares
+from toolgate.core.model import Principal
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
 from toolgate.frontends.inside import Inside
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
-from toolgate.model import Principal
-from toolgate.ports import Clock
-from toolgate.wire import sse
 
 SUBPROTOCOL = "mcp"
 SESSION = "session_id"  # the parameter that names the connection which a POST belongs to

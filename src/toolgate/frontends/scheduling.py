@@ -18,9 +18,9 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 
-from toolgate.fairness import RoundRobin
-from toolgate.model import Principal
-from toolgate.ports import Clock, Timer
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.fairness import RoundRobin
+from toolgate.core.model import Principal
 
 MEMORY = 60.0  # seconds for which it is remembered that more than one principal calls
 AT_ONCE = 1.0  # seconds within which two call at the same time

@@ -21,13 +21,13 @@ import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from toolgate.core.inflow import Intake
+from toolgate.core.model import Principal
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.http import HttpDoor
 from toolgate.frontends.peers import met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
-from toolgate.model import Principal
-from toolgate.upstreams.inflow import Intake
 
 KEEP_ALIVE = 75  # seconds
 HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers

@@ -16,14 +16,10 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
-from toolgate.eras import calls, legacy, modern, questions, tasks
-from toolgate.frontends import face
-from toolgate.frontends.channels import Archive, Archives, Untold
-from toolgate.frontends.pages import Pages
-from toolgate.frontends.subscriber import Subscriber
-from toolgate.gateway import Gateway
-from toolgate.model import (
+from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.jsonrpc import Malformed, Message, RpcError
+from toolgate.core.model import (
     Accepted,
     Answer,
     Ask,
@@ -38,10 +34,13 @@ from toolgate.model import (
     Principal,
     Resume,
 )
-from toolgate.ports import Clock
-from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Malformed, Message, RpcError
+from toolgate.eras import calls, legacy, modern, questions, tasks
+from toolgate.frontends import face
+from toolgate.frontends.channels import Archive, Archives, Untold
+from toolgate.frontends.pages import Pages
+from toolgate.frontends.subscriber import Subscriber
+from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.snapshot import Route
 
 MOST_RELAYED = 64  # notifications of one session on their way to its server
 

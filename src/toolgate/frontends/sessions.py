@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from toolgate.fairness import Shares
+from toolgate.core.clock import Clock
+from toolgate.core.fairness import Shares
+from toolgate.core.model import Principal
 from toolgate.frontends.session import Session
 from toolgate.frontends.visits import Known
-from toolgate.model import Principal
-from toolgate.ports import Clock
 
 
 class Sessions:

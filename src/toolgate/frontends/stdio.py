@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from toolgate.access import THE_OPERATOR
+from toolgate.auth.access import THE_OPERATOR
+from toolgate.core import counting
+from toolgate.core.lines import Lines
+from toolgate.core.model import Principal
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT
 from toolgate.frontends.inside import Inside
-from toolgate.model import Principal
-from toolgate.wire import counting
-from toolgate.wire.lines import Lines
 
 
 class StdioDoor(asyncio.Protocol):

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any
 
-from toolgate.ports import Clock
-from toolgate.wire import sse
-from toolgate.wire.jsonrpc import one_line
+from toolgate.core import sse
+from toolgate.core.clock import Clock
+from toolgate.core.jsonrpc import one_line
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

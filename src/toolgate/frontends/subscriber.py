@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 
 from msgspec import Raw
 
-from toolgate.gateway import Gateway
-from toolgate.model import Call, Client, Event, Fault, Made
-from toolgate.snapshot import Route
-from toolgate.wire import jsonrpc, mcp
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Call, Client, Event, Fault, Made
+from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.snapshot import Route
 
 Say = Callable[[str, Raw], None]
 """Gets a notification's method and its parameters."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from toolgate.auth.refusals import Unauthorized
-from toolgate.model import Principal
-from toolgate.ports import Clock, Timer
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.model import Principal
 
 Known = Callable[[Principal], bool]
 

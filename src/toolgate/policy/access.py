@@ -6,8 +6,8 @@ nothing: the gateway puts in what the client itself has written.
 
 from __future__ import annotations
 
-from toolgate.access import Access
-from toolgate.model import Call, Fault, Outcome
+from toolgate.auth.access import Access
+from toolgate.core.model import Call, Fault, Outcome
 
 
 class Permit:

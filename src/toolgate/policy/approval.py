@@ -18,19 +18,20 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
-from toolgate.approvals import Approvals, Lasts, Place, Request, TooMany, Who, is_change
-from toolgate.audit import Trail
+from toolgate.auth import exhibit
+from toolgate.catalog.pins import print_of
 from toolgate.config import access
-from toolgate.model import Call, Fault, NeedInput, Outcome, Required
-from toolgate.pins import print_of
+from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required
+from toolgate.core.redaction import Redactor
 from toolgate.policy import cases
+from toolgate.policy.approvals import Approvals, Lasts, Place, Request, TooMany, Who, is_change
 from toolgate.policy.base import Wait
 from toolgate.policy.cases import Case, Unsendable
 from toolgate.policy.validate import Validate
-from toolgate.ports import Clock, NotKept
-from toolgate.redaction import Redactor
-from toolgate.wire import exhibit, jsonrpc, mcp
+from toolgate.state.audit import Trail
+from toolgate.state.base import NotKept
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What became of each call, noted in the audit (`toolgate.audit`): who, what, decision and reason, outcome.
+"""What became of each call, noted in the audit (`toolgate.state.audit`): who, what, decision and reason, outcome.
 
 The rules this file keeps: a leg is one line, also where a policy behind it has refused it; of arguments there is a
 hash, unless more is wanted; of a server's own words there is nothing.
@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import config
-from toolgate.audit import Trail
-from toolgate.model import Accepted, Call, Done, Fault, NeedInput, Outcome
-from toolgate.ports import Clock
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
+from toolgate.core.model import Accepted, Call, Done, Fault, NeedInput, Outcome
+from toolgate.state.audit import Trail
 
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from toolgate.model import Call, Outcome, Required
+from toolgate.core.model import Call, Outcome, Required
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """A call that a person is to decide on: how it is shown, what may be answered, and what becomes of other arguments.
 
 The rules this file keeps: what is shown is exactly what would be sent, save for secrets that are known; nothing that
-the caller or the server wrote can pass for a part of the question (`wire/exhibit`); who changes arguments changes what
+the caller or the server wrote can pass for a part of the question (`auth/exhibit`); who changes arguments changes what
 the caller could have given, and nothing else.
 """
 
@@ -14,13 +14,14 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.approvals import Lasts, Place, is_change, key
-from toolgate.asks import answer_value
-from toolgate.config import showing
-from toolgate.model import Answer, Ask, Call, Fault
-from toolgate.redaction import GONE, Redactor
-from toolgate.wire import exhibit, jsonrpc
-from toolgate.wire.exhibit import Ambiguous, Tree
+from toolgate.auth import exhibit
+from toolgate.auth.exhibit import Ambiguous, Tree
+from toolgate.config import masking
+from toolgate.core import jsonrpc
+from toolgate.core.asks import answer_value
+from toolgate.core.model import Answer, Ask, Call, Fault
+from toolgate.core.redaction import GONE, Redactor
+from toolgate.policy.approvals import Lasts, Place, is_change, key
 
 MOST_SHOWN = 16_000  # characters of a question; what is longer no form shows whole
 LARGEST = 64 * 1024  # bytes of arguments
@@ -103,7 +104,7 @@ def _without_credentials(shown: Tree) -> Tree:
     for part in ("env", "headers"):
         if isinstance(table := found.get(part), dict):
             found[part] = {
-                name: GONE if isinstance(each, str) and showing.is_secret_name(name) else each
+                name: GONE if isinstance(each, str) and masking.is_secret_name(name) else each
                 for name, each in cast("dict[str, Tree]", table).items()
             }
     return found

@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 import msgspec
 
-from toolgate.access import Access
-from toolgate.approvals import Approvals, Request
-from toolgate.audit import Trail, is_on
+from toolgate.auth.access import Access
 from toolgate.config import Config, Limits, Server
 from toolgate.config.access import Permissions
-from toolgate.cutting import Ends
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
+from toolgate.core.cutting import Ends
+from toolgate.core.redaction import Redactor
 from toolgate.policy import limits
 from toolgate.policy.access import Permit
 from toolgate.policy.approval import Approval
+from toolgate.policy.approvals import Approvals, Request
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.changes import Changes
@@ -23,12 +25,11 @@ from toolgate.policy.limits import Meters
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
+from toolgate.policy.spills import AT_ONCE, Spills
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
-from toolgate.ports import Clock, Store
-from toolgate.redaction import Redactor
-from toolgate.spills import AT_ONCE, Spills
-from toolgate.wire import jsonrpc
+from toolgate.state.audit import Trail, is_on
+from toolgate.state.base import Store
 
 
 class Common(msgspec.Struct, frozen=True):

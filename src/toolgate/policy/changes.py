@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Raw
 
 from toolgate import config as configs
-from toolgate import controls
-from toolgate.access import WHO_ADMINISTERS, Access, changes_servers
+from toolgate.auth.access import WHO_ADMINISTERS, Access, changes_servers
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
-from toolgate.controls import base, daemon
-from toolgate.model import Call, Fault, Outcome, Principal
-from toolgate.wire import jsonrpc, names
+from toolgate.core import jsonrpc, names
+from toolgate.core.model import Call, Fault, Outcome, Principal
+from toolgate.surfaces import controls
+from toolgate.surfaces.controls import base, daemon
 
 
 class Changes:

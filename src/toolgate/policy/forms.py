@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw
 
-from toolgate.cutting import Cut
-from toolgate.wire import counting, jsonrpc, surrogates
+from toolgate.core import counting, jsonrpc, surrogates
+from toolgate.core.cutting import Cut
 
 Form: TypeAlias = Literal["json", "base64", ""]
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from toolgate import asks
-from toolgate.exchange import Retry
-from toolgate.model import Call, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.core import asks, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Retry
+from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Policy, Wait
-from toolgate.ports import Clock
-from toolgate.wire import mcp
 
 
 class Judging:

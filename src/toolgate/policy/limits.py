@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from toolgate.config import Config
 from toolgate.config.access import Rate
 from toolgate.config.shapes import EVERY
-from toolgate.model import Call, Fault, Outcome, Principal
-from toolgate.ports import Clock
-from toolgate.wire import counting, mcp, names
+from toolgate.core import counting, mcp, names
+from toolgate.core.clock import Clock
+from toolgate.core.model import Call, Fault, Outcome, Principal
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
 SOON = 1.0  # seconds after which one may try again where too much runs

@@ -3,8 +3,8 @@ are there is the business of `pins`."""
 
 from __future__ import annotations
 
-from toolgate.model import Call, Fault, Outcome
-from toolgate.wire import mcp
+from toolgate.core import mcp
+from toolgate.core.model import Call, Fault, Outcome
 
 
 class Quarantine:

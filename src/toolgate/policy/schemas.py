@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from toolgate.core import counting, jsonrpc, surrogates
+from toolgate.core.redaction import excerpt
 from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
-from toolgate.redaction import excerpt
-from toolgate.wire import counting, jsonrpc, surrogates
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterable
 
 from toolgate.config import Auth, written
-from toolgate.model import Call, Fault, Outcome
-from toolgate.wire import names
+from toolgate.core import names
+from toolgate.core.model import Call, Fault, Outcome
 
 
 class Scopes:

@@ -13,11 +13,10 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate import redaction
-from toolgate.model import Accepted, Ask, Call, Done, Event, Fault, Note, Outcome
-from toolgate.ports import Status
-from toolgate.redaction import Redactor
-from toolgate.wire import names
+from toolgate.core import names, redaction
+from toolgate.core.model import Accepted, Ask, Call, Done, Event, Fault, Note, Outcome
+from toolgate.core.redaction import Redactor
+from toolgate.upstreams.base import Status
 
 Mode: TypeAlias = Literal["off", "known", "patterns"]
 

@@ -14,13 +14,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate import cutting
-from toolgate.cutting import Cut, Ends
-from toolgate.model import Call, Done, Outcome
+from toolgate.core import counting, cutting, jsonrpc, mcp, surrogates
+from toolgate.core.cutting import Cut, Ends
+from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy import forms
+from toolgate.policy.spills import LINES, Source, Spills
 from toolgate.search.tokens import estimate
-from toolgate.spills import LINES, Source, Spills
-from toolgate.wire import counting, jsonrpc, mcp, surrogates
 
 _TEXT, _JSON = "text/plain", "application/json"
 META_KEY = "toolgate/truncated"

@@ -14,11 +14,11 @@ from collections.abc import Set as AbstractSet
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Call, Fault, Outcome, Traits
+from toolgate.core import mcp
+from toolgate.core.model import Call, Fault, Outcome, Traits
 from toolgate.policy import schemas
 from toolgate.policy.base import Wait
 from toolgate.policy.schemas import Verdict
-from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
 

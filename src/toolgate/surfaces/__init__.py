@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from toolgate.config import Config
-from toolgate.controls import CONTROLS, SETS
 from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.components import Components
+from toolgate.surfaces.controls import CONTROLS, SETS
 from toolgate.surfaces.skin import Skin
 
 _CHILDREN = "list_registered_children names the servers, get_schema their tools; execute_child_tool calls one."

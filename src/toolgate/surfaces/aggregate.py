@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Raw
 
-from toolgate.greeting import SERVED
-from toolgate.model import Call, Done, Fault, Outcome
-from toolgate.ports import About, Shelf, View
-from toolgate.spills import PREFIX as KEPT
+from toolgate.auth.access import KEPT
+from toolgate.catalog.base import Shelf, View
+from toolgate.catalog.greeting import SERVED
+from toolgate.core import jsonrpc, mcp, names
+from toolgate.core.model import Call, Done, Fault, Outcome
 from toolgate.surfaces import uris
-from toolgate.wire import jsonrpc, mcp, names
+from toolgate.upstreams.base import About
 
 _BY_URI = frozenset({"resources", "resourceTemplates"})
 

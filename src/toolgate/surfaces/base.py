@@ -7,8 +7,9 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from toolgate.model import Call, Fault, Outcome
-from toolgate.ports import About, View
+from toolgate.catalog.base import View
+from toolgate.core.model import Call, Fault, Outcome
+from toolgate.upstreams.base import About
 
 
 class Surface(Protocol):

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Raw
 
-from toolgate.ports import View
+from toolgate.catalog.base import View
+from toolgate.core import names
 from toolgate.surfaces.aggregate import Aggregate, exposed
-from toolgate.wire import names
 
 
 class Bundle(Aggregate):

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Raw
 
-from toolgate import controls
-from toolgate.model import Call
-from toolgate.ports import Shelf, View
+from toolgate.catalog.base import Shelf, View
+from toolgate.core import mcp
+from toolgate.core.model import Call
+from toolgate.surfaces import controls
 from toolgate.surfaces.aggregate import Aggregate
-from toolgate.wire import mcp
 
 
 class Components(Aggregate):

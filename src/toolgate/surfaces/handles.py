@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
+from toolgate.auth.seal import Broken, Seal
+from toolgate.core import mcp, names
+from toolgate.core.model import Accepted, Call, Client, Done, Event, Made, Outcome
 from toolgate.eras import tasks
-from toolgate.model import Accepted, Call, Client, Done, Event, Made, Outcome
-from toolgate.seal import Broken, Seal
 from toolgate.surfaces.base import Surface
-from toolgate.wire import mcp, names
 
 
 class Handle(msgspec.Struct, frozen=True, array_like=True):

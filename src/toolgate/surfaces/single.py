@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec import Raw
 
-from toolgate.access import HARMLESS
-from toolgate.model import Call, Fault, Outcome, Traits
-from toolgate.ports import About, View
-from toolgate.spills import PREFIX as KEPT
-from toolgate.wire import names
+from toolgate.auth.access import HARMLESS, KEPT
+from toolgate.catalog.base import View
+from toolgate.core import names
+from toolgate.core.model import Call, Fault, Outcome, Traits
+from toolgate.upstreams.base import About
 
 _KEPT = Traits(hints=HARMLESS)
 

@@ -12,16 +12,17 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from msgspec import Raw
 
-from toolgate import controls
-from toolgate.access import HARMLESS
+from toolgate.auth.access import HARMLESS
+from toolgate.catalog.base import View
 from toolgate.config import VirtualSearch
-from toolgate.controls import base, children
-from toolgate.controls.base import Control
+from toolgate.core import items, jsonrpc, mcp, names
+from toolgate.core.model import Call, Done, Fault, Hints, Outcome, Traits
 from toolgate.eras import calls, tasks
-from toolgate.model import Call, Done, Fault, Hints, Outcome, Traits
-from toolgate.ports import About, View
+from toolgate.surfaces import controls
 from toolgate.surfaces.base import Surface
-from toolgate.wire import items, jsonrpc, mcp, names
+from toolgate.surfaces.controls import base, children
+from toolgate.surfaces.controls.base import Control
+from toolgate.upstreams.base import About
 
 # What is told to clients as the protocol has it, whatever tool was called.
 _OF_THE_PROTOCOL = frozenset(

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Raw
 
-from toolgate.wire import counting, jsonrpc
-from toolgate.wire.jsonrpc import Members
+from toolgate.core import counting, jsonrpc
+from toolgate.core.jsonrpc import Members
 
 Rename = Callable[[str], str]
 

@@ -1,1 +1,1 @@
-"""Upstreams: the servers that calls go to, by kind; each is what `ports.Upstream` says."""
+"""Upstreams: the servers that calls go to, by kind; each is what `upstreams.base.Upstream` says."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from toolgate.model import Fault, Words
-from toolgate.ports import Clock
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault, Words
 
 FAILURES = 5  # in a row, before it opens
 SHORTEST = 0.25  # seconds of the first pause

@@ -11,8 +11,8 @@ from collections import deque
 from typing import Protocol
 
 from toolgate.config import PoolLimits
-from toolgate.model import Fault
-from toolgate.ports import Clock
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault
 
 
 class Guest(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 
-from toolgate.fairness import RoundRobin
-from toolgate.model import Fault
-from toolgate.ports import Clock
+from toolgate.core.clock import Clock
+from toolgate.core.fairness import RoundRobin
+from toolgate.core.model import Fault
 
 
 class Turns:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolgate.auth.oauth import challenge
+from toolgate.auth.oauth.base import Begun, Offered, Refusal
 from toolgate.auth.oauth.challenge import Challenge, united
 from toolgate.auth.oauth.discovery import Authority, Discovered, Discovery, failed
 from toolgate.auth.oauth.grants import Grant, Grants, NotGranted, fits
@@ -26,11 +27,12 @@ from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
 from toolgate.auth.oauth.registering import Registration, error_word
 from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
 from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, Vault
+from toolgate.auth.outside import Outside
 from toolgate.config import Server, ServerAuth
-from toolgate.model import Fault
-from toolgate.outside import Outside
-from toolgate.ports import Begun, Clock, Offered, Refusal, Store
-from toolgate.redaction import Redactor
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault
+from toolgate.core.redaction import Redactor
+from toolgate.state.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ MOST_LEASES = 3  # in a row that are waited for
 
 
 class OAuth:
-    """A `ports.Credentials`, and a `ports.SignIns`. `base` is the URL that browsers reach the gateway by, empty where
+    """A `Credentials`, and a `SignIns`. `base` is the URL that browsers reach the gateway by, empty where
     they cannot; `on_grant` is told of each sign-in that has ended well, by server and principal."""
 
     def __init__(
@@ -239,7 +241,7 @@ class OAuth:
 
 
 class Badge:
-    """A `ports.Badge`: what one server is shown for one principal, empty for the gateway's own."""
+    """A `auth.oauth.base.Badge`: what one server is shown for one principal, empty for the gateway's own."""
 
     def __init__(self, oauth: OAuth, server: Server, auth: ServerAuth, principal: str) -> None:
         self.server = server

@@ -12,11 +12,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from toolgate.auth.outside import Fetched, Outside
 from toolgate.config import Server, ServerAuth
-from toolgate.model import Fault
-from toolgate.outside import Fetched, Outside
-from toolgate.ports import Clock
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault
 
 KEPT = 300.0  # seconds for which an authorization server's metadata is good
 MOST_KEPT = 64

@@ -15,10 +15,10 @@ import msgspec
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.registering import DOCUMENT, Registration, error_word, identified, is_document
+from toolgate.auth.outside import Outside
 from toolgate.config import Server, ServerAuth
-from toolgate.outside import Outside
-from toolgate.ports import Clock
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.clock import Clock
 
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
 

@@ -18,9 +18,9 @@ from toolgate.auth.oauth.grants import NotGranted
 from toolgate.auth.oauth.registering import DOCUMENT, Registration
 from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import Vault
+from toolgate.auth.outside import LOOPBACK, Outside
 from toolgate.config import Server, ServerAuth
-from toolgate.model import Fault
-from toolgate.outside import LOOPBACK, Outside
+from toolgate.core.model import Fault
 
 CALLBACK = "/connect/callback"
 

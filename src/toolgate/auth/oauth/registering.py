@@ -18,10 +18,10 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from toolgate.auth.oauth.discovery import Authority, Word, failed
+from toolgate.auth.outside import LOOPBACK
 from toolgate.config import Server, ServerAuth
-from toolgate.model import Fault
-from toolgate.outside import LOOPBACK
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
+from toolgate.core.model import Fault
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LASTS = 60.0  # seconds

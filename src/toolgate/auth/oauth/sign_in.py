@@ -17,8 +17,8 @@ from msgspec import Raw
 from toolgate.auth.oauth.discovery import Authority
 from toolgate.auth.oauth.grants import Grant
 from toolgate.config import Server, ServerAuth
-from toolgate.model import Fault
-from toolgate.wire import jsonrpc, mcp
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Fault
 
 OFFLINE = "offline_access"
 

@@ -17,10 +17,11 @@ import msgspec
 from toolgate.auth.oauth.grants import Grant, fits
 from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.sign_in import SignIn
+from toolgate.auth.seal import Broken, Seal
 from toolgate.config import Server
-from toolgate.ports import Clock, NotKept, Store
-from toolgate.redaction import Redactor
-from toolgate.seal import Broken, Seal
+from toolgate.core.clock import Clock
+from toolgate.core.redaction import Redactor
+from toolgate.state.base import NotKept, Store
 
 GRANTS, CLIENTS, SIGN_INS, ISSUERS = "oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers"
 KEPT = 90 * 24 * 3600.0  # seconds for which a grant is kept that nobody uses; the keys of seals open as long

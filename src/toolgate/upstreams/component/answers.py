@@ -9,12 +9,12 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.model import Fault
+from toolgate.core import jsonrpc
+from toolgate.core.model import Fault
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.component.metadata import Tools, shown
 from toolgate.upstreams.links.refusals import credentials_hint, fault, moved_hint
-from toolgate.wire import jsonrpc
 
 MOST_SHOWN = 2000  # characters of an answer that is none
 

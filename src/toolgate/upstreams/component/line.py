@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Mapping
 
 import msgspec
 
-from toolgate.model import Reach, Words
-from toolgate.outside import Dial
-from toolgate.ports import Clock
+from toolgate.auth.outside import Dial
+from toolgate.core.clock import Clock
+from toolgate.core.model import Reach, Words
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
 

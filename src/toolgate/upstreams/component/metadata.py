@@ -13,8 +13,8 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
-from toolgate.redaction import excerpt
-from toolgate.wire import counting, jsonrpc, surrogates
+from toolgate.core import counting, jsonrpc, surrogates
+from toolgate.core.redaction import excerpt
 
 _NOT_IN_PATHS = (".", "..")  # who reads such a URL means another one by it
 MOST_VALUES = 200_000  # a thousand large tools; some hundredths of a second

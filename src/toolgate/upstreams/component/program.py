@@ -9,13 +9,13 @@ import socket
 from collections.abc import Callable
 
 from toolgate.config import Server
-from toolgate.model import Fault, Words
-from toolgate.ports import Clock
-from toolgate.redaction import excerpt
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault, Words
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams import causes
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.links.refusals import fault
-from toolgate.upstreams.supervisor import Child, Supervisor, Tail
+from toolgate.upstreams.process.supervisor import Child, Supervisor, Tail
 
 PORT = "{port}"
 POLL = 0.05  # seconds between looks whether it answers

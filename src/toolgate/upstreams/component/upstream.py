@@ -12,11 +12,12 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from toolgate.complaints import Complaints
 from toolgate.config import Server
+from toolgate.core import mcp
+from toolgate.core.complaints import Complaints
+from toolgate.core.model import Call, Client, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
 from toolgate.eras import tasks
-from toolgate.model import Call, Client, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
-from toolgate.ports import About, Items, State, Status
+from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.component import answers
 from toolgate.upstreams.component.line import Answer, Line, Lost
 from toolgate.upstreams.component.metadata import Tools
@@ -24,7 +25,6 @@ from toolgate.upstreams.component.program import Program
 from toolgate.upstreams.links import Ground
 from toolgate.upstreams.stopping import marked, stopped
 from toolgate.upstreams.turns import Turns
-from toolgate.wire import mcp
 
 log = logging.getLogger(__name__)
 

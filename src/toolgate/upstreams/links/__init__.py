@@ -7,16 +7,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from toolgate.complaints import Complaints
+from toolgate.auth.oauth.base import Badge, Credentials
+from toolgate.auth.outside import Dial, Outside
 from toolgate.config import Server
-from toolgate.outside import Dial, Outside
-from toolgate.ports import Badge, Clock, Credentials
-from toolgate.records import Eras
+from toolgate.core.clock import Clock
+from toolgate.core.complaints import Complaints
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
-from toolgate.upstreams.supervisor import Supervisor
+from toolgate.upstreams.process.supervisor import Supervisor
+from toolgate.upstreams.spoken import Eras
 
 
 class Ground(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from toolgate.model import Fault
+from toolgate.core.model import Fault
 
 AUTHORIZATION = b"Authorization"
 LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; what is longer is not read: each look at so many takes 20 ms

@@ -20,7 +20,7 @@ import re
 import msgspec
 from msgspec import Raw
 
-from toolgate.wire import jsonrpc
+from toolgate.core import jsonrpc
 
 LONGEST = 1000  # bytes of a body that says so
 

@@ -13,10 +13,12 @@ from collections.abc import Callable
 
 import msgspec
 
+from toolgate.auth.oauth.base import Badge, Refusal
+from toolgate.auth.outside import Dial
 from toolgate.config import Server
-from toolgate.model import Fault, Reach
-from toolgate.outside import Dial
-from toolgate.ports import Badge, Clock, Refusal
+from toolgate.core import jsonrpc, sse
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault, Reach
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import Pool, Target, Wire
@@ -33,7 +35,6 @@ from toolgate.upstreams.links.refusals import (
 )
 from toolgate.upstreams.links.sse import SseLink
 from toolgate.upstreams.links.streams import LONGEST_ID, Cursor, Following, is_stream
-from toolgate.wire import jsonrpc, sse
 
 log = logging.getLogger(__name__)
 

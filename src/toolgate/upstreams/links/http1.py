@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import httptools  # pyright: ignore[reportMissingTypeStubs]
 
 from toolgate import __version__
-from toolgate.outside import Dial
-from toolgate.ports import Clock, Timer
-from toolgate.upstreams.inflow import Inflow
+from toolgate.auth.outside import Dial
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.inflow import Inflow
 
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more

@@ -11,7 +11,7 @@ import asyncio
 from functools import cache
 from typing import TYPE_CHECKING
 
-from toolgate.upstreams.inflow import Intake
+from toolgate.core.inflow import Intake
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection

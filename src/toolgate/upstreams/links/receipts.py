@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from toolgate.ports import Clock
+from toolgate.core.clock import Clock
 
 PATIENCE = 5.0  # seconds in which a server says that it has taken a message
 

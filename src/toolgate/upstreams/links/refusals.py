@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urljoin
 
-from toolgate import redaction
-from toolgate.config import Server, showing
-from toolgate.model import Fault, Reach
+from toolgate.config import Server, masking
+from toolgate.core import jsonrpc, redaction
+from toolgate.core.model import Fault, Reach
 from toolgate.upstreams import causes
-from toolgate.wire import jsonrpc
 
 HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
 
@@ -29,7 +28,7 @@ def not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
     why, hint = causes.of_system(error) if isinstance(error, OSError) else ("", "")
     said = f"{why} ({hint})" if hint else error or "no answer"
-    return f"Cannot reach {showing.url(server.url)}: {said}"
+    return f"Cannot reach {masking.url(server.url)}: {said}"
 
 
 def credentials_hint(status: int, server: Server | None = None) -> str:
@@ -47,7 +46,7 @@ def moved_hint(status: int, url: str, location: str) -> str:
     if status >= 400 or not location:
         return ""
     try:
-        return f"it has moved: write {urljoin(showing.url(url), location)} into its configuration"
+        return f"it has moved: write {urljoin(masking.url(url), location)} into its configuration"
     except ValueError:  # a place that is none
         return f"it has moved, it says, to {redaction.excerpt(location)!r}"
 

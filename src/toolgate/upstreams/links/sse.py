@@ -11,17 +11,18 @@ import logging
 import re
 from urllib.parse import urljoin
 
-from toolgate.config import Server, showing
-from toolgate.outside import Dial
-from toolgate.ports import Badge, Clock, Refusal
-from toolgate.redaction import excerpt
+from toolgate.auth.oauth.base import Badge, Refusal
+from toolgate.auth.outside import Dial
+from toolgate.config import Server, masking
+from toolgate.core import sse
+from toolgate.core.clock import Clock
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, refused, shown
 from toolgate.upstreams.links.streams import is_stream
-from toolgate.wire import sse
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class SseLink(PipeLink):
                 endpoint = await self._opened()
         except TimeoutError:
             self._end()
-            what = f"{showing.url(self._server.url)} did not say within {patience:g} s where messages go"
+            what = f"{masking.url(self._server.url)} did not say within {patience:g} s where messages go"
             raise fault(self._server, what, "not_sent") from None
         except OSError as error:
             self._end()
@@ -149,7 +150,7 @@ class SseLink(PipeLink):
 
     def _find(self, written: str) -> None:
         """A stream that names another origin would have our headers sent there."""
-        url, told = self._server.url, showing.url(self._server.url)
+        url, told = self._server.url, masking.url(self._server.url)
         try:
             endpoint = Target(urljoin(url, written))
         except ValueError:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import logging
 
-from toolgate.complaints import Complaints
 from toolgate.config import Server
-from toolgate.model import Fault, Words
-from toolgate.redaction import excerpt
+from toolgate.core import jsonrpc
+from toolgate.core.complaints import Complaints
+from toolgate.core.inflow import Inflow
+from toolgate.core.lines import Lines
+from toolgate.core.model import Fault, Words
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams import causes
-from toolgate.upstreams.inflow import Inflow
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
-from toolgate.upstreams.supervisor import Child, Supervisor
-from toolgate.wire import jsonrpc
-from toolgate.wire.lines import Lines
+from toolgate.upstreams.process.supervisor import Child, Supervisor
 
 log = logging.getLogger(__name__)
 

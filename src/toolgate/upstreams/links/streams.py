@@ -12,11 +12,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from toolgate.model import Fault
-from toolgate.ports import Clock
+from toolgate.core import sse
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers
 from toolgate.upstreams.links.http1 import Reply, Wire
-from toolgate.wire import sse
 
 log = logging.getLogger(__name__)
 

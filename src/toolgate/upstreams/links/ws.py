@@ -14,9 +14,9 @@ from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from toolgate import __version__
-from toolgate.config import Server, showing
-from toolgate.outside import Dial
-from toolgate.upstreams.inflow import MOMENT
+from toolgate.auth.outside import Dial
+from toolgate.config import Server, masking
+from toolgate.core.inflow import MOMENT
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
 from toolgate.upstreams.links.paced import paced_connection
@@ -56,7 +56,7 @@ class WsLink(PipeLink):
                 """Not followed: the configured headers are for the configured URL."""
                 return exc
 
-        url, address = self._server.url, showing.url(self._server.url)
+        url, address = self._server.url, masking.url(self._server.url)
         try:
             place: dict[str, Any] = {"sock": await self._dialled(self._dial)} if self._dial else {}
             self._socket = await Connect(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from toolgate.model import Call
-from toolgate.wire import mcp
+from toolgate.core import mcp
+from toolgate.core.model import Call
 
 
 class InFlight(Protocol):

@@ -15,11 +15,14 @@ from typing import TypeVar
 
 import msgspec
 
-from toolgate.complaints import Complaints
 from toolgate.config import Server
-from toolgate.model import Call, Client, Event, EventSink, Fault, Outcome, Words
-from toolgate.ports import About, State, Status, StoppedBy, Timer
+from toolgate.core import mcp
+from toolgate.core.clock import Timer
+from toolgate.core.complaints import Complaints
+from toolgate.core.mcp import Era
+from toolgate.core.model import Call, Client, Event, EventSink, Fault, Outcome, Words
 from toolgate.upstreams import causes
+from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.links.stdio import LOOK
@@ -30,8 +33,6 @@ from toolgate.upstreams.mcp.speaking import Speaking
 from toolgate.upstreams.mcp.tasks import Book
 from toolgate.upstreams.mcp.watching import Watching
 from toolgate.upstreams.stopping import stopped, was_stopped
-from toolgate.wire import mcp
-from toolgate.wire.mcp import Era
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.complaints import Complaints
 from toolgate.config import Server
-from toolgate.eras import calls, legacy, tasks
-from toolgate.exchange import TIMED_OUT, Exchange, Part, Retry, run
-from toolgate.model import (
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.complaints import Complaints
+from toolgate.core.exchange import TIMED_OUT, Exchange, Part, Retry, run
+from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.model import (
     Accepted,
     Call,
     Client,
@@ -34,8 +36,9 @@ from toolgate.model import (
     Reach,
     Required,
 )
-from toolgate.ports import Clock, Items
-from toolgate.redaction import excerpt
+from toolgate.core.redaction import excerpt
+from toolgate.eras import calls, legacy, tasks
+from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
@@ -47,8 +50,6 @@ from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
 from toolgate.upstreams.mcp.watchdog import Watchdog
 from toolgate.upstreams.stopping import stopped
 from toolgate.upstreams.turns import Turns
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members, Message
 
 log = logging.getLogger(__name__)
 

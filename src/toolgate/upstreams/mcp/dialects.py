@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from msgspec import Raw
 
 from toolgate import __version__
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Accepted, Call, Client, Done, Required
 from toolgate.eras import calls, headers, legacy, mirrors, modern, tasks
-from toolgate.model import Accepted, Call, Client, Done, Required
 from toolgate.upstreams.links.base import Headers
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
 
 DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
 INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))

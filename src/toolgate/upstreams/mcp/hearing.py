@@ -16,14 +16,14 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Exchange
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Client, Fault, Outcome
 from toolgate.eras import headers, modern, tasks
-from toolgate.exchange import Exchange
-from toolgate.model import Client, Fault, Outcome
-from toolgate.ports import Clock
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.mcp.dialects import INFO, Dialect, Modern
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
 
 log = logging.getLogger(__name__)
 

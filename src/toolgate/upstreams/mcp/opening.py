@@ -13,15 +13,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from toolgate import asks
 from toolgate.config import Server
+from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.mcp import Era
+from toolgate.core.model import Client, Fault
 from toolgate.eras import headers, legacy, modern
-from toolgate.model import Client, Fault
-from toolgate.ports import Clock
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.mcp import Era
 
 log = logging.getLogger(__name__)
 

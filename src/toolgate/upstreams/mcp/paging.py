@@ -14,13 +14,13 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from toolgate.model import Client, Fault
-from toolgate.ports import Items
+from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Client, Fault
+from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.mcp.dialects import Dialect
-from toolgate.wire import counting, jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
 
 MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says

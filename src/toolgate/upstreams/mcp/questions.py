@@ -14,16 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
 from toolgate.config import Server
+from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.exchange import Exchange
+from toolgate.core.jsonrpc import Message
+from toolgate.core.model import Answer, Ask, Call
 from toolgate.eras import legacy, tasks
-from toolgate.exchange import Exchange
-from toolgate.model import Answer, Ask, Call
-from toolgate.ports import Clock, Timer
 from toolgate.upstreams.mcp.attribution import askers, heir_of, is_certain, owner_of, waiting_for
 from toolgate.upstreams.turns import Turns
-from toolgate.wire import counting, jsonrpc, mcp
-from toolgate.wire.jsonrpc import Message
 
 log = logging.getLogger(__name__)
 

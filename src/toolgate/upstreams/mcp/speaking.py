@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Literal
 
 from toolgate.config import Server
-from toolgate.model import Client
-from toolgate.records import Eras
-from toolgate.wire.mcp import Era, other_era
+from toolgate.core.mcp import Era, other_era
+from toolgate.core.model import Client
+from toolgate.upstreams.spoken import Eras
 
 
 class Speaking:

@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Exchange
+from toolgate.core.model import Accepted, Call, Done, Fault, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
-from toolgate.exchange import Exchange
-from toolgate.model import Accepted, Call, Done, Fault, Made, Outcome
-from toolgate.ports import Clock
-from toolgate.wire import jsonrpc, mcp
 
 MOST_TASKS = 1024  # tasks of one principal that are remembered; beyond, its oldest are forgotten
 LONGEST = 3600.0  # seconds that a task is waited for, unless it lives longer by its own ttl

@@ -14,21 +14,20 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
-from toolgate import asks
-from toolgate.complaints import Complaints
 from toolgate.config import Server
+from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.complaints import Complaints
+from toolgate.core.mcp import Era
+from toolgate.core.model import Call, Client, Event, EventSink, Fault, Made, Outcome
+from toolgate.core.redaction import excerpt
 from toolgate.eras import mirrors
-from toolgate.model import Call, Client, Event, EventSink, Fault, Made, Outcome
-from toolgate.ports import About, Items, State, Status
-from toolgate.redaction import excerpt
+from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import Ground, MakeLink
 from toolgate.upstreams.mcp.berth import Berth, Terms
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.speaking import Speaking
 from toolgate.upstreams.stopping import stopped
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.mcp import Era
 
 log = logging.getLogger(__name__)
 

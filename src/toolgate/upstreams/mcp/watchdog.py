@@ -13,13 +13,13 @@ from typing import Protocol
 from msgspec import Raw
 
 from toolgate.config import Server
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.jsonrpc import Members
+from toolgate.core.model import Client, Fault
 from toolgate.eras import headers, modern
-from toolgate.model import Client, Fault
-from toolgate.ports import Clock
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.dialects import INFO, Dialect
-from toolgate.wire import jsonrpc, mcp
-from toolgate.wire.jsonrpc import Members
 
 PATIENCE = 10.0  # seconds that the answer to a question may take, or anything else that shows life
 

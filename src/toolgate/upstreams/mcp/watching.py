@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
-from toolgate.model import Client, Fault
-from toolgate.ports import Clock
+from toolgate.core.clock import Clock
+from toolgate.core.model import Client, Fault
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.hearing import Hearing, Wanted, Watched
 

@@ -1,0 +1,500 @@
+"""Who may do what: the one decision for lists, searches, calls, subscriptions, completions and whatever steers us.
+
+The rules this file keeps: it decides by true targets alone, a server and its own name of the thing, and knows of no
+surface; what nobody has allowed is off; of two that speak of one thing alike the stricter holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal
+from urllib.parse import unquote
+
+import msgspec
+
+from toolgate.config import Config, written
+from toolgate.config.access import KnownClient, Permissions, Verdict
+from toolgate.core import mcp, names
+from toolgate.core.model import Call, Hints, Principal
+
+OPERATOR: Final = "*"
+"""The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
+THE_OPERATOR: Final = Principal("local", is_admin=True, client=OPERATOR)
+WHO_ADMINISTERS: Final = (
+    "the user who runs the gateway, with `toolgate servers add`, `toolgate servers remove` and `toolgate reload`; or a "
+    "configured client that has `admin = true`, with its key"
+)
+HARMLESS: Final = Hints(readOnlyHint=True)
+
+CHANGES_SERVERS: Final = frozenset({"add_mcp_server", "remove_mcp_server"})
+"""The control tools that change which servers there are: a server that is added may be any program."""
+
+KEPT: Final = names.OWN_SCHEME + "results/"
+"""What was cut of results: whoever may make the call may read on."""
+
+_STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
+_SILENT: Final = Hints()
+_MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
+_UI = "ui://"
+_MOST_DECODED = 5  # times over that a URI may be percent-encoded
+_LONGEST_URI = 8192  # characters; of a longer one nobody knows what a server takes it for
+_LONGEST_REMEMBERED = 512  # characters of a name
+_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
+_HERE = ("", "localhost", "127.0.0.1", "[::1]")
+_unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
+_parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
+_dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
+_differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
+_expression = re.compile(r"\{[^{}]*\}")
+
+
+def strictest(verdicts: Iterable[Verdict]) -> Verdict:
+    found = set(verdicts)
+    return "off" if "off" in found else "ask" if "ask" in found else "allow"
+
+
+class Access:
+    """What every client may do by the configuration that is served now: `use` takes another one."""
+
+    def __init__(self, config: Config) -> None:
+        self.is_open = True
+        self.add_servers: Verdict = "ask"
+        self.clients: Mapping[str, Rules] = {}
+        self._nobody = Rules(_NOBODY)
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        self.is_open = config.is_open
+        self.add_servers = config.add_servers
+        self.clients = {client.id: Rules(client, config.add_servers) for client in config.clients if client.enabled}
+
+    def rules(self, principal: Principal) -> Rules | None:
+        """Those that hold for somebody; None: everything is allowed."""
+        if self.is_open or principal.client == OPERATOR:
+            return None
+        return self.clients.get(principal.client, self._nobody)
+
+    def verdict(self, principal: Principal, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
+        """Whether somebody may use this, by the server's own name of it. `hints` are a tool's annotations."""
+        rules = self.rules(principal)
+        return "allow" if rules is None else rules.verdict(server, kind, name, hints)
+
+    def judge(self, call: Call) -> Verdict:
+        """The same for a call whose true target is known. One that came through a control tool needs that as well."""
+        rules = self.rules(call.client.principal)
+        if call.server == names.OWN and changes_servers(call):
+            return self._judge_change(call, rules)
+        if rules is None:
+            return "allow"
+        if call.about and call.kind == "tasks" and call.method != mcp.TASK_CANCEL:
+            # It was approved, if need be, when it was made.
+            return "off" if self.judge(call.about) == "off" else "allow"
+        found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
+        if call.asked and found != "off":
+            return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
+        return found
+
+    def _judge_change(self, call: Call, rules: Rules | None) -> Verdict:
+        """Nobody is asked twice: an administrator who uses the admin door has decided."""
+        found = self.add_servers if rules is None else rules.verdict(names.OWN, "tools", call.target)
+        return "allow" if found == "ask" and call.is_by_admin else found
+
+    def has_whole(self, principal: Principal, server: str) -> bool:
+        """Whether a server is somebody's to stop, and its stderr to read, where other clients' words may stand: of one
+        who may use all of it unasked, or who administers the gateway."""
+        rules = self.rules(principal)
+        return rules is None or rules.has_whole(server) or self.may_administer(principal)
+
+    def may_administer(self, principal: Principal) -> bool:
+        """Whether somebody is an administrator: the operator, who comes over a pipe or the operator's socket, or a
+        client that is configured as one. One who was let in as such may no longer be it."""
+        rules = self.rules(principal)
+        return principal.is_admin and (rules is None or rules.is_admin)
+
+    def may_request_change(self, principal: Principal) -> bool:
+        """Whether somebody may have servers added and removed by a tool call, where `add_servers` allows that or a
+        person does: administrators, and on an open gateway every program on this machine."""
+        return self.may_administer(principal) or (self.is_open and principal.is_here)
+
+
+def changes_servers(call: Call) -> bool:
+    """Whether a call of the gateway's own changes which servers there are."""
+    return call.target in CHANGES_SERVERS and call.method == mcp.CALL
+
+
+class Rules:
+    """What one client may do. `add_servers` is what the configuration says of all clients."""
+
+    def __init__(self, client: KnownClient, add_servers: Verdict = "ask") -> None:
+        permissions = client.permissions
+        self.is_admin = client.admin
+        self._add_servers: Verdict = client.add_servers or add_servers
+        self.surface = client.surface
+        self._gate = _gate(client)
+        self._everything: Verdict | None = permissions.everything
+        self._otherwise: Verdict = "off" if client.servers is None else "allow"
+        self.read_only: Literal["", "off", "ask"] = permissions.read_only
+        self._servers = _Table({written.server(name): each for name, each in permissions.servers.items()})
+        resources = _Table(_of_resources(permissions.resources, _said))
+        self._meant = _Table(_of_resources(permissions.resources, _meant))
+        self._things = {
+            "tools": _Table({written.named(name): each for name, each in permissions.tools.items()}),
+            "prompts": _Table({written.named(name): each for name, each in permissions.prompts.items()}),
+            "resources": resources,
+            "resourceTemplates": resources,
+        }
+        self._loosely = {
+            "tools": _Table(_as_lenient_readers(permissions.tools)),
+            "prompts": _Table(_as_lenient_readers(permissions.prompts)),
+        }
+        self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._add_servers))
+        self._known: dict[tuple[str, str, str], Verdict] = {}
+        self._seen: dict[str, bool] = {}
+        self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Rules {self.print}>"
+
+    def verdict(self, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
+        found = self._known.get((server, kind, name)) or self._decided(server, kind, name, hints)
+        if self.read_only and kind == "tools" and not hints.readOnlyHint:
+            return strictest((found, self.read_only))
+        return found
+
+    def _decided(self, server: str, kind: str, name: str, hints: Hints) -> Verdict:
+        if server == names.OWN:  # what it is, matters there
+            if kind == "resources" and name.startswith(KEPT):
+                return "allow"  # only whose it is can read it, and `Realm.kept` goes by what it was cut of
+            own = self._thing(server, kind, name) or self._base(server, hints)
+            both: list[Verdict] = [own, self._add_servers]
+            return strictest(both) if name in CHANGES_SERVERS else own
+        if self._gate is not None and server not in self._gate:
+            found: Verdict = "off"
+        elif kind == "methods":
+            found = self._whole(server)
+        elif kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
+            found = "allow" if self.sees(server) else "off"
+        else:
+            found = self._thing(server, kind, name) or self._base(server, hints)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        if len(name) <= _LONGEST_REMEMBERED:
+            self._known[server, kind, name] = found
+        return found
+
+    def _whole(self, server: str) -> Verdict:
+        """What a method that MCP does not define may do: whatever its server can. It is for those who may use
+        all of that; where less is said of anything there, nobody knows whether the method keeps to it."""
+        base = self._base(server, _SILENT)
+        is_narrowed = self.read_only or any(table.narrows(server) for table in (*self._things.values(), self._meant))
+        return "off" if is_narrowed else base
+
+    def has_whole(self, server: str) -> bool:
+        return self.verdict(server, "methods", "") == "allow"
+
+    def is_off(self, server: str, kind: str, name: str) -> bool:
+        """By its name alone, whatever it says of itself."""
+        return self.verdict(server, kind, name, HARMLESS) == "off"
+
+    def sees(self, server: str) -> bool:
+        """Whether anything of a server may be permitted. If not, it is as if it were not configured."""
+        found = self._seen.get(server)
+        if found is None:
+            found = self._seen[server] = self._sees(server)
+        return found
+
+    def servers(self, known: Mapping[str, str]) -> Mapping[str, str]:
+        """Those that it sees. `known` is remembered, since it is that of a route."""
+        before = self._routes.get(id(known))
+        if before is None:
+            kept = {id: name for id, name in known.items() if self.sees(id)}
+            if len(self._routes) >= _MOST_REMEMBERED:
+                self._routes.clear()
+            before = self._routes[id(known)] = (known, known if len(kept) == len(known) else kept)
+        return before[1]
+
+    def _thing(self, server: str, kind: str, name: str) -> Verdict | None:
+        """What is said of the thing itself."""
+        table = self._things[kind]
+        if not table.says_anything:
+            return None
+        is_own = server == names.OWN
+        if kind in ("tools", "prompts"):
+            spellings = _spellings(server, name)
+            found = table.find(spellings, is_own)
+            if is_own or table.exact(spellings):
+                return found
+            # A server may read names leniently. That, too, closes something and opens nothing.
+            loosely = self._loosely[kind].find(_spellings(server, as_a_lenient_reader(name)))
+            return found if loosely in (None, "allow") else strictest((found or self._base(server, _SILENT), loosely))
+        found = table.find(_uris(server, name), is_own)
+        if is_own or table.exact(_uris(server, name)):
+            return found
+        if _is_obscure(name):
+            return "off"
+        # What permissions mean may be more than they say: that closes something, and opens nothing.
+        meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms(name)]
+        if not found and not any(meant):
+            return None
+        base = self._base(server, _SILENT)
+        whole: list[Verdict] = [each or base for each in (found, *meant)]
+        return strictest(whole)
+
+    def _base(self, server: str, hints: Hints) -> Verdict:
+        """What is said of a server, or of everything. A control tool that only tells, or calls, shows and does what is
+        permitted anyhow: it is off where somebody says so, and nobody is asked about it."""
+        found = self._servers.find((server,), is_own=server == names.OWN)
+        if found is None:
+            found = self._everything
+            if server == names.OWN and found != "off" and (hints.readOnlyHint or self._gate is not None):
+                return "allow" if hints.readOnlyHint else found or "allow"
+        return found or self._otherwise
+
+    def _sees(self, server: str) -> bool:
+        if server == names.OWN:
+            return True
+        if self._gate is not None and server not in self._gate:
+            return False
+        is_open = self._base(server, _SILENT) != "off"
+        return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
+
+
+def as_a_lenient_reader(name: str) -> str:
+    """What servers that mind neither case, width, nor white space and invisible characters take a name for."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    visible = "".join(each for each in folded if each.isprintable() and not each.isspace())
+    return unicodedata.normalize("NFKC", visible)
+
+
+def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    for name, verdict in permissions.items():
+        loosely = as_a_lenient_reader(written.named(name))
+        found[loosely] = strictest((found.get(loosely, "allow"), verdict))
+    return found
+
+
+_NOBODY = KnownClient(id=" ", name=" ", permissions=Permissions(everything="off"))
+
+
+class _Pattern(msgspec.Struct, frozen=True):
+    """A name with `*` in it, taken apart there."""
+
+    parts: tuple[str, ...]
+    verdict: Verdict
+
+    @property
+    def weight(self) -> int:
+        return sum(map(len, self.parts))
+
+    def covers(self, prefixes: Iterable[str]) -> bool:
+        """Whether it fits whatever has a name that begins with one of these."""
+        return len(self.parts) == 2 and not self.parts[1] and any(each.startswith(self.parts[0]) for each in prefixes)
+
+    def fits(self, name: str) -> bool:
+        return names.fits(self.parts, name)
+
+
+class _Table:
+    """What is said of things by their names. A name in full comes before any pattern, the longest pattern before the
+    others, and the strictest of those that are as long."""
+
+    def __init__(self, verdicts: Mapping[str, Verdict]) -> None:
+        self._exact: dict[str, Verdict] = {}
+        self._patterns: list[_Pattern] = []
+        for name, verdict in verdicts.items():
+            if "*" in name:
+                self._patterns.append(_Pattern(tuple(name.split("*")), verdict))
+            else:
+                self._exact[name] = verdict
+        self._patterns.sort(key=lambda each: (each.weight, _STRICTNESS[each.verdict]), reverse=True)
+        self.says_anything = bool(verdicts)
+
+    def exact(self, spellings: Iterable[str]) -> Verdict | None:
+        found: list[Verdict] = [self._exact[each] for each in spellings if each in self._exact]
+        return strictest(found) if found else None
+
+    def find(self, spellings: Sequence[str], is_own: bool = False) -> Verdict | None:
+        """`is_own`: of the gateway itself, which only what names it concerns."""
+        if found := self.exact(spellings):
+            return found
+        for pattern in self._patterns:
+            if is_own and not pattern.parts[0].startswith(names.OWN):
+                continue
+            if any(map(pattern.fits, spellings)):
+                return pattern.verdict
+        return None
+
+    def narrows(self, server: str) -> bool:
+        """Whether anything of a server may be less than allowed."""
+        named = [name for name, verdict in self._exact.items() if verdict != "allow"]
+        named += [pattern.parts[0] for pattern in self._patterns if pattern.verdict != "allow"]
+        prefixes = {*_prefixes(server, "tools"), *_prefixes(server, "resources")}
+        return any(_may_begin(name, prefix) for name in named for prefix in prefixes)
+
+    def opens(self, prefixes: tuple[str, ...], otherwise: bool) -> bool:
+        """Whether anything may be used whose name begins with one of these; `otherwise`: of which nothing is said."""
+        if any(verdict != "off" and name.startswith(prefixes) for name, verdict in self._exact.items()):
+            return True
+        for pattern in self._patterns:
+            if pattern.verdict != "off" and any(_may_begin(pattern.parts[0], prefix) for prefix in prefixes):
+                return True
+            if pattern.verdict == "off" and pattern.covers(prefixes[:2]):
+                return False  # all that stands behind it is weaker
+        return otherwise
+
+
+def _may_begin(first: str, prefix: str) -> bool:
+    return first.startswith(prefix) or prefix.startswith(first)
+
+
+def _gate(client: KnownClient) -> frozenset[str] | None:
+    """The servers that a client may reach at all; None: any."""
+    if client.servers is None or client.servers == "all":
+        return None
+    return frozenset() if client.servers == "none" else frozenset(map(written.server, client.servers))
+
+
+# Names of things, as they are written and as they are.
+
+
+def _spellings(server: str, name: str) -> tuple[str, ...]:
+    whole = server + names.SEPARATOR + name
+    return (whole,) if len(whole) <= names.LONGEST else (whole, names.join_name(server, name))
+
+
+def _prefixes(server: str, kind: str) -> tuple[str, ...]:
+    """What the names of a server's things begin with: all of them with each of the first two, as far as there are."""
+    plain = server + names.SEPARATOR
+    of_uris = () if kind in ("tools", "prompts") else (names.join_uri(server, ""), names.join_uri(server, _UI))
+    return (plain, *of_uris)
+
+
+def _uris(server: str, uri: str) -> tuple[str, ...]:
+    """The names of a resource on the surface `aggregate`, and what it could be called as well."""
+    return names.join_uri(server, uri), server + names.SEPARATOR + uri, names.join_uri(server, "") + uri
+
+
+def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterable[str]]) -> Mapping[str, Verdict]:
+    """By all names that stand for one that is written."""
+    found: dict[str, Verdict] = {}
+    for name, verdict in verdicts.items():
+        for each in spell(name):
+            found[each] = strictest((verdict, found.get(each, verdict)))
+    return found
+
+
+def _said(name: str) -> Iterable[str]:
+    """A name in the spelling that is looked up; a template means what it makes, too."""
+    whole = "".join(written.split_uri(name))
+    return whole, _expression.sub("*", whole)
+
+
+def _meant(name: str) -> Iterable[str]:
+    server, join, uri = written.split_uri(name)
+    for form in forms(uri):
+        yield from _said(server + join + form)
+
+
+def forms(uri: str) -> tuple[str, ...]:
+    """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
+    what follows its path. What a permission says of any of them, it says of the URI."""
+    apart = _decoded_last(uri) if _differs.search(uri) else ()
+    return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
+
+
+def _decoded_last(uri: str) -> Iterable[str]:
+    """The same to who takes it apart first, or resolves its dots first as well: a `/` that is encoded parts nothing
+    there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
+    dotted = _dot.sub(".", uri)
+    bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
+    hosts = dict.fromkeys(form for each in bare for form in (_plain(each), _lenient(each)))
+    found: list[str] = []
+    for each, start in itertools.product(hosts, (2, 3)):
+        early = (each, _resolved(each, start, nothing=(".",)), _resolved(each, start))
+        found += [_resolved(_decoded(form), start) for form in dict.fromkeys(early)]
+    return found
+
+
+def _forms(uri: str) -> Iterable[str]:
+    decoded = _decoded(uri)
+    plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
+    bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
+    lenient = [_lenient(each) for each in (*plain, *bare, _unquoted(uri))]  # to some a backslash is of the host
+    resolved = [_resolved(each, start) for each in (*plain, *bare, *lenient) for start in (2, 3)]
+    return decoded, *resolved, *plain, *lenient
+
+
+def _is_obscure(uri: str) -> bool:
+    """Whether it is so long, or so often encoded, that what it means is not looked for."""
+    return len(uri) > _LONGEST_URI or unquote(found := _unquoted(uri)) != found
+
+
+def _unquoted(uri: str) -> str:
+    for _ in range(_MOST_DECODED):
+        again = unquote(uri)
+        if again == uri:
+            break
+        uri = again
+    return uri
+
+
+def _decoded(uri: str) -> str:
+    decoded = _unquoted(uri).replace("\\", "/").strip(" ")
+    scheme, colon, rest = decoded.partition(":")
+    return scheme.lower() + colon + rest if colon and scheme.isascii() and "/" not in scheme else decoded
+
+
+def _plain(uri: str) -> str:
+    """As a URL parser writes it (WHATWG URL): without what is not seen, a user, a port that goes without saying, and in
+    small letters up to its path; `file:/a` and `file://localhost/a` are `file:///a`."""
+    uri = _unseen.sub("", uri).strip(" ").replace("\\", "/")
+    found = _parts.fullmatch(uri)
+    if not found:
+        return uri
+    scheme, slashes, host, rest = found[1].lower(), found[2], found[3].rpartition("@")[2].lower(), found[4]
+    if scheme == "file":
+        if slashes != "//":
+            host, rest = "", found[3] + rest
+        return f"file://{host}{rest}" if host not in _HERE else "file:///" + rest.lstrip("/")
+    if scheme not in _PORTS and slashes != "//":
+        return f"{scheme}:{slashes}{found[3]}{rest}"
+    host = host.removesuffix(":" + _PORTS.get(scheme, "")).removesuffix(":").rstrip(".")
+    return f"{scheme}://{host}{rest}"
+
+
+def _lenient(uri: str) -> str:
+    """As a server takes it that looks at nothing it needs not: of `file:` the path alone, whatever host stands there;
+    elsewhere the host without user and port. How many slashes there are is all the same to it; where there are none,
+    colons and `@` are of the name (`urn:a:b`). Ports of schemes that go by them mean something."""
+    found = _parts.fullmatch(uri)
+    if not found:
+        return uri
+    scheme, host, rest = found[1].lower(), found[3], found[4]
+    if scheme == "file":
+        return "file:///" + (rest if found[2] == "//" else host + rest).lstrip("/")
+    host = (host.rpartition("@")[2] if found[2] else host).lower()
+    if found[2] and scheme not in _PORTS:
+        bracketed, bracket, port = host.rpartition("]")
+        host = (bracketed + bracket + port.partition(":")[0]).rstrip(".")
+    return f"{scheme}://{host}{rest}"
+
+
+def _resolved(uri: str, start: int, nothing: Sequence[str] = (".", "")) -> str:
+    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it. `nothing`: the
+    segments that `..` passes over."""
+    parts = uri.split("/")
+    if len(parts) > 2 and parts[0].endswith(":") and not parts[1]:
+        head, path = parts[:start], parts[start:]
+    else:
+        head, path = parts[:1], parts[1:]
+    kept: list[str] = []
+    for part in path:
+        if part == "..":
+            del kept[-1:]
+        elif part not in nothing:
+            kept.append(part)
+    return "/".join((*head, *filter(None, kept)))

@@ -1,0 +1,71 @@
+"""Sealing what a client carries for us: `requestState`, cursors, and the ids of tasks.
+
+Authenticated encryption (AES-256-GCM) under keys that rotate: the first seals, any opens. A sealed text is `v1.` and
+base64url of nonce (12 bytes) and ciphertext. The nonce is random, or, where equal values are to be equal texts, a keyed
+hash of the value. The rule this file keeps: what cannot be opened says only that, never why.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from toolgate.core import surrogates
+
+_VERSION = "v1."
+_NONCE = 12
+
+Value = TypeVar("Value")
+
+
+class Broken(Exception):
+    """Not sealed by us, or changed since."""
+
+
+class Seal:
+    """Seals with the first key, opens with any. Keys are 32 bytes; `purpose` separates kinds of sealed texts."""
+
+    def __init__(self, purpose: str, keys: Sequence[bytes] = ()) -> None:
+        keys = keys or [os.urandom(32)]
+        self._purpose = purpose.encode()
+        self._keys = [AESGCM(key) for key in keys]
+        self._hash_key = hmac.digest(keys[0], b"nonce of " + self._purpose, hashlib.sha256)
+
+    def seal(self, value: object) -> str:
+        return self._sealed(os.urandom(_NONCE), surrogates.pack(value))
+
+    def stable(self, value: object) -> str:
+        """The same text each time for one value, as long as the first key stays. It tells who sees two of them whether
+        they are equal, and no more."""
+        content = surrogates.pack(value)
+        return self._sealed(hmac.digest(self._hash_key, content, hashlib.sha256)[:_NONCE], content)
+
+    def _sealed(self, nonce: bytes, content: bytes) -> str:
+        sealed = self._keys[0].encrypt(nonce, content, self._purpose)
+        return _VERSION + base64.urlsafe_b64encode(nonce + sealed).decode().rstrip("=")
+
+    def unseal(self, text: str, type: type[Value]) -> Value:
+        """The value that was sealed. Raises `Broken`."""
+        try:
+            if not text.startswith(_VERSION) or not text.isascii():
+                raise ValueError
+            body = text[len(_VERSION) :]
+            raw = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+            if base64.urlsafe_b64encode(raw).decode().rstrip("=") != body:
+                raise ValueError  # a second spelling of the same bytes
+        except ValueError:
+            raise Broken from None
+        for key in self._keys:
+            try:
+                return surrogates.unpack(key.decrypt(raw[:_NONCE], raw[_NONCE:], self._purpose), type)
+            except (InvalidTag, ValueError, msgspec.DecodeError):
+                continue
+        raise Broken

@@ -1,0 +1,107 @@
+"""One list of one server, what one client may see, and what may be known of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Server, masking
+from toolgate.core.model import Fault, Hints
+
+
+class Change(msgspec.Struct, frozen=True):
+    """How a tool that an operator has changed leads back to its server's own. `renamed` are the server's names of
+    parameters by those that callers know; `refused` is what no caller may give; `defaults` and `fixed` are arguments
+    by the server's names."""
+
+    own: str
+    renamed: Mapping[str, str] = {}
+    refused: frozenset[str] = frozenset()
+    defaults: Mapping[str, Raw] = {}
+    fixed: Mapping[str, Raw] = {}
+
+    @property
+    def touches_arguments(self) -> bool:
+        return bool(self.renamed or self.refused or self.defaults or self.fixed)
+
+
+class Shelf(msgspec.Struct):
+    """One list of one server: its items by the names (or URIs) that they are shown under, raw. `until` is the time (of
+    `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
+    of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by
+    shown names, and `warnings` say what of the overlays is in vain. `held` are tools in quarantine, by the server's own
+    names, and why; `whole` is the shelf as it would be shown with them, for calls that are to be refused for that."""
+
+    items: Mapping[str, Raw]
+    fetched: float = 0.0
+    until: float | None = None
+    is_public: bool = False
+    memo: dict[str, Any] = {}
+    listed: Mapping[str, Raw] | None = None
+    changes: Mapping[str, Change] = {}
+    warnings: tuple[str, ...] = ()
+    held: Mapping[str, str] = {}
+    whole: Shelf | None = None
+
+    @property
+    def is_overlaid(self) -> bool:
+        return self.listed is not None
+
+    @property
+    def own(self) -> Mapping[str, Raw]:
+        """The items as their server lists them, by its own names."""
+        return self.items if self.listed is None else self.listed
+
+
+class View(Protocol):
+    """What one client may see: the servers that its route permits, and what is known of them now."""
+
+    @property
+    def servers(self) -> Mapping[str, str]:
+        """Their configured names by id, in the order of the configuration."""
+        ...
+
+    @property
+    def activated(self) -> Collection[str]:
+        """The tools, in the surface's names, that the client has found and wants to see."""
+        ...
+
+    def shelf(self, server: str, kind: str, /) -> Shelf | None:
+        """One list of one server; None where it is not known."""
+        ...
+
+    @property
+    def pending(self) -> Collection[tuple[str, str]]:
+        """The (server, kind) that did not come in time, and are still being fetched."""
+        ...
+
+    def fault(self, server: str, kind: str, /) -> Fault | None:
+        """Why it is not, where fetching it has failed."""
+        ...
+
+    def permits(self, kind: str, name: str, hints: Hints, /) -> bool:
+        """Whether the client may use this of the gateway's own."""
+        ...
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What clients may know of a server's configuration. `told` is what of it may be shown to people, without
+    secrets."""
+
+    id: str
+    name: str
+    type: str
+    description: str
+    criticality: str
+    told: Mapping[str, Any] = {}
+
+
+def card(server: Server) -> Card:
+    """`__rich_repr__` is what of a server's configuration may be shown."""
+    told = {name: value for name, value in server.__rich_repr__() if name}
+    if "args" in told:
+        told["args"] = masking.arguments(server.args, server.private_args)
+    return Card(server.id, server.name, server.type, server.description, server.criticality, told)

@@ -1,0 +1,589 @@
+"""What all upstreams offer: one shelf for each list of each server, kept raw, fetched when first needed.
+
+The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
+data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
+was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
+anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
+they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps. It keeps, too, why a
+list could not be had: after a restart the first merged list shows that at once, of a server that was mended meanwhile
+the old fault, and clients hear when its list is there.
+
+What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
+
+| the server is | in its time | past its time |
+|---|---|---|
+| up | holds; one from before it was started is asked for again | is asked for again |
+| failed | holds | is asked for again, which starts the server; beside other servers' lists nobody waits for that |
+| not started, starting or stopped | holds | holds |
+
+When a server comes up, whatever for, its lists are looked at again (`opened`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from msgspec import Raw
+
+from toolgate.auth.access import Rules
+from toolgate.catalog import overlays
+from toolgate.catalog.base import Shelf
+from toolgate.catalog.looking import Looking
+from toolgate.catalog.overlays import Overlays
+from toolgate.catalog.pins import Pins, ReadTools
+from toolgate.catalog.records import Place, Records
+from toolgate.catalog.views import CatalogView, Wanted
+from toolgate.config import CatalogLimits
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.complaints import Complaints
+from toolgate.core.events import every_list
+from toolgate.core.model import Client, Event, EventSink, Fault
+from toolgate.core.redaction import excerpt
+from toolgate.state.base import Store
+from toolgate.upstreams.base import About, Items, Upstream
+
+log = logging.getLogger(__name__)
+
+MOST_WARNINGS = 100  # of one server; what a server lists may change without end
+LARGE = 64 * 1024  # bytes of a list, above which it is looked at in a thread
+MOMENT = 0.001  # seconds that nobody waits for
+AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
+UP = frozenset({"ready", "busy"})
+ASLEEP = frozenset({"configured", "starting", "stopped"})  # states in which nobody is asked because of age alone
+
+_KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
+
+
+class Slot:
+    """One list of one server for one scope: what is known of it, and whether it is being fetched."""
+
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.shelf = shelf
+        self.is_checked = False  # it was listed since the server was last started
+        self.is_outdated = False  # the server has said that it is another now; whoever looks again tells clients
+        self.is_missed = False  # clients were shown a list without it
+        self.failing: float | None = None  # since when it cannot be had anew
+        self.fault: Fault | None = None  # of the last attempt
+        self.failed = 0.0  # when that was
+        self.fetch: asyncio.Task[Shelf] | None = None
+        self.began = 0.0  # the fetch
+        self.has_changed = False  # while it was being fetched
+
+
+class Catalog:
+    """`tell` lets clients know. `prints` says, by server id, what a server's shared lists are kept under in the store;
+    those of servers without one are not kept there. `pins` say which tools are in quarantine; `scrubbed` takes secrets
+    out of a list."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[str, Upstream],
+        clock: Clock,
+        limits: CatalogLimits,
+        tell: EventSink,
+        store: Store,
+        prints: Mapping[str, str],
+        pins: Pins | None = None,
+        scrubbed: Callable[[Items], Items] = lambda items: items,
+        complaints: Complaints | None = None,
+    ) -> None:
+        self._scrubbed = scrubbed
+        self._complaints = complaints or Complaints(clock)
+        self._upstreams = upstreams
+        self._pins = pins
+        self._clock = clock
+        self.limits = limits
+        self._tell = tell
+        self._records = Records(store, clock, prints)
+        self._looking = Looking(clock)
+        self._loaded: set[str] = set()  # servers whose records have been read
+        self._slots: dict[Place, Slot] = {}
+        self._abouts: dict[str, About] = {}  # by server; of shared connections
+        self.overlays: Mapping[str, Overlays] = {}
+        self._warned: dict[str, set[str]] = {}  # by server: of what overlays say in vain
+        self._readers: dict[tuple[str, str], Client] = {}  # by server and scope: on whose behalf to look again
+
+    def use(self, upstreams: Mapping[str, Upstream], prints: Mapping[str, str]) -> None:
+        """Serve these from now on. What is known of servers that stay the same objects stays."""
+        before, self._upstreams = self._upstreams, upstreams
+        others = [id for id in {**before, **upstreams} if before.get(id) is not upstreams.get(id)]
+        for id in others:
+            self._drop(id)
+        self._records.prints = prints
+        for id in others:
+            self._tell(every_list(id))
+
+    def look_at_pins(self) -> None:
+        """Somebody has approved of tools: they are shown, and clients hear of it."""
+        if self._pins:
+            self._pins.read_again()
+        self.show(self.overlays)
+
+    def show(self, changes: Mapping[str, Overlays]) -> None:
+        """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
+        self.overlays = changes
+        for place, slot in list(self._slots.items()):
+            before = slot.shelf
+            slot.shelf = self._shown(place, before) if before else None
+            if before and slot.shelf and _items(slot.shelf) != _items(before):
+                self._tell_of(place)
+
+    def _shown(self, place: Place, shelf: Shelf) -> Shelf:
+        server, scope, kind = place
+        if kind != "tools":
+            return shelf
+        held = self._pins.judge(server, scope, shelf.own) if self._pins else None
+        shown = overlays.apply(shelf, self.overlays.get(server, {}), held)
+        warned = self._warned.setdefault(server, set())
+        for warning in shown.warnings:
+            if warning not in warned and len(warned) < MOST_WARNINGS:
+                log.warning("Overlays of the tools of %s: %.500s", server, warning)
+                warned.add(warning)
+        return shown
+
+    def hides(self, server: str) -> bool:
+        """Whether some of a server's tools may be hidden, so that without its list nobody knows which."""
+        return bool(self.overlays.get(server)) or (self._pins is not None and self._pins.holds(server))
+
+    def is_held(self, server: str) -> bool:
+        """Whether what a server changes is held back until it is approved."""
+        return server in self._upstreams and self._pins is not None and self._pins.holds(server)
+
+    def is_live(self, server: str, kind: str, client: Client, or_stopped: bool = False) -> bool:
+        """Whether a list is its server's own word of now: the server is up, and was listed since it came up.
+        `or_stopped`: or it was listed when it was last up, by this gateway."""
+        upstream = self._upstreams.get(server)
+        slot = self._slot_of(server, kind, client)
+        if not upstream or not slot or not slot.shelf or not slot.is_checked or slot.is_outdated:
+            return False
+        return or_stopped or upstream.is_up(client)
+
+    # What is known.
+
+    def known(self, server: str, kind: str, client: Client) -> Shelf | None:
+        """The shelf as it is in memory, whatever its age, unless its server has taken it back."""
+        slot = self._slot_of(server, kind, client)
+        return slot.shelf if slot and not slot.is_outdated else None
+
+    async def view(
+        self,
+        servers: Mapping[str, str],
+        wanted: Sequence[Wanted],
+        client: Client,
+        patience: float | None = None,
+        activated: Collection[str] = (),
+        rules: Rules | None = None,
+        anew: bool = False,
+        first: float | None = None,
+    ) -> CatalogView:
+        """A view in which all `wanted` is there, failed, or pending after `patience` seconds (None: no limit). What
+        has failed or is pending may be there as it was. `anew`: nothing is good as it is known. `first`: where
+        anything is there by then, nobody waits for longer than so many seconds of fetching."""
+        faults: dict[Wanted, Fault] = {item: _gone(item[0]) for item in wanted if item[0] not in self._upstreams}
+        there = [item for item in wanted if item not in faults]
+        stale = [item for item in there if anew or not self._holds(self._place(item, client))]
+        failed = self._still_failed(stale, client) if len({server for server, _ in wanted}) > 1 else {}
+        fetches = {item: self._fetch(self._place(item, client), client) for item in stale if item not in failed}
+        has_some = any(self.known(*item, client) for item in there)
+        await self._finish([self._place(item, client) for item in fetches], patience, first, has_some)
+        found = {item: _result(item[0], fetch) for item, fetch in fetches.items()} | failed
+        faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}
+        pending = [item for item, each in found.items() if each is None]
+        shelves = {
+            item: each if isinstance(each, Shelf) else self._as_it_was(item, client) for item, each in found.items()
+        }
+
+        def shelf(server: str, kind: str) -> Shelf | None:
+            return shelves.get((server, kind)) or self.known(server, kind, client)
+
+        return CatalogView(servers, shelf, faults, pending, activated).for_whom(rules)
+
+    def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
+        """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
+        asked again all the same, and clients hear of it if they are there then."""
+        failed: dict[Wanted, Fault] = {}
+        for item in stale:
+            place = self._place(item, client)
+            slot = self._slots.get(place)
+            if (
+                slot
+                and slot.fault
+                and slot.fault.code != "SIGN_IN_REQUIRED"
+                and self._upstreams[item[0]].status().state not in UP
+            ):
+                failed[item] = slot.fault
+                if self._clock.now() - slot.failed >= AGAIN:
+                    self._fetch(place, client)
+        return failed
+
+    def _as_it_was(self, item: Wanted, client: Client) -> Shelf | None:
+        """The last shelf of a list that is not there now. Where there is none, clients will want to hear of it."""
+        slot = self._slot_of(*item, client)
+        if slot and not slot.shelf:
+            slot.is_missed = True
+        return slot.shelf if slot else None
+
+    async def about(self, server: str, client: Client) -> About:
+        """What a server says of itself; of one that is not up, what it said last. Raises `Fault`."""
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            raise _gone(server)
+        if upstream.scope(client):
+            return await upstream.about(client)
+        self._load(server)
+        known = self._abouts.get(server)
+        if known and upstream.status().state not in UP:
+            return known
+        about = await upstream.about(client)
+        if self._upstreams.get(server) is upstream:
+            self._abouts[server] = about
+            self._records.save_about(server, about)
+        return about
+
+    async def introduced(
+        self, servers: Collection[str], client: Client, patience: float | None
+    ) -> dict[str, About | None]:
+        """What servers say of themselves; None for those that do not within `patience`. Where nothing is known of
+        several, they are asked for their tools meanwhile: who is told of them wants those next."""
+        if len(servers) > 1:
+            unknown = [(id, "tools") for id in servers if not self._is_introduced(id, client)]
+            there = [item for item in unknown if item[0] in self._upstreams]
+            stale = [item for item in there if not self._holds(self._place(item, client))]
+            failed = self._still_failed(stale, client)
+            places = [self._place(item, client) for item in stale if item not in failed]
+            for place in places:
+                self._fetch(place, client)
+            await self._finish(places, patience, None, False)
+            servers = [id for id in servers if (id, "tools") not in unknown or self.known(id, "tools", client)]
+        async with asyncio.TaskGroup() as together:
+            asked = {id: together.create_task(self._introduced(id, client, patience)) for id in servers}
+        return {id: each.result() for id, each in asked.items()}
+
+    def _is_introduced(self, server: str, client: Client) -> bool:
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            return False
+        if upstream.scope(client):
+            return self.known(server, "tools", client) is not None
+        self._load(server)
+        return server in self._abouts
+
+    async def _introduced(self, server: str, client: Client, patience: float | None) -> About | None:
+        try:
+            async with self._clock.timeout(patience):
+                return await self.about(server, client)
+        except TimeoutError:
+            return None
+        except Fault:
+            return About()
+
+    def _slot_of(self, server: str, kind: str, client: Client) -> Slot | None:
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            return None
+        place = (server, upstream.scope(client), kind)
+        return self._slots.get(place) or self._slot(place)
+
+    def _slot(self, place: Place) -> Slot | None:
+        slot = self._slots.get(place)
+        if slot or place[1] or place[0] in self._loaded:
+            return slot
+        self._load(place[0])
+        return self._slots.get(place)
+
+    def _load(self, server: str) -> None:
+        """Read what the store knows of a server, when it is first needed."""
+        if server in self._loaded:
+            return
+        self._loaded.add(server)
+        shelves, faults, about = self._records.load(server)
+        for kind, fault in faults.items():
+            self._slots.setdefault((server, "", kind), Slot()).fault = fault
+        for kind, shelf in shelves.items():
+            self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
+        if about:
+            self._abouts.setdefault(server, about)
+            for kind, method in mcp.LIST_OF_KIND.items():  # what it does not have at all it need not be started for
+                if mcp.LISTS[method].capability not in about.capabilities:
+                    self._slots.setdefault((server, "", kind), Slot(Shelf({}, self._clock.now())))
+
+    def _holds(self, place: Place) -> bool:
+        """Whether a list is good as it is: see the table above."""
+        slot = self._slot(place)
+        if not slot or not slot.shelf or slot.is_outdated:
+            return False
+        shelf = slot.shelf
+        until = shelf.fetched + self.limits.ttl if shelf.until is None else shelf.until
+        is_in_time = self._clock.now() < until
+        if is_in_time and slot.is_checked:
+            return True
+        state = self._upstreams[place[0]].status().state
+        return state in ASLEEP or (is_in_time and state == "failed")
+
+    def _place(self, wanted: Wanted, client: Client) -> Place:
+        server, kind = wanted
+        return server, self._upstreams[server].scope(client), kind
+
+    # What changes.
+
+    def changed(self, server: str, scope: str, kinds: Iterable[str]) -> None:
+        """A server says that these lists are no longer what they were. Soon they are looked at again, once."""
+        if server not in self._upstreams:
+            return
+        before = self._looking.before((server, scope), lambda: self._compare(server, scope))
+        for kind in kinds:
+            slot = self._slot((server, scope, kind))
+            before.setdefault(kind, _items(slot.shelf) if slot and slot.shelf else None)
+            if slot:
+                slot.is_outdated, slot.is_missed, slot.has_changed = True, False, bool(slot.fetch)
+
+    def opened(self, server: str, scope: str) -> None:
+        """A server is up, perhaps another than before: what is known of it is looked at again, of its lists soon."""
+        if server not in self._upstreams:
+            return
+        if not scope:
+            self._looking.now(lambda: self._learn(server))
+        places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
+        for place in places:
+            self._slots[place].is_checked = False
+        if places:
+            self._looking.soon(lambda: self._check(server, scope))
+
+    def forget(self, server: str, scope: str) -> None:
+        """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
+        for place in self._places(server, scope):
+            slot = self._slots.pop(place)
+            if slot.fetch:
+                slot.fetch.cancel()
+        self._readers.pop((server, scope), None)
+        self._looking.forget((server, scope))
+
+    async def close(self) -> None:
+        await self._looking.close()
+        fetching = [slot.fetch for slot in self._slots.values() if slot.fetch]
+        for task in fetching:
+            task.cancel()
+        await asyncio.gather(*fetching, return_exceptions=True)
+
+    def _drop(self, server: str) -> None:
+        """Know nothing of a server that is gone, or is now another."""
+        known = {place[:2] for place in self._slots} | self._readers.keys() | self._looking.known_of(server)
+        for _, scope in [each for each in known if each[0] == server]:
+            self.forget(server, scope)
+        self._records.forget(server)
+        self._loaded.discard(server)
+        self._abouts.pop(server, None)
+        self._warned.pop(server, None)
+
+    def _places(self, server: str, scope: str) -> list[Place]:
+        return [(server, scope, kind) for kind in mcp.LIST_OF_KIND if (server, scope, kind) in self._slots]
+
+    async def _compare(self, server: str, scope: str) -> None:
+        """Tell of the lists that are not what they were."""
+        before = self._looking.take((server, scope))
+        if before is None:
+            return  # this scope has ended
+        changed = [kind for kind, items in before.items() if await self._is_other((server, scope, kind), items)]
+        self._looking.looked((server, scope), bool(changed))
+        if changed:
+            self._tell(Event(server, "list_changed", scope, tuple(changed)))
+
+    async def _is_other(self, place: Place, before: list[tuple[str, Raw]] | None) -> bool:
+        """Whether a list differs from before. One that nobody has read, or that cannot be read now, may be anything."""
+        reader = self._readers.get(place[:2])
+        if before is None or not reader:
+            return True
+        slot = self._slots.get(place)
+        known = slot.shelf if slot and not slot.is_outdated else None
+        try:
+            shelf = known or await asyncio.shield(self._fetch(place, reader))
+        except Fault as fault:
+            log.info("%s says that its %s have changed, but does not list them: %s", place[0], place[2], fault.message)
+            return True
+        return _items(shelf) != before
+
+    async def _learn(self, server: str) -> None:
+        """Remember what it says of itself, unless it is gone again."""
+        upstream = self._upstreams.get(server)
+        if upstream and upstream.status().state in UP:
+            try:
+                await self.about(server, Client())
+            except Fault as fault:
+                log.info("%s is up, but does not say what it is: %s", server, fault.message)
+
+    async def _check(self, server: str, scope: str) -> None:
+        """List anew what was listed before this server was started, unless it is gone again."""
+        reader = self._readers.get((server, scope), None if scope else Client())
+        for place in self._places(server, scope):
+            upstream = self._upstreams.get(server)
+            slot = self._slots.get(place)
+            if not upstream or not slot or slot.is_checked or not reader or upstream.status().state not in UP:
+                continue
+            try:
+                await asyncio.shield(self._fetch(place, reader))
+            except Fault as fault:
+                log.info("%s is up, but does not list its %s: %s", server, place[2], fault.message)
+
+    # Fetching.
+
+    def _fetch(self, place: Place, client: Client) -> asyncio.Task[Shelf]:
+        slot = self._slots.setdefault(place, Slot())
+        if not slot.fetch:
+            slot.began = self._clock.now()
+            slot.fetch = asyncio.get_running_loop().create_task(self._read(place, slot, client), name=f"list {place}")
+            slot.fetch.add_done_callback(lambda done: self._fetched(place, slot, done))
+        return slot.fetch
+
+    async def _read(self, place: Place, slot: Slot, client: Client) -> Shelf:
+        server, scope, kind = place
+        upstream = self._upstreams.get(server)
+        if not upstream:
+            raise _gone(server)
+        try:
+            items = await upstream.list(kind, client)
+            if sum(len(memoryview(raw)) for raw in items.raw) > LARGE:  # calls of others go on meanwhile
+                items, own, nameless, read = await asyncio.to_thread(self._taken, items, kind, server)
+            else:
+                items, own, nameless, read = self._taken(items, kind, server)
+        except Fault:
+            raise
+        except Exception as error:  # the rescue: one server's list must not spoil the others'
+            raise Fault("SERVER_FAILED", str(error), server=server) from error
+        if nameless and self._complaints.takes(server):
+            shown, key = excerpt(bytes(nameless[0])), _KEY_OF_KIND[kind]
+            log.warning(
+                "%s lists something without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown
+            )
+        now = self._clock.now()
+        until = None if items.ttl is None else now + items.ttl
+        if read and self._pins:
+            self._pins.was_read(server, read)
+        shelf = self._shown(place, Shelf(own, now, until, items.is_public))
+        at = upstream.scope(client)
+        self._readers[server, at] = client
+        if not slot.has_changed:  # else it is out of date already, and good for this one answer only
+            if at != scope:  # which was found out on the way
+                place, slot = (server, at, kind), self._slots.setdefault((server, at, kind), Slot())
+            self._keep(place, slot, shelf)
+        return shelf
+
+    def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]:
+        """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may be
+        called in any thread."""
+        items = self._scrubbed(items)
+        own, nameless = _keyed(items.raw, kind)
+        return items, own, nameless, self._pins.read(server, own) if self._pins and kind == "tools" else None
+
+    def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
+        if slot.fault:
+            self._records.drop_fault(place)
+        before = None if slot.is_outdated else slot.shelf
+        is_news = slot.is_missed or (before and _items(before) != _items(shelf))
+        slot.shelf, slot.is_checked, slot.failing, slot.fault = shelf, True, None, None
+        slot.is_outdated = slot.is_missed = False
+        self._records.save(place, shelf)
+        if is_news:
+            self._tell_of(place)
+
+    def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[Shelf]) -> None:
+        slot.fetch, slot.has_changed = None, False
+        if not slot.shelf and place[1]:
+            self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
+        error = None if done.cancelled() else done.exception()
+        if error:
+            error.__traceback__ = error.__context__ = None  # they hold what was read of the list
+        slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
+        if slot.fault and not slot.shelf:
+            self._records.save_fault(place, slot.fault)
+        if error and slot.shelf:
+            slot.failing = self._clock.now() if slot.failing is None else slot.failing
+            if self._clock.now() - slot.failing >= self.limits.grace:
+                self._lose(place, slot)
+
+    def _lose(self, place: Place, slot: Slot) -> None:
+        """A list has failed for so long that it is no longer shown."""
+        slot.shelf, slot.failing, slot.is_missed = None, None, True
+        self._records.drop(place)
+        self._tell_of(place)
+
+    def _tell_of(self, place: Place) -> None:
+        server, scope, kind = place
+        self._tell(Event(server, "list_changed", scope, (kind,)))
+
+    async def _finish(
+        self, places: Sequence[Place], patience: float | None, first: float | None, has_some: bool
+    ) -> None:
+        """Wait for what is fetched: see `view`. `has_some`: something is known already. A fetch that somebody has
+        waited for in vain is not waited for again where its list is there as it was."""
+        began = self._clock.now()
+        slots = [self._slots[place] for place in places]
+        awaited = {
+            slot.fetch: slot.began
+            for slot in slots
+            if slot.fetch and not (slot.shelf and patience is not None and began - slot.began >= patience)
+        }
+        if first is None:
+            return await self._wait(awaited, patience)
+        soon = max(awaited.values(), default=began) + first - began
+        await self._wait(awaited, soon if patience is None else min(soon, patience))
+        while not has_some and not any(map(_is_there, awaited)):
+            rest = [fetch for fetch in awaited if not fetch.done()]
+            left = None if patience is None else began + patience - self._clock.now()
+            if not rest or (left is not None and left < MOMENT):
+                break
+            await self._wait(rest, left, asyncio.FIRST_COMPLETED)
+
+    async def _wait(
+        self, fetches: Iterable[asyncio.Task[Shelf]], seconds: float | None, until: str = asyncio.ALL_COMPLETED
+    ) -> None:
+        awaited = [fetch for fetch in fetches if not fetch.done()]
+        if not awaited or (seconds is not None and seconds <= 0):
+            return
+        try:
+            async with self._clock.timeout(seconds):
+                await asyncio.wait(awaited, return_when=until)
+        except TimeoutError:
+            pass
+
+
+def _is_there(fetch: asyncio.Task[Shelf]) -> bool:
+    return fetch.done() and not fetch.cancelled() and not fetch.exception()
+
+
+def _result(server: str, fetch: asyncio.Task[Shelf]) -> Shelf | Fault | None:
+    """None: it is not there yet."""
+    if not fetch.done():
+        return None
+    if fetch.cancelled():
+        return Fault("SESSION_ERROR", f"{server} is no longer asked", reach="not_sent")
+    error = fetch.exception()
+    return error if isinstance(error, Fault) else fetch.result()
+
+
+def unlisted() -> Fault:
+    """Without its list nobody knows what a server's overlays hide (`Catalog.hides`)."""
+    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
+
+
+def _gone(server: str) -> Fault:
+    return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is configured no more", reach="not_sent")
+
+
+def _items(shelf: Shelf) -> list[tuple[str, Raw]]:
+    return list(shelf.items.items())
+
+
+def _keyed(items: Iterable[Raw], kind: str) -> tuple[dict[str, Raw], list[Raw]]:
+    """The items by name, and those that have none: they are left out, and must not spoil the others."""
+    key = _KEY_OF_KIND[kind]
+    found: dict[str, Raw] = {}
+    nameless: list[Raw] = []
+    for item in items:
+        try:
+            found[jsonrpc.read(jsonrpc.members(item)[key], type=str)] = item
+        except (KeyError, *jsonrpc.UNREADABLE):
+            nameless.append(item)
+    return found, nameless

@@ -1,0 +1,423 @@
+"""Pins: what tools were when they were first seen or approved, and which are not that any more.
+
+The rules this file keeps: a server's tools are trusted when it is seen for the first time, and never again without a
+person; what is hidden for a reason of its own is found by comparing, never by what a server says of itself; and one
+configuration's pins are no other's.
+
+| a listed tool | is |
+|---|---|
+| has its pin's digest | as it was |
+| has the name of a pin, and another digest | changed |
+| has all of a pin but the name, and that name is listed no more | renamed |
+| else | new |
+| says what `suspicions` reports, and nobody has approved just that | suspicious |
+
+What is not as it was is *pending*: told, and with `quarantine` held back, until somebody approves of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.catalog import suspicions
+from toolgate.catalog.suspicions import Pairs, Suspicion, visible
+from toolgate.config import Config
+from toolgate.core import surrogates
+from toolgate.core.clock import Clock
+from toolgate.state.base import NotKept, Store
+
+log = logging.getLogger(__name__)
+
+# What a client may show to a model. The rest (`icons`, `_meta`, `execution`) may differ from one list to the next.
+PINNED = frozenset(("name", "title", "description", "inputSchema", "outputSchema", "annotations"))
+
+LONGEST_TEXT = 64 * 1024  # characters that are kept of one tool, to show what has changed
+MOST_TEXT = 8 * 1024 * 1024  # of one server's
+MOST_SAID = 1000  # warnings that are not said again
+MOST_NAMED = 10  # tools in one of them
+MOST_NEAR = 10  # new tools, and gone ones, that are compared for whether they are the same renamed
+NEARNESS = 1000  # characters that are compared
+NEAR = 0.85  # how much alike they are then
+
+Mode = Literal["off", "warn", "quarantine"]
+Note = Callable[..., object]  # as `audit.Trail.note`
+
+
+class Modes(msgspec.Struct, frozen=True):
+    """What becomes of a server's tools that change, and of those that are suspicious."""
+
+    pinning: Mode = "warn"
+    descriptions: Mode = "warn"
+
+
+class Pin(msgspec.Struct, frozen=True, array_like=True):
+    """`at` is the time since 1970 at which it was made, `is_approved` whether a person did; `text` is what was pinned,
+    or its beginning."""
+
+    digest: str
+    at: float
+    is_approved: bool
+    text: str
+
+
+class Pending(msgspec.Struct, frozen=True, array_like=True):
+    """`was` is the name under which a renamed tool is pinned."""
+
+    digest: str
+    what: Literal["changed", "new", "renamed", "unknown", ""]
+    was: str
+    found: tuple[Suspicion, ...]
+    is_held: bool
+    text: str
+
+    def __str__(self) -> str:
+        said = {
+            "changed": "it has changed",
+            "new": "it is new",
+            "renamed": f"it was {visible(self.was)[:100]}",
+            "unknown": "whether it was trusted is not known",
+            "": "",
+        }
+        what = [said[self.what]] if self.what else []
+        return "; ".join([*what, *dict.fromkeys(each.what for each in self.found)])
+
+
+class Unreadable(Exception):
+    """What is pinned cannot be read: it is not known whether there is anything. `str()` says why."""
+
+
+def _read_pins(raw: bytes) -> dict[str, Pin]:
+    try:
+        return surrogates.unpack(raw, dict[str, Pin])
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Unreadable(f"what is kept of it is damaged: {error}") from None
+
+
+async def trouble(config: Config, store: Store) -> str:
+    """Why tools that are not pinned are held back, where there is quarantine; empty where all is well."""
+    if "quarantine" not in (config.guard.pinning, *(server.pinning for server in config.servers)):
+        return ""
+    try:
+        await store.put("pins probe", "", os.urandom(8), ttl=1.0)
+    except NotKept as error:
+        return f"nothing can be kept: {error}"
+    return store.problem
+
+
+class PinRecords:
+    """Pins and pending tools in the store, for the servers of one configuration."""
+
+    def __init__(self, store: Store, source: str) -> None:
+        self.store = store
+        self._which = hashlib.sha256(os.path.abspath(source).encode()).hexdigest()[:12] if source else "-"
+
+    def key(self, server: str) -> str:
+        return f"{self._which}/{server}"
+
+    def pins(self, server: str) -> dict[str, Pin] | None:
+        """By name; None where nothing of the server is pinned. Raises `Unreadable`: that is not the same."""
+        raw = self.store.get("pins", self.key(server))
+        if raw is None and self.store.problem:
+            raise Unreadable(self.store.problem)
+        return None if raw is None else _read_pins(raw)
+
+    def pending(self, server: str) -> dict[str, Pending]:
+        raw = self.store.get("pending", self.key(server))
+        try:
+            return {} if raw is None else surrogates.unpack(raw, dict[str, Pending])
+        except (msgspec.DecodeError, ValueError):
+            return {}  # it is made again from the next list
+
+    def first(self, server: str, pins: Mapping[str, Pin]) -> Awaitable[bool]:
+        return self.store.compare_and_set("pins", self.key(server), None, surrogates.pack(pins))
+
+    def set_pending(self, server: str, pending: Mapping[str, Pending]) -> Awaitable[None]:
+        if not pending:
+            return self.store.delete("pending", self.key(server))
+        return self.store.put("pending", self.key(server), surrogates.pack(pending))
+
+    async def approve(self, server: str, tools: Collection[str], seen: str, now: float) -> list[str] | None:
+        """Pin these tools (none: all) as they are pending now; their names. None where what is pending is not what was
+        `seen` (see `mark`; empty: whatever it is)."""
+        pending = self.pending(server)
+        if seen and mark(pending) != seen:
+            return None
+        approved = {name: each for name, each in pending.items() if not tools or name in tools}
+        new = {name: Pin(each.digest, now, True, each.text) for name, each in approved.items()}
+        gone = {each.was for each in approved.values() if each.was} - new.keys()
+        while True:
+            before = self.store.get("pins", self.key(server))
+            try:
+                kept = {} if before is None else _read_pins(before)
+            except Unreadable:
+                kept = dict[str, Pin]()
+            after = {name: pin for name, pin in kept.items() if name not in gone} | new
+            if await self.store.compare_and_set("pins", self.key(server), before, surrogates.pack(after)):
+                break
+        await self.set_pending(server, {name: each for name, each in pending.items() if name not in approved})
+        return list(approved)
+
+
+def mark(pending: Mapping[str, Pending]) -> str:
+    """A few letters by which to say: what I have looked at."""
+    seen = sorted((name, each.digest) for name, each in pending.items())
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:12]
+
+
+class Pins:
+    """What a running gateway knows of them. `note` notes what goes into quarantine, and what comes out of it without
+    having been approved."""
+
+    def __init__(self, store: Store, clock: Clock, source: str, note: Note) -> None:
+        self._note = note
+        self._records = PinRecords(store, source)
+        self._clock = clock
+        self._modes: Mapping[str, Modes] = {}
+        self._pins: dict[str, dict[str, Pin]] = {}
+        self._pending: dict[str, dict[str, Pending]] = {}
+        self._read: dict[str, ReadTools] = {}  # by server: the last list
+        self._said: set[tuple[str, str, str]] = set()
+        self._unknown: dict[str, str] = {}  # by server: why it is not known what was trusted
+        self.on_change: Callable[[], object] = lambda: None  # what was shown as trusted is held back after all
+
+    def use(self, config: Config) -> None:
+        """Go by these rules from now on."""
+        guard = config.guard
+        self._modes = {each.id: Modes(each.pinning or guard.pinning, guard.descriptions) for each in config.servers}
+        for known in (self._pins, self._pending, self._read):
+            for server in known.keys() - self._modes.keys():
+                del known[server]
+
+    def read_again(self) -> None:
+        """Somebody has approved of something."""
+        self._pins.clear()
+        self._pending.clear()
+        self._unknown.clear()
+
+    def holds(self, server: str) -> bool:
+        """Whether any of a server's tools may be in quarantine."""
+        rules = self._modes.get(server, _OFF)
+        return "quarantine" in (rules.pinning, rules.descriptions)
+
+    def judge(self, server: str, scope: str, tools: Mapping[str, Raw]) -> Mapping[str, str] | None:
+        """Which of these tools, as their server lists them, are in quarantine, and why; None where none can be."""
+        rules = self._modes.get(server, _OFF)
+        if rules == _OFF:
+            return None
+        listed = self._listed(server, tools)
+        pending = self._compared(server, listed, rules)
+        self._keep(server, scope, listed, pending)
+        self._say(server, pending)
+        if not self.holds(server):
+            return None
+        return {name: str(each) for name, each in pending.items() if each.is_held}
+
+    def read(self, server: str, tools: Mapping[str, Raw]) -> ReadTools | None:
+        """What is to be known of tools as they are listed, which may take long; None where nothing is. It may be called
+        in any thread. What is as it was in the last list is not read again."""
+        if self._modes.get(server, _OFF) == _OFF:
+            return None
+        before = self._read.get(server, {})
+        return {
+            name: before[name] if name in before and before[name][0] == raw else (raw, _Listed(raw))
+            for name, raw in tools.items()
+        }
+
+    def was_read(self, server: str, read: ReadTools) -> None:
+        """So the next look at these tools is short."""
+        if server in self._modes:
+            self._read[server] = read
+
+    def _listed(self, server: str, tools: Mapping[str, Raw]) -> dict[str, _Listed]:
+        found = self._read[server] = self.read(server, tools) or {}
+        return {name: each for name, (_, each) in found.items()}
+
+    def _compared(self, server: str, listed: Mapping[str, _Listed], rules: Modes) -> dict[str, Pending]:
+        pins = self._pins_of(server, listed)
+        is_few = len(listed.keys() - pins.keys()) <= MOST_NEAR
+        gone = {name: _without_name(pin.text) for name, pin in pins.items() if name not in listed} if is_few else {}
+        pending: dict[str, Pending] = {}
+        left = MOST_TEXT
+        for name, each in listed.items():
+            pin = pins.get(name)
+            is_same = pin is not None and pin.digest == each.digest
+            what, was = "", ""
+            if rules.pinning != "off" and not is_same:
+                what, was = ("changed", "") if pin else _where_from(each.text, gone)
+                what = "unknown" if server in self._unknown else what
+            is_approved = is_same and pin is not None and pin.is_approved
+            found = () if rules.descriptions == "off" or is_approved else each.suspicions
+            if what or found:
+                is_held = bool(
+                    (what and rules.pinning == "quarantine") or (found and rules.descriptions == "quarantine")
+                )
+                text, left = each.text if left > 0 else "", left - len(each.text)
+                pending[name] = Pending(each.digest, what, was, found, is_held, text)  # type: ignore[arg-type]
+        return pending
+
+    def _pins_of(self, server: str, listed: Mapping[str, _Listed]) -> dict[str, Pin]:
+        """At first sight what is listed is pinned. A server that lists nothing has not been seen. Where there is
+        quarantine, and it cannot be told whether this is the first sight, nothing is trusted."""
+        if server in self._unknown:
+            return {}
+        if server not in self._pins:
+            try:
+                known = self._records.pins(server)
+            except Unreadable as why:
+                if self._modes[server].pinning == "quarantine":
+                    return self._not_known(server, str(why))
+                known = None
+            if known is None:
+                if not listed:
+                    return {}
+                now, left = self._clock.wall(), MOST_TEXT
+                known = dict[str, Pin]()
+                for name, each in listed.items():
+                    known[name] = Pin(each.digest, now, False, each.text if left > 0 else "")
+                    left -= len(each.text)
+                asyncio.ensure_future(self._records.first(server, known)).add_done_callback(
+                    lambda kept: self._was_first(server, kept)
+                )
+            self._pins[server] = known
+        return self._pins[server]
+
+    def _not_known(self, server: str, why: str) -> dict[str, Pin]:
+        if server not in self._unknown:
+            self._unknown[server] = why
+            log.warning("Tools of %s are held back, since it cannot be told which were trusted: %s", server, why)
+            self._note("pins.unreadable", server=server, reason=why)
+        return {}
+
+    def _was_first(self, server: str, kept: asyncio.Future[bool]) -> None:
+        """What is pinned nowhere would be trusted anew at each start; and another gateway may have been first."""
+        if kept.cancelled() or self._modes.get(server, _OFF).pinning != "quarantine":
+            return
+        if error := kept.exception():
+            self._not_known(server, f"nothing can be kept: {error}")
+        elif kept.result():
+            return
+        self._pins.pop(server, None)
+        self.on_change()
+
+    def _keep(self, server: str, scope: str, listed: Mapping[str, _Listed], pending: Mapping[str, Pending]) -> None:
+        """For the command line. Of a server that lists each principal its own, nothing is over because another's list
+        is as it was."""
+        if server not in self._pending:
+            self._pending[server] = self._records.pending(server)
+        before = self._pending[server]
+        after = {**before, **pending} if scope else dict(pending)
+        if after != before:
+            self._pending[server] = after
+            self._records.set_pending(server, after)
+            self._note_quarantine(server, _held(before), _held(after))
+
+    def _note_quarantine(self, server: str, before: Mapping[str, Pending], after: Mapping[str, Pending]) -> None:
+        def note(event: str, tools: Mapping[str, str]) -> None:
+            named = {name[:100]: why for name, why in list(tools.items())[:MOST_NAMED]}
+            more = {"more": len(tools) - len(named)} if len(tools) > len(named) else {}
+            if tools:
+                self._note(event, server=server, tools=named, **more)
+
+        known = {(name, each.digest) for name, each in before.items()}
+        note("pins.held", {name: str(each) for name, each in after.items() if (name, each.digest) not in known})
+        note("pins.released", {name: "it is as it was trusted, or gone" for name in before if name not in after})
+
+    def _say(self, server: str, pending: Mapping[str, Pending]) -> None:
+        fresh = [name for name, each in pending.items() if (server, name, each.digest) not in self._said]
+        if not fresh:
+            return
+        if len(self._said) > MOST_SAID:
+            self._said.clear()
+        self._said.update((server, name, pending[name].digest) for name in fresh)
+        told = [
+            f"{visible(name)[:100]} ({pending[name]}{', in quarantine' if pending[name].is_held else ''})"
+            for name in fresh[:MOST_NAMED]
+        ]
+        told += [f"and {len(fresh) - MOST_NAMED} more"] if len(fresh) > MOST_NAMED else []
+        log.warning("Tools of %s to be looked at: %s. Run: toolgate pins diff %s", server, ", ".join(told), server)
+
+
+_OFF = Modes("off", "off")
+
+
+def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
+    return {name: each for name, each in pending.items() if each.is_held}
+
+
+def _told(raw: Raw | bytes) -> str:
+    """What of a tool is pinned, in one order and one spelling."""
+    try:
+        return json.dumps({key: _plain(each) for key, each in _unique(suspicions.read(Raw(raw))) if key in PINNED})
+    except (ValueError, RecursionError):
+        return bytes(raw).decode(errors="backslashreplace")
+
+
+@lru_cache(maxsize=128)  # each holds what it is made of
+def print_of(server: str, listed: bytes) -> str:
+    """A hash of a server's own (`server`) and of a tool as it is listed: what a person who allows it has allowed."""
+    return hashlib.sha256(json.dumps([server, _told(listed)]).encode()).hexdigest()
+
+
+class _Listed:
+    """A tool as it is listed now. `text` is what of it is pinned."""
+
+    def __init__(self, raw: Raw) -> None:
+        whole = _told(raw)
+        self.digest = hashlib.sha256(whole.encode()).hexdigest()
+        self.text = whole[:LONGEST_TEXT]
+        self.suspicions = suspicions.of(raw)
+
+
+ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]
+"""By name, as they were read from one list."""
+
+
+def _unique(value: Any) -> list[tuple[str, Any]]:
+    """The members of an object in order. Raises `ValueError` for one that says a thing twice: readers differ on it."""
+    if not isinstance(value, Pairs) or len({key for key, _ in value}) < len(value):
+        raise ValueError
+    return sorted(value, key=lambda pair: pair[0])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Pairs):
+        return {key: _plain(each) for key, each in _unique(value)}
+    return [_plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _where_from(text: str, gone: Mapping[str, Mapping[str, Any]]) -> tuple[Literal["new", "renamed"], str]:
+    """Whether a tool without a pin is one that was pinned under another name; which. `gone` are the pins without it."""
+    own = _without_name(text)
+    others: Mapping[str, Mapping[str, Any]] = gone if own else {}
+    if same := next((name for name, other in others.items() if other == own), ""):
+        return "renamed", same
+    near = (name for name, other in others.items() if _is_near(own.get("description"), other.get("description")))
+    return ("renamed", found) if len(others) <= MOST_NEAR and (found := next(near, "")) else ("new", "")
+
+
+def _is_near(own: object, other: object) -> bool:
+    if not isinstance(own, str) or not isinstance(other, str):
+        return False
+    matcher = difflib.SequenceMatcher(None, own[:NEARNESS], other[:NEARNESS], autojunk=False)
+    return matcher.real_quick_ratio() > NEAR and matcher.quick_ratio() > NEAR and matcher.ratio() > NEAR
+
+
+def _without_name(text: str) -> dict[str, Any]:
+    """Empty for what says nothing but a name and a schema, or is not whole."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    rest = {key: each for key, each in found.items() if key != "name"}
+    return rest if rest.keys() - {"inputSchema"} else {}

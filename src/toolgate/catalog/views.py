@@ -1,0 +1,153 @@
+"""What one client may see of the catalog: a view, which is filtered before anything else looks at it.
+
+The rule this file keeps: whoever works on a view, a surface, search or a control tool, needs to know nothing of
+permissions. The part of a shelf that is permitted is made once for all clients who have the same rules; where that is
+all of it, it is that very shelf, so that nothing is kept twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+from msgspec import Raw
+
+from toolgate.auth.access import Rules
+from toolgate.catalog import traits
+from toolgate.catalog.base import Shelf
+from toolgate.core import jsonrpc, names
+from toolgate.core.model import Fault, Hints
+
+MOST_KEPT = 64  # of one shelf, for clients with different rules
+
+Wanted = tuple[str, str]  # (server id, kind of list)
+
+_SILENT = Hints()
+
+
+class CatalogView:
+    """A `View` for one client. `pending` holds what did not come in time, and is still being fetched."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, str],
+        shelves: Callable[[str, str], Shelf | None],
+        faults: Mapping[Wanted, Fault],
+        pending: Iterable[Wanted],
+        activated: Collection[str] = (),
+    ) -> None:
+        self.servers = servers
+        self.activated = activated
+        self.shelf = shelves
+        self.pending = frozenset(pending)
+        self._faults = faults
+
+    def fault(self, server: str, kind: str) -> Fault | None:
+        found = self._faults.get((server, kind))
+        return found and found.told()
+
+    def fault_for_others(self, server: str, kind: str) -> Fault | None:
+        """The same for who may not read the server's stderr."""
+        found = self._faults.get((server, kind))
+        if found and found.words:
+            found = found.at("", "")
+            found.words = None
+        return found
+
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return True
+
+    def for_whom(self, rules: Rules | None) -> CatalogView:
+        """What a client sees of it; None: all."""
+        return self if rules is None else PermittedView(self, rules)
+
+    def with_held(self) -> CatalogView:
+        """The same view, but what is in quarantine stands in it."""
+
+        def shelf(server: str, kind: str) -> Shelf | None:
+            found = self.shelf(server, kind)
+            return (found and found.whole) or found
+
+        return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
+
+
+class PermittedView(CatalogView):
+    """The part of a view that the rules of its client permit."""
+
+    def __init__(self, whole: CatalogView, rules: Rules) -> None:
+        self.servers = rules.servers(whole.servers)
+        self.activated = whole.activated
+        self.pending = whole.pending
+        self.shelf = self._permitted
+        self._view = whole
+        self._rules = rules
+
+    def fault(self, server: str, kind: str) -> Fault | None:
+        return (self._view.fault if self._rules.has_whole(server) else self._view.fault_for_others)(server, kind)
+
+    def permits(self, kind: str, name: str, hints: Hints) -> bool:
+        return self._rules.verdict(names.OWN, kind, name, hints) != "off"
+
+    def _permitted(self, server: str, kind: str) -> Shelf | None:
+        whole = self._view.shelf(server, kind)
+        return whole and (whole.memo.get(self._rules.print) or permitted(whole, server, kind, self._rules))
+
+    def with_held(self) -> CatalogView:
+        return self._view.with_held().for_whom(self._rules)
+
+
+def permitted(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
+    """What of a list of a server these rules permit."""
+    found: Shelf | None = whole.memo.get(rules.print)
+    if found is None:
+        kept: list[str] = whole.memo.setdefault("permitted", [])
+        if len(kept) >= MOST_KEPT:
+            del whole.memo[kept.pop(0)]
+        kept.append(rules.print)
+        found = whole.memo[rules.print] = _filtered(whole, server, kind, rules)
+    return found
+
+
+def _filtered(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
+    own = {name: whole.changes[name].own if name in whole.changes else name for name in whole.items}
+    shown = {name: raw for name, raw in whole.items.items() if _is_permitted(whole, server, kind, own[name], rules)}
+    with_held = whole.whole and permitted(whole.whole, server, kind, rules)
+    if len(shown) == len(whole.items) and with_held is whole.whole:
+        return whole
+    return Shelf(
+        shown,
+        whole.fetched,
+        whole.until,
+        whole.is_public,
+        listed={own[name]: whole.own[own[name]] for name in shown} if whole.is_overlaid else None,
+        changes={name: change for name, change in whole.changes.items() if name in shown},
+        held=whole.held,
+        whole=with_held,
+    )
+
+
+def _is_permitted(whole: Shelf, server: str, kind: str, own: str, rules: Rules) -> bool:
+    hints = _SILENT
+    if rules.read_only and kind == "tools" and (said := traits.of(whole, own)):
+        hints = said.hints
+    return rules.verdict(server, kind, own, hints) != "off"
+
+
+class _Everything(Mapping[str, Raw]):
+    """Whatever is asked for."""
+
+    def __getitem__(self, name: str) -> Raw:
+        return jsonrpc.EMPTY_OBJECT
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def anything() -> Shelf:
+    """A list that is not known, and must not be asked for: whatever is named may stand in it."""
+    return Shelf(_Everything())

@@ -1,0 +1,151 @@
+"""Questions of servers: whether a client can be asked one, and what is said of one that is not put. Free of eras.
+
+The rule this file keeps: what a user says (`accept`, `decline`, `cancel`) is said by users; whatever the gateway has to
+say of a question is an error (behaviour.md, ruling 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.model import Answer, Ask
+
+MOST_OPEN = 16  # questions of one call at once
+MOST_VALUES = 50_000  # of JSON in a question: some hundredths of a second, to write it in its client's words
+
+
+def is_too_large(ask: Ask) -> bool:
+    return counting.has_more_values(bytes(ask.params), MOST_VALUES)
+
+
+class _Elicitation(msgspec.Struct):
+    mode: str = "form"
+
+
+class _Sampling(msgspec.Struct):
+    tools: Raw = jsonrpc.NOTHING
+
+
+def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client with these capabilities may be asked this (MRTR, server requirement 7)."""
+    declared = capabilities.get(mcp.ASKS[ask.method].capability) if ask.method in mcp.ASKS else None
+    if not isinstance(declared, Mapping):
+        return False
+    try:
+        if ask.method == "elicitation/create":
+            mode = jsonrpc.read(ask.params, type=_Elicitation).mode
+            return mode in declared or (mode == "form" and not declared)
+        if ask.method == "sampling/createMessage":
+            return not jsonrpc.read(ask.params, type=_Sampling).tools or "tools" in declared
+    except jsonrpc.UNREADABLE:
+        return False
+    return True
+
+
+class _Meta(msgspec.Struct):
+    progressToken: Raw = jsonrpc.NOTHING
+
+
+class _Addressed(msgspec.Struct):
+    meta: _Meta | None = msgspec.field(name="_meta", default=None)
+
+
+def progress_token(ask: Ask) -> Raw:
+    """By which its asker wants to hear of progress; empty where it does not."""
+    if mcp.PROGRESS_KEY.encode() not in bytes(ask.params):
+        return jsonrpc.NOTHING
+    try:
+        meta = jsonrpc.read(ask.params, type=_Addressed).meta
+    except jsonrpc.UNREADABLE:
+        return jsonrpc.NOTHING
+    return Raw(bytes(meta.progressToken)) if meta and meta.progressToken else jsonrpc.NOTHING
+
+
+def with_token(question: bytes, token: int) -> bytes:
+    """A question whose asker hears of progress by this token."""
+    meta = jsonrpc.members(Raw(question)).get("_meta", jsonrpc.EMPTY_OBJECT)
+    return jsonrpc.with_members(
+        question, {"_meta": jsonrpc.with_members(meta, {mcp.PROGRESS_KEY: jsonrpc.encode(token)})}
+    )
+
+
+def sign_in_at(server: str) -> str:
+    """Who asks where a server wants its user to sign in: the server itself asks nothing, and gets no answer."""
+    return _SIGN_IN + server
+
+
+def signing_in_at(asker: str) -> str:
+    """The server of such an asker; empty for any other."""
+    return asker.removeprefix(_SIGN_IN) if asker.startswith(_SIGN_IN) else ""
+
+
+_SIGN_IN = "sign-in:"
+
+
+def unanswered(why: str, code: int = jsonrpc.INTERNAL_ERROR, data: Raw = jsonrpc.NOTHING) -> Answer:
+    """The answer to a question that nobody has answered."""
+    return Answer(error=jsonrpc.RpcError(code, why, data))
+
+
+def undeclared(ask: Ask) -> Answer:
+    """The answer to a question that its client has not declared to be able to answer. It names the capability."""
+    capability = mcp.ASKS[ask.method].capability
+    data = Raw(jsonrpc.encode({"requiredCapabilities": {capability: _required(ask)}}))
+    named = ".".join((capability, *_required(ask)))
+    message = f"The client of this call cannot be asked: it did not declare the capability {named}"
+    return unanswered(message, jsonrpc.METHOD_NOT_FOUND, data)
+
+
+def _required(ask: Ask) -> Mapping[str, Any]:
+    """What of a capability a question needs."""
+    try:
+        if ask.method == "elicitation/create":
+            return {msgspec.json.decode(ask.params, type=_Elicitation).mode: {}}
+        if ask.method == "sampling/createMessage" and msgspec.json.decode(ask.params, type=_Sampling).tools:
+            return {"tools": {}}
+    except jsonrpc.UNREADABLE:
+        pass
+    return {}
+
+
+# What a client may declare that we relay questions for, and what each may hold.
+_RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "roots": ()}
+
+
+def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Of a client's capabilities those that we relay, without anything else in them. An empty `elicitation` means
+    forms. That a client shows pages (MCP Apps) concerns its server alone."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, known in _RELAYED.items():
+        declared = capabilities.get(name)
+        if isinstance(declared, Mapping):
+            found[name] = {part: {} for part in known if part in declared}
+    if found.get("elicitation") == {}:
+        found["elicitation"] = {"form": {}}
+    pages = extension(capabilities, mcp.UI_EXTENSION)
+    if pages is not None:
+        found["extensions"] = {mcp.UI_EXTENSION: pages}
+    return found
+
+
+def extension(capabilities: Mapping[str, Any], name: str) -> Any:
+    """What a side declares of an extension; None where it does not know it."""
+    extensions = capabilities.get("extensions")
+    return cast("Mapping[str, Any]", extensions).get(name) if isinstance(extensions, Mapping) else None
+
+
+def is_accepted(answer: Answer) -> bool:
+    return answer_value(answer).get("action") == "accept"
+
+
+def answer_value(answer: Answer) -> dict[str, Any]:
+    """An answer's result, decoded; an error answers nothing."""
+    try:
+        return jsonrpc.read(answer.result or b"{}", type=dict[str, Any])
+    except jsonrpc.UNREADABLE:
+        return {}

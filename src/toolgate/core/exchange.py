@@ -1,0 +1,377 @@
+"""Running work that may ask before it is done: the one primitive of all server-to-client requests.
+
+The side that works says `ask`, `finish`, `fail`; the side that holds it says `next`, `answer`, `cancel`.
+The rule this file keeps: an exchange ends exactly once, and its time runs only while nobody is being asked.
+
+`Retry` is its counterpart where nothing runs meanwhile, and `then` puts something after either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.model import Answer, Ask, Call, Fault, NeedInput, Outcome, Required, Resume, Resumption
+
+log = logging.getLogger(__name__)
+
+TIMED_OUT = "timed out"  # to `on_cancel`, where nobody has given it up before its time
+
+
+class Exchange:
+    """See the module. `on_cancel` tells the working side that nobody waits any more (also on a timeout)."""
+
+    is_live = True
+    state: str | None = None
+
+    def __init__(
+        self,
+        asker: str,
+        clock: Clock,
+        timeout: float | None = None,
+        on_cancel: Callable[[str], None] | None = None,
+    ) -> None:
+        self.asker = asker
+        self._clock = clock
+        self._budget = timeout
+        self._on_cancel = on_cancel
+        self._open: dict[str, tuple[Ask, asyncio.Future[Answer]]] = {}
+        self._on_report: dict[str, Callable[[Raw], None]] = {}
+        self._fresh: list[Ask] = []
+        self._asked = 0
+        self._outcome: Outcome | None = None
+        self._fault: Fault | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: Timer | None = None
+        self._started = 0.0
+        self._pauses = 0
+        if timeout is not None:
+            self._started = clock.now()
+            self._timer = clock.call_later(timeout, self._expire)
+
+    def __repr__(self) -> str:
+        stage = "ended" if self.ended else f"{len(self._open)} open" if self._open else "running"
+        return f"<Exchange {self.asker} {stage}>"
+
+    @property
+    def ended(self) -> bool:
+        return self._outcome is not None or self._fault is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended as it should: not by a fault, a timeout, or because nobody waited any more."""
+        return self._outcome is not None
+
+    @property
+    def origin(self) -> Resume:
+        return self
+
+    # The side that works.
+
+    def ask(self, method: str, params: Raw, on_report: Callable[[Raw], None] | None = None) -> asyncio.Future[Answer]:
+        """Ask the client. Cancelling the future withdraws the question; the end of the exchange cancels it. `on_report`
+        is told of progress with it."""
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        if self.ended:
+            future.cancel()
+            return future
+        self._asked += 1
+        ask = Ask(f"ask-{self._asked}", method, params)
+        self._open[ask.key] = (ask, future)
+        if on_report:
+            self._on_report[ask.key] = on_report
+        self._fresh.append(ask)
+        future.add_done_callback(lambda done: self._close(ask) if done.cancelled() else None)
+        self.pause()
+        self._wake()
+        return future
+
+    def finish(self, outcome: Outcome) -> None:
+        """End it well. No matter where it has ended."""
+        if not self.ended:
+            self._outcome = outcome
+            self._end()
+
+    def pause(self) -> None:
+        """Stop the time, for as long as a question is open that may be of this work. `go_on` as often as this."""
+        self._pauses += 1
+        if self._timer and self._budget is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._budget = max(0.0, self._budget - (self._clock.now() - self._started))
+
+    def go_on(self) -> None:
+        self._pauses -= 1
+        if self._budget is not None and not self._pauses and not self.ended:
+            self._started = self._clock.now()
+            self._timer = self._clock.call_later(self._budget, self._expire)
+
+    def fail(self, fault: Fault) -> None:
+        """End it by a fault. No matter where it has ended."""
+        if not self.ended:
+            self._fault = fault
+            self._end()
+
+    # The side that holds it.
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return tuple(ask for ask, _ in self._open.values())
+
+    def answer(self, key: str, answer: Answer) -> None:
+        found = self._open.get(key)
+        if not found:
+            return
+        ask, future = found
+        self._close(ask)
+        if not future.done():
+            future.set_result(answer)
+
+    def report(self, key: str, params: Raw) -> None:
+        if on_report := self._on_report.get(key):
+            on_report(params)
+
+    async def settled(self, key: str) -> None:
+        if key in self._open:
+            await asyncio.wait((self._open[key][1],))
+
+    async def next(self) -> Outcome:
+        try:
+            while True:
+                if self._fault:
+                    raise self._fault
+                if self._outcome is not None:
+                    return self._outcome
+                if self._fresh:
+                    asks, self._fresh = tuple(self._fresh), []
+                    return NeedInput(asks, self)
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        self._give_up(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"), "cancelled by the client")
+
+    # Between the two.
+
+    def _close(self, ask: Ask) -> None:
+        if not self._open.pop(ask.key, None):
+            return
+        self._on_report.pop(ask.key, None)
+        if ask in self._fresh:
+            self._fresh.remove(ask)
+        self.go_on()
+
+    def _give_up(self, fault: Fault, reason: str) -> None:
+        if self.ended:
+            return
+        self.fail(fault)
+        if self._on_cancel:
+            self._on_cancel(reason)
+
+    def _end(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        for _, future in list(self._open.values()):
+            future.cancel()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _expire(self) -> None:
+        self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), TIMED_OUT)
+
+
+class Part(Exchange):
+    """One of several requests that are made for one piece of work: its questions are the whole's."""
+
+    def __init__(
+        self, whole: Exchange, clock: Clock, timeout: float | None, on_cancel: Callable[[str], None] | None = None
+    ) -> None:
+        self.whole = whole
+        self._put: set[asyncio.Future[Answer]] = set()
+        super().__init__(whole.asker, clock, timeout, on_cancel)
+
+    def ask(self, method: str, params: Raw, on_report: Callable[[Raw], None] | None = None) -> asyncio.Future[Answer]:
+        if self.ended:
+            return super().ask(method, params)
+        future = self.whole.ask(method, params, on_report)
+        if not future.done():
+            self.pause()
+            self._put.add(future)
+            future.add_done_callback(self._was_answered)
+        return future
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return self.whole.open_asks()
+
+    def _was_answered(self, future: asyncio.Future[Answer]) -> None:
+        self._put.discard(future)
+        self.go_on()
+
+    def _end(self) -> None:
+        for future in list(self._put):
+            future.cancel()
+        super()._end()
+
+
+def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:
+    """An exchange around a coroutine of our own, which may ask. The coroutine is cancelled with the exchange."""
+
+    async def own() -> None:
+        try:
+            exchange.finish(await work(exchange))
+        except Fault as fault:
+            exchange.fail(fault)
+        except asyncio.CancelledError:
+            exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
+            raise
+        except Exception as error:  # the rescue of in-process work: its bug is its own call's failure
+            log.error("%s failed by a fault of its own", asker, exc_info=error)
+            exchange.fail(Fault("UPSTREAM_ERROR", f"{type(error).__name__}: {error}", reach="executed"))
+
+    def stop(_reason: str) -> None:
+        task.cancel()
+
+    exchange = Exchange(asker, clock, timeout, stop)
+    task = asyncio.get_running_loop().create_task(own())
+    return exchange
+
+
+class Retry:
+    """What goes on when the asker keeps nothing meanwhile: the same call, made again with the answers."""
+
+    ROUNDS = 10
+    PAUSES = (0.05, 0.1, 0.25)  # seconds, before an asker that wants nothing but its state back gets it
+
+    is_live = False
+
+    def __init__(
+        self, asker: str, call: Call, required: Required, again: Callable[[Call], Awaitable[Outcome]], clock: Clock
+    ) -> None:
+        self.asker = asker
+        self.state = required.state
+        self._call = call
+        self._again = again
+        self._clock = clock
+        self._round = call.resumption.round + 1 if call.resumption else 1
+        self._open = {ask.key: ask for ask in required.asks}
+        self._answers: dict[str, Answer] = {}
+        self._answered = asyncio.Event()
+
+    @property
+    def origin(self) -> Resume:
+        return self
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return tuple(self._open.values())
+
+    def answer(self, key: str, answer: Answer) -> None:
+        if self._open.pop(key, None):
+            self._answers[key] = answer
+            self._answered.set()
+
+    def report(self, key: str, params: Raw) -> None:
+        """Who keeps nothing hears nothing."""
+
+    async def settled(self, key: str) -> None:
+        while key in self._open:  # who keeps nothing withdraws nothing
+            self._answered.clear()
+            await self._answered.wait()
+
+    async def next(self) -> Outcome:
+        if self._round > self.ROUNDS:
+            raise Fault("UPSTREAM_ERROR", f"{self.asker} asked in more than {self.ROUNDS} rounds", reach="executed")
+        if not self._open and not self._answers:
+            await self._clock.sleep(self.PAUSES[min(self._round, len(self.PAUSES)) - 1])
+        while self._open:
+            self._answered.clear()
+            await self._answered.wait()
+        resumption = Resumption(self.asker, self._answers, state=self.state, round=self._round)
+        return await self._again(msgspec.structs.replace(self._call, resumption=resumption))
+
+    def cancel(self) -> None:
+        """Nothing waits anywhere."""
+
+
+def raised(fault: Fault) -> Outcome:
+    """What a fault becomes where nothing else is to become of it."""
+    raise fault
+
+
+class Then:
+    """A resume whose next outcome goes through `then`, and its fault through `rescue`: how the gateway keeps its
+    policies around what comes later."""
+
+    def __init__(
+        self, inner: Resume, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised
+    ) -> None:
+        self._inner = inner
+        self._then = then
+        self._rescue = rescue
+
+    @property
+    def asker(self) -> str:
+        return self._inner.asker
+
+    @property
+    def is_live(self) -> bool:
+        return self._inner.is_live
+
+    @property
+    def state(self) -> str | None:
+        return self._inner.state
+
+    @property
+    def origin(self) -> Resume:
+        return self._inner.origin
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        return self._inner.open_asks()
+
+    def answer(self, key: str, answer: Answer) -> None:
+        self._inner.answer(key, answer)
+
+    def report(self, key: str, params: Raw) -> None:
+        self._inner.report(key, params)
+
+    async def settled(self, key: str) -> None:
+        await self._inner.settled(key)
+
+    async def next(self) -> Outcome:
+        try:
+            outcome = await self._inner.next()
+        except Fault as fault:
+            return self._rescue(fault)
+        return self._then(outcome)
+
+    def cancel(self) -> None:
+        self._inner.cancel()
+
+
+def then(next: Outcome, do: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:
+    """`do` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
+    it may turn out to be."""
+    if isinstance(next, NeedInput):
+        return NeedInput(next.asks, Then(next.resume, lambda later: then(later, do, rescue), rescue))
+    try:
+        return do(next)
+    except Fault as fault:
+        return rescue(fault)
+
+
+async def resumed(resumption: Resumption, live: Resume) -> Outcome:
+    """Go on with work that waited. Questions that were left unanswered are asked again."""
+    for key, answer in resumption.answers.items():
+        live.answer(key, answer)
+    asks = live.open_asks()
+    return NeedInput(asks, live) if asks else await live.next()

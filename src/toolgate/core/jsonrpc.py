@@ -1,0 +1,315 @@
+"""The JSON-RPC 2.0 envelope, read and written without looking inside.
+
+The rule this file keeps: `params`, `result` and `error.data` travel as the bytes they came in.
+Only the envelope is decoded (one pass, about 1 µs), and an id is echoed exactly as it was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Generic, TypeAlias, TypeVar, overload
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import surrogates
+
+T = TypeVar("T")
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+NOTHING = Raw()  # an absent member
+EMPTY_OBJECT = Raw(b"{}")
+
+Members: TypeAlias = dict[str, Raw]
+
+
+class Decoder(Generic[T]):
+    """A reader of JSON from outside, as msgspec's, which refuses lone surrogates; this one does not."""
+
+    def __init__(self, type: type[T] | Any = Any) -> None:
+        self._strict: Callable[[Raw | bytes], T] = msgspec.json.Decoder(type).decode
+
+    def decode(self, data: Raw | bytes) -> T:
+        """Raises `UNREADABLE`."""
+        try:
+            return self._strict(data)
+        except msgspec.DecodeError as refusal:
+            return surrogates.decode(bytes(data), self._strict, refusal)
+
+
+@overload
+def read(data: Raw | bytes, type: type[T]) -> T: ...
+@overload
+def read(data: Raw | bytes, type: Any) -> Any: ...
+
+
+def read(data: Raw | bytes, type: Any) -> Any:
+    """The same for a type that is read seldom."""
+    try:
+        return msgspec.json.decode(data, type=type)
+    except msgspec.DecodeError as refusal:
+        return surrogates.decode(bytes(data), lambda data: msgspec.json.decode(data, type=type), refusal)
+
+
+class Malformed(Exception):
+    """Bytes that are no JSON-RPC message: `rpc` is the error code that says so, `id` what could be read of it;
+    `is_answer`: they were to answer a request of that id."""
+
+    def __init__(self, rpc: int, message: str, id: bytes = b"null", is_answer: bool = False) -> None:
+        super().__init__(message)
+        self.rpc = rpc
+        self.message = message
+        self.id = id
+        self.is_answer = is_answer
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """One JSON-RPC message. Absent members are `NOTHING` (falsy); `method` is empty in a response."""
+
+    jsonrpc: str = ""
+    id: Raw = NOTHING
+    method: str = ""
+    params: Raw = NOTHING
+    result: Raw = NOTHING
+    error: Raw = NOTHING
+
+    @property
+    def is_request(self) -> bool:
+        return bool(self.method) and bool(self.id)
+
+    @property
+    def is_notification(self) -> bool:
+        return bool(self.method) and not self.id
+
+    @property
+    def is_response(self) -> bool:
+        return not self.method
+
+
+class RpcError(msgspec.Struct, frozen=True):
+    """The `error` member of a response, as its sender wrote it."""
+
+    code: int
+    message: str = ""
+    data: Raw = NOTHING
+
+
+_error: Decoder[RpcError] = Decoder(RpcError)
+_strict_message = msgspec.json.Decoder(Message).decode
+_strict_members = msgspec.json.Decoder(Members).decode
+_value: Decoder[Any] = Decoder()
+LONGEST_BATCH = 100  # messages
+# An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.
+_places = [(f"at_{place}", Raw, NOTHING) for place in range(LONGEST_BATCH + 1)]
+_batch: Decoder[Any] = Decoder(msgspec.defstruct("_Batch", _places, array_like=True))
+_encode = msgspec.json.Encoder().encode
+_EMPTY = re.compile(rb"\s*}")
+UNREADABLE = (msgspec.DecodeError, RecursionError)  # what a decoder may raise for bytes from outside
+
+
+def encode(value: Any) -> bytes:
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return surrogates.encode(value, _encode)
+
+
+def decode(data: bytes) -> Message:
+    """Read one message. Raises `Malformed`: -32700 for bytes that are no JSON, -32600 for JSON that is no message."""
+    try:
+        if not data.isascii():
+            data.decode()  # msgspec skips over raw members without looking at their encoding
+        try:
+            message = _strict_message(data)  # not by `Decoder`: two of these are read in a call
+        except msgspec.DecodeError as refusal:
+            message = surrogates.decode(data, _strict_message, refusal)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data) from None
+    fault = _fault_of(message)
+    if fault:
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data)
+    return message
+
+
+def _malformed(rpc: int, message: str, data: bytes) -> Malformed:
+    id, is_answer = salvaged(data)
+    return Malformed(rpc, message, id, is_answer)
+
+
+def read_batch(data: bytes) -> list[bytes] | None:
+    """The members of an array, each as its own bytes, and one more than `LONGEST_BATCH` where there are too many; None
+    where the bytes are none."""
+    try:
+        return [bytes(raw) for raw in msgspec.structs.astuple(_batch.decode(data)) if raw]
+    except UNREADABLE:
+        return None
+
+
+def _fault_of(message: Message) -> str:
+    if message.jsonrpc != "2.0":
+        return '"jsonrpc" must be "2.0"'
+    if not message.method:
+        return "" if bool(message.result) != bool(message.error) else "no method, and not one of result and error"
+    if message.id and len(memoryview(message.id)) > LONGEST_ID:
+        return f"an id has at most {LONGEST_ID:,} bytes"
+    if message.id and not _is_id(message.id):
+        return "an id is a string or a number"
+    if message.params and memoryview(message.params)[0] != 0x7B:
+        return "params must be an object"
+    return ""
+
+
+def _is_id(raw: Raw) -> bool:
+    """Numbers that nobody can hold (1e999) are none: an id must be matched by its value."""
+    written = bytes(raw)
+    if written[0] == 0x22 or (len(written) < 16 and written.isdigit()):
+        return True
+    if written[0] not in b"-0123456789":
+        return False
+    try:
+        return _value.decode(raw) is not None
+    except UNREADABLE:
+        return False
+
+
+def salvaged(data: bytes) -> tuple[bytes, bool]:
+    """The id of bytes that are no JSON-RPC message, `null` where they have none, and whether they answer a request."""
+    found = _envelope(data)
+    is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
+    id = found.get(b'"id"', b"null")
+    return (id if len(id) <= LONGEST_ID and _is_readable_id(id) else b"null"), is_answer
+
+
+def has_only(data: bytes, member: bytes) -> bool:
+    """Whether of `method`, `result` and `error` such bytes have this one alone."""
+    return {member} == _envelope(data).keys() & {b'"method"', b'"result"', b'"error"'}
+
+
+def _envelope(data: bytes) -> dict[bytes, bytes]:
+    """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
+    strings and colons are enough for that."""
+    found: dict[bytes, bytes] = {}
+    depth, key, last = 0, b"", b""
+    beginning = data[:SALVAGED]
+    for match in itertools.islice(_token.finditer(beginning), MOST_TOKENS):
+        token = match[0]
+        if token.isspace() or (match.end() == SALVAGED < len(data)):  # what is cut off is another token
+            continue
+        if depth == 1 and last == b":":
+            found.setdefault(key, token)
+        elif token == b":":
+            key = last
+        depth += (token in _OPENING) - (token in _CLOSING)
+        last = token
+    return found
+
+
+def _is_readable_id(id: bytes) -> bool:
+    try:
+        return isinstance(_value.decode(id), str | int | float) and _is_id(Raw(id))
+    except (UnicodeDecodeError, *UNREADABLE):
+        return False
+
+
+LONGEST_ID = 4096  # bytes, of a progress token too
+SALVAGED = 256 * 1024  # bytes that are looked at: one token may be a text of millions of escapes
+MOST_TOKENS = 100_000  # in them: about 30 ms
+# White space is a token too: else each byte of it would be tried as the beginning of one.
+_token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++|\s++', re.DOTALL)
+_OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")
+
+
+def id_key(raw: Raw | bytes) -> str | int | float:
+    """An id as a value to match by, however it was written (`"a"` and `"\\u0061"` are one id)."""
+    written = bytes(raw)
+    is_counted = len(written) < 16 and written.isdigit() and written[0] != 0x30  # as most write their ids: 1, 2, 3
+    return int(written) if is_counted else _value.decode(raw)
+
+
+def read_error(raw: Raw) -> RpcError:
+    """The error of a response; one that is out of shape becomes an internal error."""
+    try:
+        return _error.decode(raw)
+    except UNREADABLE:
+        return RpcError(INTERNAL_ERROR, "The server sent an error out of shape")
+
+
+def members(raw: Raw | bytes) -> Members:
+    """The members of a JSON object, each as its own bytes. Raises `msgspec.DecodeError` for anything else."""
+    if not raw:
+        return {}
+    try:
+        return _strict_members(raw)  # not by `Decoder`: this is read a dozen times in a call
+    except msgspec.DecodeError as refusal:
+        return surrogates.decode(bytes(raw), _strict_members, refusal)
+
+
+def value(raw: Raw | bytes) -> Any:
+    """Any JSON value, decoded. For what a decision needs, never for passing on."""
+    return _value.decode(raw)
+
+
+_in_order = msgspec.json.Encoder(order="sorted").encode
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with its members in one order, so that equal values are equal bytes."""
+    try:
+        return _in_order(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def with_members(raw: Raw | bytes, new: Mapping[str, Raw | bytes]) -> bytes:
+    """The object with members set; equal to decode, insert, encode, but no other member is looked into."""
+    found = members(raw)
+    found.update((name, Raw(member)) for name, member in new.items())
+    return encode(found)
+
+
+def with_first_member(raw: Raw | bytes, member: bytes) -> bytes:
+    """The object with `member` (`"name":value`) put first. The caller knows that it is not there yet."""
+    body = bytes(raw)
+    start = body.index(b"{") + 1
+    joint = b"" if _EMPTY.match(body, start) else b","
+    return b"".join((body[:start], member, joint, body[start:]))
+
+
+_written = lru_cache(256)(encode)  # of methods
+
+
+def request(id: int, method: str, params: Raw | bytes) -> bytes:
+    written = _written(method) if len(method) <= 64 else encode(method)
+    return b'{"jsonrpc":"2.0","id":%d,"method":%b,"params":%b}' % (id, written, params)
+
+
+def notification(method: str, params: Raw | bytes = EMPTY_OBJECT) -> bytes:
+    return b'{"jsonrpc":"2.0","method":%s,"params":%b}' % (encode(method), params)
+
+
+def result(id: Raw | bytes, body: Raw | bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, body)
+
+
+def error(id: Raw | bytes, code: int, message: str, data: Mapping[str, Any] | Raw | None = None) -> bytes:
+    """An error response; `id` is `b"null"` where the request's could not be read."""
+    tail = b',"data":' + encode(data) if data else b""
+    return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":%s%b}}' % (id, code, encode(message), tail)
+
+
+def one_line(message: bytes) -> bytes:
+    """The message without line breaks. Outside strings they are white space; inside strings JSON forbids them."""
+    if b"\n" in message or b"\r" in message:
+        return message.replace(b"\n", b" ").replace(b"\r", b" ")
+    return message

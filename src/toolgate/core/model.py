@@ -1,0 +1,571 @@
+"""The values that everything speaks in: who asks, what is asked, and how it can end. Free of eras and transports.
+
+A call ends in one of three outcomes, `Done`, `NeedInput` or `Accepted`; a failure is raised as `Fault`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import jsonrpc, mcp
+
+Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
+
+# String code → JSON-RPC code (behaviour.md section 5).
+RPC_CODES: dict[str, int] = {
+    "SERVER_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "TOOL_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "PROMPT_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "RESOURCE_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "INVALID_ARGS": jsonrpc.INVALID_PARAMS,
+    "INVALID_STATE": jsonrpc.INVALID_PARAMS,
+    "INVALID_REQUEST": jsonrpc.INVALID_REQUEST,
+    "PARSE_ERROR": jsonrpc.PARSE_ERROR,
+    "METHOD_NOT_FOUND": jsonrpc.METHOD_NOT_FOUND,
+    "ACCESS_DENIED": jsonrpc.INVALID_REQUEST,
+    "APPROVAL_DENIED": jsonrpc.INVALID_REQUEST,
+    "APPROVAL_REQUIRED": jsonrpc.INVALID_REQUEST,
+    "INSUFFICIENT_SCOPE": jsonrpc.INVALID_REQUEST,
+    "SIGN_IN_REQUIRED": jsonrpc.INVALID_REQUEST,
+    "RATE_LIMITED": jsonrpc.INTERNAL_ERROR,
+    "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
+    "TIMEOUT": jsonrpc.INTERNAL_ERROR,
+    "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
+    "SHUTTING_DOWN": jsonrpc.INTERNAL_ERROR,
+    "CIRCUIT_OPEN": jsonrpc.INTERNAL_ERROR,
+    "UPSTREAM_ERROR": jsonrpc.INTERNAL_ERROR,
+    "INTERNAL": jsonrpc.INTERNAL_ERROR,
+    "HEADER_MISMATCH": mcp.HEADER_MISMATCH,
+    "MISSING_CAPABILITY": mcp.MISSING_CAPABILITY,
+    "UNSUPPORTED_VERSION": mcp.UNSUPPORTED_VERSION,
+}
+RETRYABLE = frozenset(
+    {
+        "SERVER_FAILED",
+        "TIMEOUT",
+        "CIRCUIT_OPEN",
+        "SESSION_ERROR",
+        "SHUTTING_DOWN",
+        "RATE_LIMITED",
+        "APPROVAL_REQUIRED",
+        "SIGN_IN_REQUIRED",
+    }
+)
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The last line that a server wrote to stderr, and what to do about what stands there."""
+
+    last: str = ""
+    hint: str = ""
+
+    def added(self, message: str, hint: str) -> tuple[str, str]:
+        """A message and a hint with them."""
+        return (f"{message}: {self.last}" if self.last else message), self.hint or hint
+
+
+class Fault(Exception):
+    """A failure that says whose it is and how far the call got.
+
+    `code` is a key of `RPC_CODES`. `upstream` is the error that a server sent itself: it is relayed as it stands.
+    `reach` is how far the call got, None where the question does not arise. `words` may be about another client's call:
+    the message and the hint have nothing of them before `told` (see there).
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        server: str = "",
+        tool: str = "",
+        reach: Reach | None = None,
+        hint: str = "",
+        upstream: jsonrpc.RpcError | None = None,
+        extra: Mapping[str, Any] | None = None,
+        words: Words | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.reach: Reach | None = reach
+        self.hint = hint
+        self.upstream = upstream
+        self.extra = extra or {}
+        self.words = words
+
+    def __repr__(self) -> str:
+        return f"Fault({self.code}, {self.message!r}, server={self.server!r}, reach={self.reach})"
+
+    def at(self, server: str, tool: str) -> Fault:
+        """The same fault with its place named, where it is not yet. Always a new one: an exception is raised once."""
+        return Fault(
+            self.code,
+            self.message,
+            server=self.server or server,
+            tool=self.tool or tool,
+            reach=self.reach,
+            hint=self.hint,
+            upstream=self.upstream,
+            extra=self.extra,
+            words=self.words,
+        )
+
+    def told(self) -> Fault:
+        """The same fault for who may read what its server writes to stderr."""
+        if not self.words:
+            return self
+        found = self.at("", "")
+        found.message, found.hint, found.words = *self.words.added(self.message, self.hint), None
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
+
+    def shown(self, text: Callable[[str], str], body: Callable[[bytes], bytes], value: Callable[[Any], Any]) -> Fault:
+        """The same fault with all that it says as these have it."""
+        upstream = self.upstream
+        if upstream:
+            data = Raw(body(bytes(upstream.data))) if upstream.data else upstream.data
+            upstream = msgspec.structs.replace(upstream, message=text(upstream.message), data=data)
+        found = Fault(
+            self.code,
+            text(self.message),
+            server=self.server,
+            tool=text(self.tool),
+            reach=self.reach,
+            hint=text(self.hint),
+            upstream=upstream,
+            extra=value(self.extra),
+            words=self.words and Words(text(self.words.last), text(self.words.hint)),
+        )
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
+
+    @property
+    def rpc(self) -> int:
+        return self.upstream.code if self.upstream else RPC_CODES[self.code]
+
+    def data(self) -> Mapping[str, Any] | Raw | None:
+        """The `data` member of the JSON-RPC error: the server's own where the error is a server's."""
+        if self.upstream:
+            return self.upstream.data or None
+        shown = {"code": self.code, "retryable": self.code in RETRYABLE}
+        named = {"server": self.server, "tool": self.tool, "hint": self.hint, "outcome": self.reach}
+        return shown | {name: value for name, value in named.items() if value} | dict(self.extra)
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who a client acts for. `address` tells anonymous ones apart where something is capped for each. `client` is the
+    configured client whose permissions hold, empty where none are configured; `scopes` are those of its token, None
+    where it came without one; `via` is how it showed who it is, `credential` names what it showed, without being it,
+    and `expires` is when that is good no more (seconds since 1970)."""
+
+    id: str = "local"
+    address: str = ""
+    is_admin: bool = False  # was let in as an administrator; `Access.may_administer` decides
+    is_here: bool = False  # without a key or token: a program on this machine, and no page of a browser
+    client: str = ""
+    scopes: frozenset[str] | None = None
+    via: Literal["", "key", "token"] = ""
+    credential: str = ""
+    expires: float | None = None
+
+    def may_act_as(self, other: Principal) -> bool:
+        """Whether this is the same one, wherever they are, with rights that are no less."""
+        return self.id == other.id and (self.is_admin or not other.is_admin)
+
+    def shown_anew(self, by: Principal) -> Principal:
+        """The same one with what it shows now: other scopes, another key."""
+        return msgspec.structs.replace(
+            self,
+            client=by.client,
+            scopes=by.scopes,
+            via=by.via,
+            credential=by.credential,
+            expires=by.expires,
+        )
+
+    @property
+    def cap_key(self) -> str:
+        """What is capped for each is counted by this."""
+        return f"{self.id}@{self.address}"
+
+    @property
+    def counted_as(self) -> str:
+        """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
+        from; on an open gateway each address is one."""
+        return self.id if self.client else self.cap_key
+
+
+class Client(msgspec.Struct, frozen=True):
+    """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
+    `revision` for the gateway itself, which speaks any. `told` is what modern servers hear of its `capabilities`, where
+    that was written down already."""
+
+    principal: Principal = Principal()
+    session: str = ""
+    capabilities: Mapping[str, Any] = {}
+    info: Mapping[str, Any] = {}
+    revision: str = ""
+    told: Raw = jsonrpc.NOTHING
+
+    @property
+    def era(self) -> mcp.Era | None:
+        """None for the gateway itself."""
+        return mcp.era_of(self.revision) if self.revision else None
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Whose questions may be mixed up without harm: those of one principal and session."""
+        return self.principal.id, self.session
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A notification of one call. `params` has no progress token: each hop puts its own in."""
+
+    kind: Literal["progress", "log", "other"]
+    params: Raw
+    method: str = ""  # of one that MCP does not define
+
+
+Listener: TypeAlias = Callable[[Note], None]
+"""Whoever hears the notes of one call; events, which belong to no call, go to an `EventSink`."""
+
+
+class _Progress(msgspec.Struct):
+    progress: float
+
+
+class Notes:
+    """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
+    be changed in them is, before anything else is done with them."""
+
+    KEPT_LOGS = 100
+
+    change: Callable[[Note], Note] | None = None
+
+    def __init__(self, listener: Listener | None = None) -> None:
+        self._listener = listener
+        self._progress: Note | None = None
+        self._reached = float("-inf")
+        self._logs: deque[Note] = deque(maxlen=self.KEPT_LOGS)
+
+    def put(self, note: Note) -> None:
+        if self.change:
+            note = self.change(note)
+        if note.kind == "progress" and not self._goes_on(note):
+            return
+        if self._listener:
+            self._listener(note)
+        elif note.kind == "progress":
+            self._progress = note
+        else:
+            self._logs.append(note)
+
+    def _goes_on(self, note: Note) -> bool:
+        """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""
+        try:
+            reached = jsonrpc.read(note.params, type=_Progress).progress
+        except jsonrpc.UNREADABLE:
+            return False
+        increased, self._reached = reached > self._reached, max(reached, self._reached)
+        return increased
+
+    def detach(self) -> None:
+        """Nobody listens from now on: keep the last progress, and the last logs."""
+        self._listener = None
+
+    def attach(self, listener: Listener | None) -> None:
+        """Send what was kept, then what comes, to `listener`."""
+        self._listener = listener
+        if not listener:
+            return
+        kept, self._progress = [*self._logs, *([self._progress] if self._progress else [])], None
+        self._logs.clear()
+        for note in kept:
+            listener(note)
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A question of a server to the client: a key that is unique within its call, a method of `mcp.ASKS`, params."""
+
+    key: str
+    method: str
+    params: Raw = jsonrpc.EMPTY_OBJECT
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the client said: a result, or an error."""
+
+    result: Raw = jsonrpc.NOTHING
+    error: jsonrpc.RpcError | None = None
+
+
+class Resumption(msgspec.Struct, frozen=True):
+    """A later leg of a call that asked: who had asked, the answers, and what goes on.
+
+    `live` is running work that waits for the answers; else `state` is what the asker gave to be handed back.
+    `round` counts the legs that one client was led through without its own retries.
+    """
+
+    asker: str
+    answers: Mapping[str, Answer]
+    live: Resume | None = None
+    state: str | None = None
+    round: int = 0
+
+
+class Mirror(msgspec.Struct, frozen=True):
+    """An argument that its server wants to see in a header as well, where there are any: `path` leads to it through
+    the arguments, `header` is the name to look up by, `name` how it is written. `is_integer`: the schema says so."""
+
+    header: str
+    path: tuple[str, ...]
+    name: str
+    is_integer: bool = False
+
+
+class Hints(msgspec.Struct, frozen=True):
+    """A tool's annotations; None where it does not say."""
+
+    readOnlyHint: bool | None = None
+    destructiveHint: bool | None = None
+    idempotentHint: bool | None = None
+    openWorldHint: bool | None = None
+
+    @property
+    def is_harmless_twice(self) -> bool:
+        return bool(self.readOnlyHint or self.idempotentHint)
+
+    @property
+    def say_nothing(self) -> bool:
+        """Whether the tool has no annotation on what its calls do to the world it works on."""
+        return self.readOnlyHint is None and self.destructiveHint is None and self.idempotentHint is None
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
+    `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
+    content; `held` is why it is in quarantine, if it is. Where an overlay says otherwise, `shown`
+    is what callers know the tool by, `shown_schema` the schema that they know, and `parameters` what they know its
+    parameters by, by the server's names."""
+
+    schema: bytes = b""
+    listed: bytes = b""  # all that its server says of the tool
+    mirrors: tuple[Mirror, ...] = ()
+    task_support: str = ""
+    hints: Hints = Hints()
+    has_output: bool = False
+    held: str = ""
+    shown: str = ""
+    shown_schema: bytes = b""
+    parameters: Mapping[str, str] = {}
+
+    def as_shown(self, pointer: str) -> str:
+        """A JSON pointer into the arguments that the server gets, as one into those that the caller gave."""
+        first, slash, rest = pointer[1:].partition("/")
+        name = self.parameters.get(first.replace("~1", "/").replace("~0", "~"))
+        return pointer if name is None else "/" + name.replace("~", "~0").replace("/", "~1") + slash + rest
+
+
+class Made(msgspec.Struct, frozen=True, array_like=True):
+    """What a task, or something that was kept of a result, was made by: the method, the server's own name of what was
+    called, and the control tool that the call came through."""
+
+    method: str
+    target: str
+    via: str = ""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """The canonical request. `target` is the name (or URI) as the client wrote it until a surface has entered it;
+    from then on `server` is set and `target` is the server's own name.
+
+    `extra` and `meta` hold the members of `params` and `_meta` that we do not know; they are passed on.
+    """
+
+    method: str
+    target: str
+    client: Client
+    arguments: Raw = jsonrpc.NOTHING
+    server: str = ""
+    extra: Mapping[str, Raw] = {}
+    meta: Mapping[str, Raw] = {}
+    headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
+    passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
+    traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
+    asked: Call | None = None  # the call of a control tool that this one was made of
+    about: Call | None = None  # the call of what made the task, or the result, that this one asks for
+    reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
+    notes: Notes | None = None
+    wants_progress: bool = False
+    wants_logs: bool = False
+    log_level: str | None = None  # None with `wants_logs`: whatever the server thinks right
+    resumption: Resumption | None = None
+    task: Raw = jsonrpc.NOTHING  # the client wants a task, as it said in the way of 2025-11-25
+    can_ask: bool = True  # where the call came in a question can go out, if its client knows such
+    volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
+    asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
+    is_notification: bool = False  # of such a method: it has no answer
+    is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
+
+    @property
+    def kind(self) -> str:
+        """The kind of list that the target stands in."""
+        return (
+            mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED.get(self.method, mcp.UNDEFINED).kind
+        )
+
+    @property
+    def shown(self) -> str:
+        """What its client knows the target by, as the target's server shows it."""
+        return (self.traits and self.traits.shown) or self.target
+
+    @property
+    def via(self) -> str:
+        """The control tool that the call came through."""
+        return self.asked.target if self.asked else ""
+
+    @property
+    def made(self) -> Made:
+        return Made(self.method, self.target, self.via)
+
+    def at(self, server: str, target: str) -> Call:
+        """The same call with its true target."""
+        return msgspec.structs.replace(self, server=server, target=target)
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The result object, as bytes. `is_foreign`: of a `resultType` that we do not know."""
+
+    body: Raw | bytes
+    is_foreign: bool = False
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The server took the call as a task; `body` is its handle."""
+
+    body: Raw | bytes
+
+
+class Required(msgspec.Struct, frozen=True):
+    """Questions of somebody who keeps nothing meanwhile: with the answers it wants its `state` back, if it gave one."""
+
+    asks: tuple[Ask, ...]
+    state: str | None = None
+
+
+class NeedInput(msgspec.Struct, frozen=True):
+    """The call goes on when these are answered through `resume`."""
+
+    asks: tuple[Ask, ...]
+    resume: Resume
+
+
+Outcome: TypeAlias = Done | NeedInput | Accepted
+
+
+class Resume(Protocol):
+    """What goes on when its questions are answered. Its holder owns it: `next` to the end, or `cancel`."""
+
+    @property
+    def asker(self) -> str:
+        """Who asked: `upstream:ID` or `policy:NAME`."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether something runs and waits for the answers. If not, the call can be made again with `state`."""
+        ...
+
+    @property
+    def state(self) -> str | None: ...
+
+    @property
+    def origin(self) -> Resume:
+        """The innermost one, without what the gateway puts around it."""
+        ...
+
+    def open_asks(self) -> tuple[Ask, ...]:
+        """The questions that have no answer yet."""
+        ...
+
+    def answer(self, key: str, answer: Answer) -> None:
+        """Answer one question; an unknown or answered key is ignored."""
+        ...
+
+    def report(self, key: str, params: Raw) -> None:
+        """Tell the asker of progress with one question, where it can be told. `params` have no token."""
+        ...
+
+    async def settled(self, key: str) -> None:
+        """Return when nobody wants an answer to this question any more: withdrawn, answered, or all is over."""
+        ...
+
+    async def next(self) -> Outcome:
+        """The next outcome: further questions, or the end. Raises `Fault`."""
+        ...
+
+    def cancel(self) -> None:
+        """End it; whoever works on it is told. Safe to call more than once."""
+        ...
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """One list for one client: raw items, and what could not be had, as data that is shown."""
+
+    kind: str
+    items: tuple[Raw, ...]
+    failures: tuple[tuple[str, str], ...] = ()  # (server, why)
+    pending: tuple[str, ...] = ()  # servers that are still starting
+    ttl: float = 0.0  # seconds for which all servers say that it holds
+    is_public: bool = False  # whether all servers say that it is the same for everybody
+    next_cursor: str | None = None
+
+    def meta(self) -> dict[str, Any]:
+        """The `_meta` of the result: what could not be had, and what is still to come."""
+        meta: dict[str, Any] = {}
+        if self.failures:
+            meta["partial_failure"] = True
+            meta["failures"] = [{"server_id": server, "error": why} for server, why in self.failures]
+        if self.pending:
+            meta["pending"] = list(self.pending)
+        return meta
+
+    def members(self) -> dict[str, Any]:
+        """The result's members that all eras have."""
+        found: dict[str, Any] = {self.kind: self.items}
+        if self.next_cursor is not None:
+            found["nextCursor"] = self.next_cursor
+        meta = self.meta()
+        return found | {"_meta": meta} if meta else found
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A notification that belongs to no call. `scope` is whose connection to the server it concerns
+    (`Upstream.scope`); `params` are those of the server's own notification, where it is passed on. `era`: it came over
+    the connection for clients of that era, beside which there is one for the others."""
+
+    server: str
+    kind: Literal["list_changed", "opened", "updated", "elicited", "log", "task", "task_status", "scope_ended"]
+    scope: str = ""
+    lists: tuple[str, ...] = ()
+    uri: str = ""  # of a task: its id
+    params: Raw = jsonrpc.EMPTY_OBJECT
+    whose: tuple[str, str] | None = None  # the client (`Client.identity`) that alone it concerns
+    clients: frozenset[str] | None = None  # the configured clients that alone it concerns
+    era: mcp.Era | None = None
+    made: Made | None = None  # what a task was made by, where the server's maker is told
+
+    def is_for(self, client: Client) -> bool:
+        """Whether it concerns this client, of those that share the connection."""
+        return self.whose in (None, client.identity) and self.era in (None, client.era)
+
+
+EventSink: TypeAlias = Callable[[Event], None]

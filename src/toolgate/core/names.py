@@ -1,0 +1,168 @@
+"""Names on aggregating surfaces: `server__tool`, `server+uri`, and back (behaviour.md section 1);
+and which name somebody may have meant.
+
+The rule this file keeps: every name that `join_*` makes is split back to the same pair, and a server id
+never contains `__` or `+`, so that a split is a look-up.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import heapq
+import itertools
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import cast
+
+from toolgate.core import surrogates
+
+SEPARATOR = "__"
+OWN = "toolgate"  # the id of the gateway itself, as a server
+OWN_SCHEME = "mcp://"
+LONGEST = 64  # a limit of common model APIs on a tool's name
+_not_slug = re.compile(r"[^a-z0-9]+")
+_needs_letter = re.compile("s*[0-9]")
+_ui = "ui://"
+
+
+def slug(name: str) -> str:
+    """The id of a configured name: "My MCP Server" → "my-mcp-server". Empty where nothing is left."""
+    return _not_slug.sub("-", name.lower()).strip("-")
+
+
+def spellings(name: str) -> tuple[str, str, str]:
+    """What a server may be looked up by: its id, its configured name, the name in snake_case."""
+    id = slug(name)
+    return id, name, id.replace("-", "_")
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def join_name(server: str, name: str) -> str:
+    """The namespaced name, shortened with a hash where it is over 64 characters."""
+    whole = server + SEPARATOR + name
+    return whole if len(whole) <= LONGEST else _shortened(whole, 0)
+
+
+def join_names(server: str, names: Iterable[str]) -> dict[str, str]:
+    """The namespaced names of all of a server's tools, by its own. No two are one, and each is the same in whatever
+    order the server lists them: what need not be shortened has its name, and of those that would be shortened to one
+    the first in the alphabet has it."""
+    joined = {name: join_name(server, name) for name in names}
+    if len(set(joined.values())) == len(joined):
+        return joined
+    taken = {whole for name, whole in joined.items() if whole == server + SEPARATOR + name}
+    for name in sorted(joined):
+        whole, attempt = server + SEPARATOR + name, 0
+        while joined[name] in taken and joined[name] != whole:
+            attempt += 1
+            joined[name] = _shortened(whole, attempt)
+        taken.add(joined[name])
+    return joined
+
+
+def _shortened(whole: str, attempt: int) -> str:
+    salted = f"{whole}#{attempt}" if attempt else whole
+    return f"{whole[: LONGEST - 9]}_{_digest(salted)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(surrogates.utf8(text)).hexdigest()[:8]
+
+
+def matches(pattern: str, server: str, name: str) -> bool:
+    """Whether a pattern, a namespaced name or the beginning of some with `*` behind it, means this tool."""
+    whole = server + SEPARATOR + name
+    return whole.startswith(pattern[:-1]) if pattern.endswith("*") else whole == pattern
+
+
+def fits(parts: Sequence[str], name: str) -> bool:
+    """Whether a name fits a pattern that is taken apart where any text may stand. One part is a name in full."""
+    first, *between = parts
+    if not between:
+        return name == first
+    last = between.pop()
+    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+        return False
+    reached, end = len(first), len(name) - len(last)
+    for part in between:
+        found = name.find(part, reached, end)
+        if found < 0:
+            return False
+        reached = found + len(part)
+    return True
+
+
+def meant(pattern: str, servers: Collection[str]) -> list[str]:
+    """The servers whose tools a pattern can match. None: the pattern is a mistake."""
+    if not pattern.endswith("*") or SEPARATOR in pattern:
+        split = split_name(pattern, servers)
+        return [split[0]] if split else []
+    return [server for server in servers if (server + SEPARATOR).startswith(pattern[:-1])]
+
+
+def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """What may have been meant by a name that is not known, the likeliest first. Comparing takes long, so only those
+    that share most with it are compared, of those that are about as long; very long ones are not."""
+    name = name[:LONGEST_COMPARED]
+    shortest, longest = len(name) // 3, min(3 * len(name), LONGEST_COMPARED)
+    short = [each for each in known if shortest <= len(each) <= longest]
+    pairs = set(itertools.pairwise(name))
+    likely = heapq.nlargest(MOST_COMPARED, short, lambda each: len(pairs.intersection(itertools.pairwise(each))))
+    return difflib.get_close_matches(name, likely, n=most)
+
+
+LONGEST_COMPARED = 200  # characters
+MOST_COMPARED = 50
+
+
+def split_name(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
+    """(server, the rest); None where no server is named. `servers` are ids; where they have the configured names with
+    them, a server may be written as it is configured, and in snake_case. It costs the same however many there are."""
+    id, separator, rest = whole.partition(SEPARATOR)
+    if not separator:
+        return None
+    if id in servers:
+        return id, rest
+    return _split_otherwise(whole, cast("Mapping[str, str]", servers)) if isinstance(servers, Mapping) else None
+
+
+def _split_otherwise(whole: str, servers: Mapping[str, str]) -> tuple[str, str] | None:
+    """By another spelling of a server's name, the longest, which may have the separator in it."""
+    parts = whole.split(SEPARATOR, MOST_SEPARATORS)
+    for end in range(len(parts) - 1, 0, -1):
+        written = SEPARATOR.join(parts[:end])
+        name = servers.get(slug(written)) if len(written) <= LONGEST_COMPARED else None
+        if name is not None and written in spellings(name):
+            return slug(written), SEPARATOR.join(parts[end:])
+    return None
+
+
+MOST_SEPARATORS = 8  # in a configured name, and one behind it
+
+
+def join_uri(server: str, uri: str) -> str:
+    """`docs` and `file:///a` → `docs+file:///a`. A `ui://` URI keeps its scheme, so that hosts of MCP Apps know it."""
+    scheme = _scheme(server)
+    if uri.startswith(_ui):
+        return f"{_ui}{scheme}+{uri[len(_ui) :]}"
+    return f"{scheme}+{uri}"
+
+
+def split_uri(whole: str, servers: Collection[str]) -> tuple[str, str] | None:
+    """(server, the server's own URI) for `server+uri`, `ui://server+rest` and `server__uri`; None for a bare URI."""
+    ui = whole.startswith(_ui)
+    rest = whole[len(_ui) :] if ui else whole
+    scheme, plus, own = rest.partition("+")
+    server = scheme[1:] if _needs_letter.match(scheme) else scheme
+    if plus and server in servers:
+        return server, _ui + own if ui else own
+    return split_name(whole, servers)
+
+
+def _scheme(server: str) -> str:
+    """A scheme begins with a letter. What would look like such a one (`s1x` beside `1x`) gets another."""
+    return "s" + server if _needs_letter.match(server) else server

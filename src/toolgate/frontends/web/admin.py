@@ -1,0 +1,245 @@
+"""The admin door: what an operator's programs ask of a running gateway, at /admin. JSON in, JSON out.
+
+It is the same over HTTP, over the operator's socket (`operator`), and inside a command that runs a gateway of its own.
+The rule this file keeps: it changes nothing itself. What it is asked for goes the one path of every change of the
+configuration (`Editor`) and of every call and list (`gateway`), as who asks; and what it shows has no secrets in
+it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Server, showing
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Call, Client, Done, Fault, NeedInput, Principal
+from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
+from toolgate.frontends.streams import Receive, Response, gone
+from toolgate.gateway.gateway import Gateway
+from toolgate.policy import scrub
+from toolgate.surfaces.controls.base import find_server
+from toolgate.surfaces.controls.realm import Editor, House
+
+PREFIX = "/admin"
+
+# Fault code → the status that says it; all else is 500.
+STATUSES: Mapping[str, int] = {
+    "INVALID_ARGS": 400,
+    "ACCESS_DENIED": 403,
+    "SERVER_NOT_FOUND": 404,
+    "TOOL_NOT_FOUND": 404,
+    "SHUTTING_DOWN": 503,
+}
+
+Answer: TypeAlias = tuple[int, Any]
+Work: TypeAlias = Callable[[bytes], Awaitable[Answer]]
+
+
+class _Called(msgspec.Struct):
+    """What `POST /admin/call` is given: a tool by the name that clients know."""
+
+    tool: str
+    arguments: Raw = Raw(b"{}")
+
+
+class _Listed(msgspec.Struct):
+    """What `POST /admin/list` is given: the path whose tools are wanted, and whether each server is asked again."""
+
+    path: str = "/mcp"
+    anew: bool = False
+
+
+class Admin:
+    """`guards` are those of the door that it stands in."""
+
+    def __init__(self, gateway: Gateway, editor: Editor, guards: Guards) -> None:
+        self._gateway = gateway
+        self._editor = editor
+        self._guards = guards
+
+    async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
+        """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
+        request = await self._guards.admit_admin(scope, receive)
+        work = self._find(str(scope["method"]), str(scope["path"]), request.principal)
+        body = await self._guards.read(request)
+        answer = asyncio.get_running_loop().create_task(self._answered(work, body))
+        left = asyncio.get_running_loop().create_task(gone(receive))
+        try:
+            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                await response.whole(*answer.result())
+        finally:
+            left.cancel()
+            answer.cancel()
+
+    async def ask(self, method: str, path: str, body: bytes, by: Principal) -> tuple[int, bytes]:
+        """The same inside this process: status and body of the answer. Raises `Refused`."""
+        return await self._answered(self._find(method, path, by), body)
+
+    async def _answered(self, work: Work, body: bytes) -> tuple[int, bytes]:
+        try:
+            status, said = await work(body)
+        except Fault as fault:
+            shown = scrub.fault(fault, self._gateway.redactor)
+            said = _written(shown)
+            status = STATUSES.get(fault.code, 500)
+        return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
+
+    def _find(self, method: str, path: str, by: Principal) -> Work:
+        path = path.rstrip("/").removeprefix(PREFIX)
+        name, _, more = path.removeprefix("/servers/").partition("/")
+        found: Mapping[str, Work] = {}
+        if path == "/status":
+            found = {"GET": self._status}
+        elif path == "/call":
+            found = {"POST": lambda body: self._call(body, by)}
+        elif path == "/list":
+            found = {"POST": lambda body: self._list(body, by)}
+        elif path == "/servers":
+            found = {"GET": self._servers, "POST": lambda body: self._add(body, by)}
+        elif path.startswith("/servers/") and name and more == "check":
+            found = {"POST": lambda _: self._check(name, by)}
+        elif path.startswith("/servers/") and name and not more:
+            found = {"GET": lambda _: self._server(name), "DELETE": lambda _: self._remove(name, by)}
+        elif path == "/reload":
+            found = {"POST": self._reload}
+        if not found:
+            paths = ("status", "call", "list", "servers", "servers/NAME", "servers/NAME/check")
+            raise Refused(404, f"There are {', '.join(f'{PREFIX}/{each}' for each in paths)} and {PREFIX}/reload")
+        if method not in found:
+            raise not_allowed(", ".join(found))
+        return found[method]
+
+    # The gateway.
+
+    async def _status(self, _body: bytes) -> Answer:
+        house: House = self._gateway.house
+        config = self._gateway.snapshot.config
+        shown = {
+            "version": house.version,
+            "pid": house.pid,
+            "state": self._gateway.phase,
+            "started": house.started,
+            "uptime": house.wall() - house.started,
+            "configuration": house.source,
+            "problem": house.problem(),
+            "host": config.http.host,
+            "port": house.port(),
+        }
+        servers = [self._brief(server) for server in config.servers]
+        return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
+
+    async def _reload(self, _body: bytes) -> Answer:
+        await self._editor.read_again()
+        return 200, {"servers": list(self._gateway.snapshot.upstreams)}
+
+    # Servers.
+
+    async def _servers(self, _body: bytes) -> Answer:
+        return 200, {"servers": [self._shown(server) for server in self._gateway.snapshot.config.servers]}
+
+    async def _server(self, name: str) -> Answer:
+        return 200, self._shown(self._named(name))
+
+    def _named(self, name: str) -> Server:
+        """A server as configured, one that is disabled too. Raises `Fault`."""
+        known = {server.id: server for server in self._gateway.snapshot.config.servers}
+        return known[find_server(name, {id: server.name for id, server in known.items()})]
+
+    def _shown(self, server: Server) -> Mapping[str, Any]:
+        return {
+            "id": server.id,
+            "name": server.name,
+            **self._state(server),
+            "config": showing.server(server, masked=True),
+        }
+
+    def _brief(self, server: Server) -> Mapping[str, Any]:
+        """Without what is long: its stderr, its configuration."""
+        state = {key: value for key, value in self._state(server).items() if key != "stderr"}
+        known = self._gateway.snapshot.catalog.known(server.id, "tools", Client())
+        tools = {"tools": len(known.items)} if known else {}
+        return {"id": server.id, "name": server.name, **state, **tools}
+
+    def _state(self, server: Server) -> Mapping[str, Any]:
+        upstream = self._gateway.snapshot.upstreams.get(server.id)
+        if not upstream:
+            return {"state": "disabled"}
+        status = scrub.status(upstream.status(), self._gateway.redactor)
+        return {key: value for key, value in msgspec.structs.asdict(status).items() if value not in ("", None)}
+
+    async def _add(self, body: bytes, by: Principal) -> Answer:
+        try:
+            table = msgspec.json.decode(body, type=dict[str, Any])
+        except jsonrpc.UNREADABLE as error:
+            raise Fault("INVALID_ARGS", f"The body must be a JSON object: {error}") from None
+        name = table.pop("name", None)
+        if not isinstance(name, str):
+            raise Fault("INVALID_ARGS", "`name` is missing: the server's name, beside its other keys")
+        id = await self._editor.add(name, table, by)
+        return 201, {"id": id, "name": name}
+
+    async def _remove(self, name: str, by: Principal) -> Answer:
+        await self._editor.remove(self._named(name).name, by)
+        return 200, {"removed": name}
+
+    async def _check(self, name: str, by: Principal) -> Answer:
+        """Start a server, where it is not up, and have it list all that it has anew: what it lists is kept."""
+        server, snapshot = self._named(name), self._gateway.snapshot
+        if not server.enabled:
+            return 200, self._shown(server)
+        wanted = [(server.id, kind) for kind in mcp.LIST_OF_KIND]
+        view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(by), anew=True)
+        shelf, fault = view.shelf(server.id, "tools"), view.fault(server.id, "tools")
+        found: dict[str, Any] = dict(self._shown(server))
+        if fault:
+            found["fault"] = _written(scrub.fault(fault, self._gateway.redactor))
+        if shelf:
+            found["tools"] = [*shelf.own.values()]
+        return 200, found
+
+    # What clients do.
+
+    async def _list(self, body: bytes, by: Principal) -> Answer:
+        """The tools of a path as its clients get them, and of each server what is known."""
+        asked, snapshot = _read(body, _Listed), self._gateway.snapshot
+        if asked.anew:
+            wanted = [(id, kind) for id in snapshot.upstreams for kind in mcp.LIST_OF_KIND]
+            names = {id: server.name for id, server in snapshot.servers.items()}
+            await snapshot.catalog.view(names, wanted, Client(by), anew=True)
+        listing = await self._gateway.list("tools", self._gateway.route(asked.path), Client(by))
+        servers: list[Mapping[str, Any]] = []
+        for server in self._gateway.snapshot.config.servers:
+            known = self._gateway.snapshot.catalog.known(server.id, "tools", Client(by))
+            servers.append({**self._brief(server), "listed": [*known.items.values()] if known else []})
+        said = {"listing": listing.members(), "servers": servers}
+        return 200, {**said, "is_whole": not listing.failures and not listing.pending}
+
+    async def _call(self, body: bytes, by: Principal) -> Answer:
+        """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
+        asked = _read(body, _Called)
+        call = Call("tools/call", asked.tool, Client(by), asked.arguments, is_by_admin=True)
+        outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
+        if isinstance(outcome, NeedInput):
+            outcome.resume.cancel()
+            return 200, {"asks": [ask.method for ask in outcome.asks]}
+        assert isinstance(outcome, Done)
+        return 200, b'{"result":%b}' % bytes(outcome.body)
+
+
+def _read(body: bytes, type: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(body, type=type)
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"The body is not what is wanted here: {error}", reach="not_sent") from None
+
+
+def _written(fault: Fault) -> dict[str, Any]:
+    """A fault as the answer has it; the error that a server sent itself stands in `upstream`."""
+    said = {"error": fault.message, "code": fault.code, "hint": fault.hint, "outcome": fault.reach or ""}
+    return {key: value for key, value in said.items() if value}

@@ -1,0 +1,161 @@
+"""The pages by which a user signs in at a server: /connect/ID, which a client was sent to, and the way back.
+
+    GET /connect/ID        who signs in where, and a button
+    POST /connect/ID       the button: off to the authorization server
+    GET /connect/callback  the way back; with /ISSUER, from that one
+
+The rules this file keeps: a link does nothing until a person has read what it is for and has said yes; the browser that
+comes back is the one that went; nothing of these pages is kept, framed or told to others. Who is sent here by whom the
+gateway cannot see: a link is known to its principal alone, is good once and for ten minutes, and its page says so.
+Spec: 2025-11-25 client/elicitation, "Safe URL Handling" and "Phishing"; 2026-07-28 security best practices, "Confused
+Deputy".
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl
+
+from toolgate.auth.oauth.base import Begun, Offered, SignIns
+from toolgate.core.model import Fault
+from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
+from toolgate.frontends.streams import Receive, Response
+
+PREFIX = "/connect/"
+CALLBACK = "callback"
+DOCUMENT = "client.json"
+LONGEST_FORM = 4096  # bytes
+_COOKIE = "toolgate-connect"
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:34em;margin:4em auto;padding:0 1em}"
+    "body{color:#1a1a1a;background:#fff}"
+    "dt{color:#555;margin-top:.6em}dd{margin:0;font-weight:600;overflow-wrap:anywhere}"
+    "button{font:inherit;padding:.6em 1.4em;margin-top:1.4em;border:0;border-radius:6px;background:#1a5fb4;color:#fff}"
+    "button:focus-visible{outline:3px solid #1a1a1a}p.care{border-left:4px solid #b45f1a;padding-left:1em}"
+    "@media(prefers-color-scheme:dark){body{color:#eee;background:#1a1a1a}dt{color:#bbb}}"
+)
+
+# No `form-action`: browsers hold all of an authorization server's own redirects against it. The referrer stays within,
+# and is not `no-referrer`: then the form would come from no known origin.
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    ),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+)
+
+
+class Connect:
+    """`guards` are those of the door that these pages stand in."""
+
+    def __init__(self, sign_ins: SignIns, guards: Guards) -> None:
+        self._sign_ins = sign_ins
+        self._guards = guards
+
+    async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
+        """Raises `Refused` for what comes from elsewhere."""
+        headers = self._guards.admit_page(scope)
+        method, place = str(scope["method"]), str(scope["path"]).removeprefix(PREFIX)
+        is_back = place.partition("/")[0] == CALLBACK
+        if is_back or place == DOCUMENT:
+            if method != "GET":
+                raise not_allowed("GET")
+            await (self._back(scope, headers, response) if is_back else self._document(response))
+        elif method == "GET":
+            await self._page(place, response)
+        elif method == "POST":
+            await self._begin(place, await _form(receive), response)
+        else:
+            raise not_allowed("GET, POST")
+
+    async def _page(self, id: str, response: Response) -> None:
+        offered = self._sign_ins.find(id)
+        if offered:
+            await self._say(response, 200, _offer(offered))
+        else:
+            await self._gone(response)
+
+    async def _begin(self, id: str, form: Mapping[str, str], response: Response) -> None:
+        begun = await self._sign_ins.begin(id, form.get("confirm", ""))
+        if not begun:
+            await self._gone(response)
+            return
+        told = [(b"location", begun.url.encode()), (b"set-cookie", self._cookie(begun).encode())]
+        await response.whole(303, b"", [*told, *_HEADERS])
+
+    def _cookie(self, begun: Begun) -> str:
+        secure = "; Secure" if self._sign_ins.is_secure else ""
+        return f"{_COOKIE}={begun.cookie}; Path={PREFIX}{CALLBACK}; Max-Age=600; HttpOnly; SameSite=Lax{secure}"
+
+    async def _back(self, scope: Scope, headers: Mapping[str, str], response: Response) -> None:
+        query = bytes(scope.get("query_string", b"")).decode("latin-1")
+        try:
+            cookie = _read_cookie(headers.get("cookie", ""))
+            server = await self._sign_ins.finish(dict(parse_qsl(query)), cookie, str(scope["path"]))
+        except Fault as fault:
+            more = f"<p>{html.escape(fault.hint)}</p>" if fault.hint else ""
+            await self._say(response, 400, f"<h1>Not signed in</h1><p>{html.escape(fault.message)}.</p>{more}")
+            return
+        done = f"<h1>Signed in</h1><p>toolgate may now use {html.escape(server)} for you. You can close this page.</p>"
+        await self._say(response, 200, done)
+
+    async def _document(self, response: Response) -> None:
+        found = self._sign_ins.document()
+        if found is None:
+            raise Refused(404, "This gateway is not reached by https, and has no such document")
+        await response.whole(200, found)
+
+    async def _gone(self, response: Response) -> None:
+        text = "This link is not known, was used before, or its time is over. Make the call again to get another."
+        await self._say(response, 404, f"<h1>Nothing to sign in at</h1><p>{text}</p>")
+
+    async def _say(self, response: Response, status: int, body: str) -> None:
+        page = (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>toolgate: sign in</title>'
+            f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style><main>{body}</main></html>'
+        )
+        await response.whole(status, page.encode(), _HEADERS, b"text/html; charset=utf-8")
+
+
+def _offer(offered: Offered) -> str:
+    known = {
+        "Server": f"{offered.server} ({offered.host})",
+        "You sign in at": offered.authority,
+        "On behalf of": offered.client,
+        "It asks for": ", ".join(offered.scopes) or "what it thinks right",
+    }
+    rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in known.items() if value)
+    return (
+        f"<h1>Sign in at {html.escape(offered.server)}</h1>"
+        "<p>toolgate wants to use this server with your account there.</p>"
+        f"<dl>{rows}</dl>"
+        '<p class="care">Go on only if you have just asked for this yourself. If somebody sent you this link, that '
+        "person, and not you, would use your account.</p>"
+        f'<form method="post"><input type="hidden" name="confirm" value="{html.escape(offered.confirm)}">'
+        "<button>Sign in</button></form>"
+    )
+
+
+async def _form(receive: Receive) -> Mapping[str, str]:
+    body, more = b"", True
+    while more and len(body) <= LONGEST_FORM:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            raise Refused(400, "The client went away")
+        body, more = body + part.get("body", b""), part.get("more_body", False)
+    return dict(parse_qsl(body[:LONGEST_FORM].decode("latin-1")))
+
+
+def _read_cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(_COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""

@@ -1,0 +1,375 @@
+"""The gateway: a call's whole story, from a client's name for a tool to the outcome in that client's names.
+
+    handle: entering → judging.before → send (its server, or ourselves) → judging.after → surface.leave
+
+The rule this file keeps: every leg of a call, a retry too, goes this whole way; what asks on the way keeps the rest of
+it around what comes later (`exchange.then`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.auth.access import Access
+from toolgate.catalog import greeting
+from toolgate.core import jsonrpc, mcp, names
+from toolgate.core.clock import Clock
+from toolgate.core.events import Events
+from toolgate.core.exchange import Retry, resumed, then
+from toolgate.core.model import Call, Client, Done, Event, Fault, Listing, Made, NeedInput, Outcome, Principal, Reach
+from toolgate.core.redaction import Redactor
+from toolgate.eras import tasks
+from toolgate.gateway.earshot import Earshot
+from toolgate.gateway.entering import NOT_FOUND, Entering
+from toolgate.gateway.realm import Realms
+from toolgate.gateway.sending import send
+from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.gateway.watches import Watches
+from toolgate.policy import scrub, validate
+from toolgate.policy.judging import Judging, missed
+from toolgate.policy.scrub import Scrubber
+from toolgate.policy.spills import Spills
+from toolgate.surfaces.controls import own
+from toolgate.surfaces.controls.base import find_server
+from toolgate.surfaces.controls.realm import Editor, House
+from toolgate.surfaces.handles import Handles, about_made
+from toolgate.upstreams.base import About, Upstream
+
+Phase = Literal["serving", "draining", "ending"]
+"""Calls are taken; those under way may end, and no new one is taken; what is left is given up."""
+
+
+class Gateway:
+    """What all doors call: one request, list or watch of a client on a route, in that client's names."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        events: Events,
+        handles: Handles,
+        house: House,
+        editor: Editor,
+        spills: Spills,
+        access: Access,
+        clock: Clock,
+        redactor: Redactor,
+    ) -> None:
+        self.snapshot = snapshot
+        self.access = access
+        self.redactor = redactor
+        self.events = events
+        self.house = house
+        self.phase: Phase = "serving"
+        self._handles = handles
+        self._clock = clock
+        self._realms = Realms(house, editor, spills, access, self._current, events.tell)
+        self._entering = Entering(access, handles, spills.source, self._current)
+        self._earshot = Earshot(access, events)
+        self._watches = Watches()
+
+    def _current(self) -> Snapshot:
+        return self.snapshot
+
+    # A call.
+
+    async def handle(self, call: Call, route: Route) -> Outcome:
+        """One leg of a call that a client made on this route. Raises `Fault`."""
+        entered = call
+        if self.phase != "serving" and not (call.resumption and call.resumption.live):
+            raise shutting_down("not_sent")
+
+        def refused(fault: Fault) -> Outcome:
+            if fault.words and fault.server and self.access.has_whole(call.client.principal, fault.server):
+                fault = fault.told()
+            shown = scrub.fault(_with_schema(entered, fault), self.redactor)
+            if fault.code == "INSUFFICIENT_SCOPE":
+                raise shown  # its client's door answers, whatever tool it came through: another token may mend it
+            known = self._entering.known(route, call.client, self.access.rules(call.client.principal))
+            return route.surface.refuse(entered, shown, known)
+
+        try:
+            try:  # here, and in no function of its own: each call passes this
+                entered = await self._entering.enter(call, route)
+            except Fault as fault:
+                raise _missed(call, fault, route) from None
+            outcome = await self._handled(entered, route, call.target)
+        except Fault as fault:
+            return refused(fault)
+        return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
+
+    async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
+        try:
+            return await self._through(call, route)
+        except Fault as fault:
+            raise self._entering.placed(fault, call, written) from None
+
+    async def _through(self, call: Call, route: Route) -> Outcome:
+        """A leg through the policies and back."""
+        judging = Judging(call, route.own_policies if call.server == names.OWN else route.policies, self._clock)
+        try:
+            decision = await judging.before(lambda next: self._through(next, route))
+            outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
+        except BaseException as error:
+            judging.ended(error)
+            raise
+        if isinstance(outcome, NeedInput):
+            judging.ended(outcome)
+            if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
+                return outcome  # its next leg goes through all of this itself
+        return then(outcome, judging.after, judging.failed)
+
+    async def _invoke(self, call: Call, route: Route) -> Outcome:
+        resumption = call.resumption
+        if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
+            # A bare name that means another server than on the leg before: the policies have judged the wrong one.
+            raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
+        if resumption and resumption.live:
+            return await resumed(resumption, resumption.live)
+        if call.server == names.OWN:
+            return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
+        if call.task and not (call.traits and call.traits.task_support):
+            raise tasks.not_as_task(call.shown)
+        return await send(call, route.upstream(call.server), self._current)
+
+    # Lists.
+
+    async def list(self, kind: str, route: Route, client: Client, hears: bool = False) -> Listing:
+        """One list of everything on this route. `hears`: this client hears later of what is not there yet
+        (`list_changed`), so that it need not wait long for that. Raises `Fault` only where no server at all has
+        answered."""
+        rules = self.access.rules(client.principal)
+        route.check_let_in(rules)
+        shown = route.surface.shown(kind, route.seen_by(rules))
+        wanted = [(server, kind) for server in shown]
+        activated = self._realms.activated(client)
+        snapshot = self.snapshot
+        first = snapshot.config.catalog.first_wait if hears else None
+        view = await snapshot.catalog.view(
+            route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
+        )
+        failures = [
+            (route.upstreams[server].name, self.redactor.text(fault.message))
+            for server in shown
+            if (fault := view.fault(server, kind))
+        ]
+        shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
+        if failures and len(failures) == len(shown) and not shelves:
+            raise _all_failed(kind, failures)
+        pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
+        is_whole = not failures and not pending and len(shelves) == len(shown)
+        now = self._clock.now()
+        return Listing(
+            kind,
+            tuple(route.surface.list(kind, view)),
+            (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
+            pending,
+            ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
+            is_public=is_whole and rules is None and all(shelf.is_public for shelf in shelves),
+        )
+
+    async def about(self, route: Route, client: Client) -> About:
+        """What a client is told of a route at first. Of several servers that is what the gateway serves, with the
+        instructions of those that are known or soon up; nobody is waited for longer, and those whose tools nobody knows
+        are asked for them meanwhile. At a server's own path that server says it, within `catalog.list_timeout`."""
+        self.check_let_in(route, client.principal)
+        served, catalog = route.surface.about(), self.snapshot.catalog
+        if served and served.instructions:
+            return served
+        servers = {server.id: server.name for server in self._upstreams(route, client)}
+        patience = greeting.PATIENCE if served else self.snapshot.list_timeout
+        said = await catalog.introduced(servers, client, patience)
+        if served:
+            told = {name: about for id, name in servers.items() if (about := said.get(id))}
+            about = greeting.merged(served, told, len(servers) > 1)
+        else:
+            about = greeting.alone(next(iter(said.values()), None))
+        return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
+
+    def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
+        return [route.upstreams[id] for id in route.seen_by(self.access.rules(client.principal))]
+
+    async def tasks(self, route: Route, client: Client) -> Listing:
+        """The tasks that this principal has made, of all servers on this route."""
+        self.check_let_in(route, client.principal)
+        servers = self._upstreams(route, client)
+        async with asyncio.TaskGroup() as together:
+            asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
+        answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
+        items = [
+            Raw(tasks.with_id(raw, self._handles.write(server.id, id, made, route.path, client), lambda raw: raw))
+            for server, answer in answers
+            if not isinstance(answer, Fault)
+            for id, (raw, made) in answer.items()
+            if self._may_know(server.id, made, client)
+        ]
+        failures = [
+            (server.name, self.redactor.text(answer.message)) for server, answer in answers if isinstance(answer, Fault)
+        ]
+        return Listing("tasks", tuple(items), tuple(failures))
+
+    # What is told without a call.
+
+    async def watch(self, uri: str, route: Route, client: Client, method: str = mcp.SUBSCRIBE) -> Call:
+        """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
+        on. Raises `Fault`."""
+        try:
+            return await self._watched(Call(method, uri, client), route)
+        except Fault as fault:
+            raise scrub.fault(fault, self.redactor) from None
+
+    async def _watched(self, call: Call, route: Route) -> Call:
+        try:
+            entered = await self._entering.enter(call, route)
+        except Fault as fault:
+            raise _missed(call, fault, route) from None
+        try:
+            watched = await self._let_watch(entered, route)
+        except Fault as fault:
+            raise self._entering.placed(fault, entered, call.target) from None
+        if watched.server == names.OWN:
+            raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
+        try:
+            await self._watches.begin(watched, route.upstream(watched.server))
+        except Fault as fault:
+            raise fault.at(watched.server, watched.target) from None
+        return watched
+
+    async def _let_watch(self, call: Call, route: Route) -> Call:
+        judging = Judging(call, route.policies, self._clock)
+        try:
+            decision = await judging.before(lambda next: self._through(next, route))
+            if not isinstance(decision, Call):
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused")
+        except BaseException as error:
+            judging.ended(error)
+            raise
+        judging.ended(Done(b"{}"))
+        return decision
+
+    def unwatch(self, call: Call) -> None:
+        """End what `watch` began, by what it returned."""
+        self._watches.end(call, self.snapshot.upstreams.get(call.server))
+
+    def concerns(self, event: Event, route: Route, client: Client) -> bool:
+        """Whether a client is to hear of an event."""
+        return self._earshot.concerns(event, route, client)
+
+    def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
+        """The parameters of a notification on a task, in this client's names; empty where it may no more use what has
+        made the task."""
+        if not self._may_know(event.server, made, client):
+            return b""
+        return self._handles.shown(event, made, route.path, client, route.surface)
+
+    def _may_know(self, server: str, made: Made, client: Client) -> bool:
+        """Whether a client may still use what has made a task of its own."""
+        about = self._entering.as_known(about_made(server, made, client))
+        return self.access.judge(about) != "off"
+
+    async def set_level(self, level: str, route: Route, client: Client) -> None:
+        """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
+        await self._tell_all(route, client, lambda upstream: upstream.set_level(level, client))
+
+    async def roots_changed(self, path: str, client: Client) -> None:
+        """A client's roots are others now: its own servers are told."""
+        await self._tell_all(self.route(path), client, lambda upstream: upstream.roots_changed(client))
+
+    async def _tell_all(
+        self, route: Route, client: Client, tell: Callable[[Upstream], Coroutine[Any, Any, None]]
+    ) -> None:
+        async with asyncio.TaskGroup() as together:
+            for upstream in self._upstreams(route, client):
+                together.create_task(tell(upstream))
+
+    # Who comes in where, and goes.
+
+    def route(self, path: str) -> Route:
+        """What is served at a path now. Raises `Fault` where that was removed."""
+        return self.snapshot.route(path)
+
+    def check_let_in(self, route: Route, principal: Principal) -> None:
+        """Raises `Fault` where somebody may know of nothing at this path."""
+        route.check_let_in(self.access.rules(principal))
+
+    def server_id(self, name: str) -> str:
+        """The id of a server by any spelling of its name. Raises `Fault`."""
+        return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
+
+    @property
+    def scrubber(self) -> Scrubber:
+        """What takes secrets out of what servers say."""
+        return self.snapshot.scrubber
+
+    def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Those headers of a client that some server is to get; each gets its own ones of them."""
+        return {name: headers[name] for name in self.snapshot.passed_on if name in headers}
+
+    async def leave(self, client: Client) -> None:
+        """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
+        ended, and the catalog forgets those."""
+        self._realms.forget(client)
+        for upstream in self.snapshot.upstreams.values():
+            await upstream.leave(client)
+
+    # Another configuration, and the end.
+
+    def adopt(self, snapshot: Snapshot) -> None:
+        """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
+        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
+        came or are others now: whoever hears of them is on the new routes by then."""
+        before, self.snapshot = self.snapshot, snapshot
+        self._earshot.adopt(before, snapshot)
+        self._watches.renew(before, snapshot)
+
+    def given_up(self) -> Fault | None:
+        """What is told to whoever's call was cancelled, where that is because the gateway ends."""
+        return shutting_down("sent_unknown") if self.phase == "ending" else None
+
+    async def close(self) -> None:
+        self._realms.close()
+        await self._watches.close()
+
+
+Answered = TypeVar("Answered")
+
+
+async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
+    """What one of several says, so that its failure does not end the others."""
+    try:
+        return await answer
+    except Fault as fault:
+        return fault
+
+
+def shutting_down(reach: Reach) -> Fault:
+    """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
+    hint = "call again when it is back" if reach == "not_sent" else "it may have run: look before you call it again"
+    return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
+
+
+def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
+    shown = "; ".join(f"{server}: {why}" for server, why in failures)
+    extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
+    return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
+
+
+def _missed(call: Call, fault: Fault, route: Route) -> Fault:
+    """What is not found is counted and noted as any other call: by what is said of it somebody may guess names."""
+    return missed(call, fault, route.policies) if fault.code in NOT_FOUND else fault
+
+
+def _with_schema(call: Call, fault: Fault) -> Fault:
+    """A server's own refusal of its arguments, with what they should be: its client may see no list of tools."""
+    if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.traits or call.method != mcp.CALL:
+        return fault
+    schema = call.traits.shown_schema or call.traits.schema
+    if not 0 < len(schema) <= validate.LARGEST_SHOWN:
+        return fault
+    known = fault.at("", "")
+    known.extra = {"schema": Raw(schema), **fault.extra}
+    return known

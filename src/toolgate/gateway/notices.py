@@ -1,0 +1,155 @@
+"""Who is told that a call waits for an operator: the log, and a command or a webhook of the configuration.
+
+The rules this file keeps: no call waits for whoever is told; no more are told at once, and none for longer, than the
+bounds here; a command is run without a shell, and gets what it is told on its standard input; and what is told holds no
+known secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os.path
+import shlex
+from collections import deque
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from toolgate.auth import exhibit
+from toolgate.auth.outside import Outside
+from toolgate.config import Config
+from toolgate.core.clock import Clock
+from toolgate.core.errands import Errands
+from toolgate.core.model import Fault
+from toolgate.core.redaction import Redactor
+from toolgate.policy.approvals import Request
+from toolgate.upstreams.process.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 10.0  # seconds for a command to end, or a webhook to answer
+AT_ONCE = 2  # that are told
+MOST_WAITING = 64  # notices; more are in the log only
+
+
+class Notices:
+    """`use` takes the configuration that is served; `waits` is called for each call that begins to wait."""
+
+    def __init__(self, config: Config, clock: Clock, supervisor: Supervisor, outside: Outside, redactor: Redactor):
+        self._clock = clock
+        self._supervisor = supervisor
+        self._outside = outside
+        self._redactor = redactor
+        self._errands = Errands()
+        self._waiting: deque[bytes] = deque()
+        self._working = 0
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        self._notify = config.approvals.notify
+        self._source = config.source
+
+    def waits(self, request: Request) -> None:
+        """Never waits itself."""
+        command = self.command(request.id)
+        place = request.place
+        about = f"{exhibit.named(place.principal)} wants {exhibit.named(place.target)} of {exhibit.named(place.server)}"
+        log.info("a call waits for approval: %s. Decide: %s", about, command)
+        if not self._notify:
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            log.warning("approvals.notify: too much waits to be told; the approval %s is in the log only", request.id)
+            return
+        self._waiting.append(self._redactor.body(msgspec.json.encode(told(request, command))))
+        if self._working < AT_ONCE:
+            self._working += 1
+            self._errands.start(self._tell_all(), "approvals.notify")
+
+    def command(self, id: str) -> str:
+        """What decides on a request, as it would be typed."""
+        where = f" --config {shlex.quote(os.path.abspath(self._source))}" if self._source else ""
+        return f"toolgate approvals allow {id}{where}"
+
+    async def _tell_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._tell(self._waiting.popleft())
+        finally:
+            self._working -= 1
+
+    async def _tell(self, said: bytes) -> None:
+        notify = self._notify
+        try:
+            async with self._clock.timeout(PATIENCE):
+                await (self._post(notify, said) if isinstance(notify, str) else self._run(notify, said))
+        except TimeoutError:
+            log.warning("approvals.notify did not end within %g s", PATIENCE)
+        except Fault as fault:
+            log.warning("approvals.notify failed: %s", fault.message)
+
+    async def _post(self, url: str, said: bytes) -> None:
+        """The operator has written the URL, so that it may lead inside (behaviour.md 6.11). Its path may be secret, and
+        is not shown."""
+        host = urlsplit(url).hostname or ""
+        headers = {"Content-Type": "application/json"}
+        try:
+            answer = await self._outside.fetch(url, "POST", headers=headers, body=said, trusted=(host,), follow=False)
+        except Fault as fault:
+            raise Fault(fault.code, f"{host} was not reached") from fault
+        if answer.status >= 300:
+            raise Fault("UPSTREAM_ERROR", f"{host} answered with HTTP {answer.status}")
+
+    async def _run(self, command: tuple[str, ...], said: bytes) -> None:
+        if not command:
+            return
+        ended = asyncio.get_running_loop().create_future()
+
+        def exited(reason: str) -> None:
+            if not ended.done():
+                ended.set_result(reason)
+
+        no_variables: dict[str, str] = {}
+        no_output = (_nothing, exited, lambda: None)
+        child = await self._supervisor.start(
+            *("approvals.notify", command[0], command[1:], no_variables, None, *no_output),
+            talks=False,
+            may_gain_privileges=True,  # it is the operator's own
+        )
+        try:
+            with contextlib.suppress(Fault):  # it may have ended already, and not cared
+                child.write(said + b"\n")
+            child.close_input()
+            reason = await ended
+        finally:
+            child.end()
+        if not reason.endswith("status 0"):
+            words = child.stderr.text().strip().splitlines()[-1:]
+            raise Fault("UPSTREAM_ERROR", ": ".join((reason, *(self._redactor.text(each)[:200] for each in words))))
+
+    async def close(self) -> None:
+        self._waiting.clear()
+        await self._errands.close()
+
+
+def told(request: Request, command: str) -> dict[str, Any]:
+    """What a command or a webhook is told of a call that waits. Its arguments have known secrets taken out."""
+    place = request.place
+    return {
+        "event": "approval.waiting",
+        "id": request.id,
+        "principal": place.principal,
+        "server": place.server,
+        "kind": place.kind,
+        "target": place.target,
+        "via": request.via,
+        "arguments": request.shown,
+        "until": request.until,
+        "command": command,
+    }
+
+
+def _nothing(_output: bytes) -> None:
+    """What such a command prints is nobody's."""

@@ -1,0 +1,186 @@
+"""Everything that is built from one configuration, so that it can be swapped as a whole: upstreams, catalog, routes.
+
+`KINDS` is the one table of what an upstream can be, `build_routes` the one place where paths get their surfaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from toolgate import surfaces
+from toolgate.auth.access import Rules
+from toolgate.catalog.catalog import Catalog
+from toolgate.config import Config, Server
+from toolgate.core import names
+from toolgate.core.model import EventSink, Fault
+from toolgate.policy import chain
+from toolgate.policy.base import Policy
+from toolgate.policy.chain import Common
+from toolgate.policy.scrub import Scrubber
+from toolgate.surfaces import bundle
+from toolgate.surfaces.base import Surface
+from toolgate.surfaces.single import Single
+from toolgate.surfaces.skin import Skin
+from toolgate.upstreams.base import Upstream
+from toolgate.upstreams.component.upstream import ComponentUpstream
+from toolgate.upstreams.inprocess import REGISTRIES
+from toolgate.upstreams.inprocess.registry import RegistryUpstream
+from toolgate.upstreams.links import LINKS, Ground, MakeLink
+from toolgate.upstreams.mcp.upstream import McpUpstream
+from toolgate.upstreams.spoken import print_of
+
+log = logging.getLogger(__name__)
+
+
+class Route(msgspec.Struct, frozen=True):
+    """An endpoint path: what is shown there, of which servers, by which policies. `own_policies` judge calls of the
+    gateway's own: what changes its servers asks first, which calls of servers need not pay for. `is_strict`: no
+    implicit sessions. `is_transparent`: what we do not know of the protocol is its one server's to say."""
+
+    path: str
+    surface: Surface
+    upstreams: Mapping[str, Upstream]
+    policies: tuple[Policy, ...] = ()
+    own_policies: tuple[Policy, ...] = ()  # none: the same
+    is_strict: bool = False
+    is_transparent: bool = False
+    servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
+
+    def __post_init__(self) -> None:
+        servers = {id: upstream.name for id, upstream in self.upstreams.items()}
+        msgspec.structs.force_setattr(self, "servers", servers)
+        msgspec.structs.force_setattr(self, "own_policies", self.own_policies or self.policies)
+
+    def upstream(self, server: str) -> Upstream:
+        """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""
+        found = self.upstreams.get(server)
+        if not found:
+            raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
+        return found
+
+    def seen_by(self, rules: Rules | None) -> Mapping[str, str]:
+        """Its `servers`, as far as a client of these rules may know of them."""
+        return self.servers if rules is None else rules.servers(self.servers)
+
+    def check_let_in(self, rules: Rules | None) -> None:
+        """Raises `Fault` where the path is that of one server, of which a client of these rules may not know."""
+        if rules is not None and self.is_strict and not rules.servers(self.servers):
+            raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    config: Config
+    upstreams: Mapping[str, Upstream]
+    catalog: Catalog
+    routes: Mapping[str, Route]
+    servers: Mapping[str, Server]  # those that are enabled, by id
+    scrubber: Scrubber
+    passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
+
+    @property
+    def list_timeout(self) -> float:
+        return self.config.catalog.list_timeout
+
+    def route(self, path: str) -> Route:
+        """What is served at a path. Raises `Fault` where that was removed."""
+        found = self.routes.get(path)
+        if not found:
+            raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
+        return found
+
+    def take_over(self) -> None:
+        """Have the catalog know these servers, and no others, from now on."""
+        self.catalog.use(self.upstreams, prints(self.config))
+        self.catalog.show({id: server.tools for id, server in self.servers.items() if server.tools})
+
+
+KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
+    **dict.fromkeys(
+        LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
+    ),
+    "component": lambda server, _link, ground, sink: ComponentUpstream(server, ground, sink),
+    "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
+}
+
+
+def build(
+    config: Config,
+    catalog: Catalog,
+    ground: Ground,
+    on_change: EventSink,
+    policies: Sequence[Policy],
+    links: Mapping[str, MakeLink],
+    common: Common,
+    before: Snapshot | None = None,
+) -> Snapshot:
+    """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
+    other links than the usual ones, by server id. Of the snapshot `before`, servers that are to run as they did are
+    carried over. The catalog is not told yet: see `Snapshot.take_over`."""
+    servers = {server.id: server for server in config.servers if server.enabled}
+    upstreams = {
+        id: _carried(server, before) or KINDS[server.type](server, links.get(id), ground, on_change)
+        for id, server in servers.items()
+    }
+    return Snapshot(
+        config=config,
+        upstreams=upstreams,
+        catalog=catalog,
+        routes=build_routes(config, upstreams, tuple(policies), common),
+        servers=servers,
+        scrubber=Scrubber(common.redactor, config.guard.scrub),
+        passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
+    )
+
+
+def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
+    if not before or server.id not in before.servers or _as_it_runs(before.servers[server.id]) != _as_it_runs(server):
+        return None
+    return before.upstreams[server.id]
+
+
+def _as_it_runs(server: Server) -> Server:
+    """A server without what concerns only how it is shown, and what is let through to it."""
+    return msgspec.structs.replace(
+        server, description="", tools={}, validate_arguments=True, result_limit=None, result_tokens=None
+    )
+
+
+def prints(config: Config) -> Mapping[str, str]:
+    """By server id, a hash of what its lists depend on, for those whose lists are worth keeping."""
+    return {server.id: print_of(server) for server in config.servers if server.type != "registry"}
+
+
+def build_routes(
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], common: Common
+) -> Mapping[str, Route]:
+    """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
+    policies = first + chain.build(config, common)
+    own = first + chain.build(config, common, is_own=True)
+    transparent = first + chain.build(config, common, is_transparent=True)
+    skins = surfaces.skins(config)
+    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies, own) for name, skin in skins.items()}
+    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies, own)
+    for id, upstream in upstreams.items():
+        route = Route(
+            f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True, is_transparent=True
+        )
+        for spelling in (upstream.name, id.replace("-", "_"), id):
+            routes[f"/mcp/servers/{spelling}"] = route
+    return routes | _bundles(config, upstreams, policies, own)
+
+
+def _bundles(
+    config: Config, upstreams: Mapping[str, Upstream], policies: tuple[Policy, ...], own: tuple[Policy, ...]
+) -> dict[str, Route]:
+    routes: dict[str, Route] = {}
+    for name, patterns in config.bundles.items():
+        for pattern in patterns:
+            if not names.meant(pattern, [server.id for server in config.servers]):
+                log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
+        path = f"/mcp/bundles/{name}"
+        shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
+        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies, own)
+    return routes

@@ -1,0 +1,266 @@
+"""What people have decided, or are still to decide, on calls that ask first: records in the store.
+
+A `Request` waits for an operator; once decided it is good for one call, and gone. A `Grant` lets a tool be called
+without asking, for a while. A `Passage` is how a call was let go on that its server asks something of, so that its
+next leg is the same call. The rules this file keeps: what is decided is decided for one principal, one server as it is
+configured, one tool and, save for grants, for these very arguments; of two who use a decision up, one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from toolgate.auth.access import CHANGES_SERVERS
+from toolgate.core import jsonrpc, names, surrogates
+from toolgate.core.clock import Clock
+from toolgate.state.base import Store
+
+Lasts: TypeAlias = Literal["once", "session", "hour", "always"]
+LASTS: tuple[Lasts, ...] = ("once", "session", "hour", "always")
+Who: TypeAlias = Literal["client", "operator"]
+
+HOUR = 3600.0
+LONGEST_SESSION = 7 * 24 * 3600.0  # seconds; the id of a session comes never again
+MOST_UNDECIDED = 32  # requests of one principal
+MOST_REQUESTS = 512  # of all
+MOST_GRANTS = 4096
+MOST_PASSAGES = 4096
+
+_REQUESTS, _GRANTS, _PASSAGES = "approvals", "grants", "passages"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Whose call it is, and of what. `print` is a hash of how the server is reached, and of what it says of
+    the tool: another server or tool by the same name has been approved by nobody."""
+
+    principal: str
+    server: str
+    print: str
+    kind: str
+    target: str
+
+
+def is_change(place: Place) -> bool:
+    """Whether it changes which servers there are: then what is decided is decided for one call."""
+    return place.server == names.OWN and place.kind == "tools" and place.target in CHANGES_SERVERS
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that an operator is to decide on. `shown` are its arguments, with known secrets taken out; `digest` is of
+    the arguments as they are. `session` (hashed) is empty where there is none. Times in seconds since 1970. What was
+    decided: `edited` are other arguments to call with, in JSON."""
+
+    id: str
+    place: Place
+    digest: str
+    shown: str
+    asked: float
+    until: float
+    session: str = ""
+    via: str = ""
+    known_as: str = ""
+    schema: bytes = b""
+    state: Literal["undecided", "allowed", "denied"] = "undecided"
+    lasts: Lasts = "once"
+    edited: str = ""
+
+
+Shown: TypeAlias = Mapping[str, str | bytes]  # members of a `Request` that say what is to be decided
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    """What of a request says for whom it takes room: the rest is passed over."""
+
+    place: Place
+    state: str = "undecided"
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that may be called with any arguments. `until` None: until somebody revokes it."""
+
+    id: str
+    place: Place
+    lasts: Lasts
+    by: Who
+    since: float
+    until: float | None = None
+    session: str = ""
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """`arguments` None: those of the caller. `is_vague`: two calls that cannot be told apart were let go on in
+    different ways."""
+
+    arguments: bytes | None = None
+    is_vague: bool = False
+
+
+class TooMany(Exception):
+    """More waits than can be kept. `str()` says of what."""
+
+
+class Unfit(Exception):
+    """This cannot be decided, or not so. `str()` says why."""
+
+
+class Approvals:
+    """All of it, for a gateway and for the command line. `on_new` hears of each request that is made
+    here. Raises `NotKept` where the store takes nothing."""
+
+    def __init__(self, store: Store, clock: Clock, on_new: Callable[[Request], object] = lambda _request: None) -> None:
+        self._on_new = on_new
+        self._store = store
+        self._clock = clock
+        self._being_written: Counter[str] = Counter()  # requests, by principal
+        self._passages: OrderedDict[str, Passage] = OrderedDict()  # the store's, some of them not written yet
+
+    # Requests.
+
+    def find(self, place: Place, digest: str) -> Request | None:
+        return _read(self._store.get(_REQUESTS, key(place, digest)), Request)
+
+    async def ask(self, place: Place, digest: str, ttl: float, shown: Callable[[], Shown]) -> Request:
+        """The request for this call: the one that is there, or a new one. Raises `TooMany`, before it is made what is
+        `shown`: that costs."""
+        found = self.find(place, digest)
+        if found:
+            return found
+        self._check_room(place.principal)
+        now = self._clock.wall()
+        about = {"id": _new_id(), "place": place, "digest": digest, "asked": now, "until": now + ttl}
+        request = msgspec.convert({**about, **shown()}, Request)
+        where = key(place, digest)
+        self._being_written[place.principal] += 1
+        try:
+            is_ours = await self._store.compare_and_set(_REQUESTS, where, None, _bytes(request), ttl)
+        finally:
+            self._being_written[place.principal] -= 1
+            self._being_written += Counter()  # without those that are none
+        if is_ours:
+            self._on_new(request)
+            return request
+        return self.find(place, digest) or request
+
+    def _check_room(self, principal: str) -> None:
+        known = [each for raw in self._store.items(_REQUESTS).values() if (each := _read(raw, _Waiting))]
+        theirs = sum(each.place.principal == principal and each.state == "undecided" for each in known)
+        theirs += self._being_written[principal]
+        if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
+            raise TooMany("too many calls wait for an operator already")
+
+    async def use(self, request: Request) -> bool:
+        """Use a decision up. Whether it was there to be used: somebody else may have been faster."""
+        where = key(request.place, request.digest)
+        return await self._store.compare_and_set(_REQUESTS, where, _bytes(request), None)
+
+    def requests(self) -> list[Request]:
+        """All that are undecided or not used up, the oldest first."""
+        known = (_read(raw, Request) for raw in self._store.items(_REQUESTS).values())
+        return sorted((each for each in known if each), key=lambda each: each.asked)
+
+    async def allow(self, request: Request, lasts: Lasts, ttl: float, edited: str = "") -> None:
+        """Let it go through once within `ttl`, and others like it for as long as it `lasts`. Raises `Unfit`."""
+        if lasts != "once" and is_change(request.place):
+            raise Unfit("each change of the servers is decided by itself: allow it once")
+        if lasts == "session" and not request.session:
+            raise Unfit("its client has no session: allow it once, for an hour or always")
+        await self._decide(request, ttl, state="allowed", lasts=lasts, edited=edited)
+        if lasts != "once":
+            await self.grant(request.place, lasts, "operator", request.session)
+
+    async def deny(self, request: Request, ttl: float) -> None:
+        """The same call is refused for so long, and nobody is asked. Raises `Unfit`."""
+        await self._decide(request, ttl, state="denied")
+
+    async def _decide(self, request: Request, ttl: float, **how: str) -> None:
+        decided = msgspec.structs.replace(request, until=self._clock.wall() + ttl, **how)
+        where = key(request.place, request.digest)
+        if not await self._store.compare_and_set(_REQUESTS, where, _bytes(request), _bytes(decided), ttl):
+            raise Unfit("it was decided meanwhile, or its time is over")
+
+    # Grants.
+
+    def is_granted(self, place: Place, session: str) -> bool:
+        found = [self._granted(place, "")]
+        if session:
+            found.append(self._granted(place, session))
+        return any(found)
+
+    def _granted(self, place: Place, session: str) -> Grant | None:
+        grant = _read(self._store.get(_GRANTS, key(place, session)), Grant)
+        return grant if grant and (grant.place, grant.session) == (place, session) else None
+
+    async def grant(self, place: Place, lasts: Lasts, by: Who, session: str = "") -> None:
+        """What lasts longer stays. Raises `TooMany`."""
+        session = session if lasts == "session" else ""
+        standing = self._granted(place, session)
+        if standing and standing.lasts == "always":
+            return
+        if not standing and len(self._store.items(_GRANTS)) >= MOST_GRANTS:
+            raise TooMany("too many tools are allowed already: revoke some")
+        now, ttl = self._clock.wall(), {"hour": HOUR, "session": LONGEST_SESSION}.get(lasts)
+        until = None if ttl is None else now + ttl
+        made = Grant(id=_new_id(), place=place, lasts=lasts, by=by, since=now, until=until, session=session)
+        await self._store.put(_GRANTS, key(place, session), _bytes(made), ttl)
+
+    def grants(self) -> list[Grant]:
+        known = (_read(raw, Grant) for raw in self._store.items(_GRANTS).values())
+        return sorted((each for each in known if each), key=lambda each: each.since)
+
+    async def revoke(self, grant: Grant) -> None:
+        await self._store.delete(_GRANTS, key(grant.place, grant.session))
+
+    # Passages.
+
+    def let_pass(self, where: str, arguments: bytes | None, ttl: float) -> None:
+        """A call was let go on and its server asks something: its next leg is found by `where`."""
+        passage = Passage(arguments)
+        standing = self.passage(where)
+        if standing and standing != passage:
+            passage = Passage(is_vague=True)
+        self._passages[where] = passage
+        self._passages.move_to_end(where)
+        while len(self._passages) > MOST_PASSAGES:
+            self._passages.popitem(last=False)
+        written = self._store.put(_PASSAGES, where, _bytes(passage), ttl)
+        if isinstance(written, asyncio.Future):
+            written.add_done_callback(lambda done: self._written(where, done))
+
+    def passage(self, where: str) -> Passage | None:
+        return self._passages.get(where) or _read(self._store.get(_PASSAGES, where), Passage)
+
+    def _written(self, where: str, done: asyncio.Future[None]) -> None:
+        """From now on the store has it, and lets it go in time; where it takes nothing, we have it."""
+        if not done.cancelled() and not done.exception():
+            self._passages.pop(where, None)
+
+
+def key(place: Place, *more: str) -> str:
+    """Where the store has what is of this place."""
+    return hashlib.sha256(jsonrpc.encode([*msgspec.structs.astuple(place), *more])).hexdigest()
+
+
+def _new_id() -> str:
+    return secrets.token_hex(4)
+
+
+def _bytes(record: Request | Grant | Passage) -> bytes:
+    return surrogates.pack(record)
+
+
+Record = TypeVar("Record", Request, Grant, Passage, _Waiting)
+
+
+def _read(raw: bytes | None, type: type[Record]) -> Record | None:
+    """What cannot be read has not been decided."""
+    try:
+        return None if raw is None else surrogates.unpack(raw, type)
+    except (msgspec.DecodeError, ValueError):
+        return None

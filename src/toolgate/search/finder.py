@@ -1,0 +1,86 @@
+"""Searching what clients may see: the catalog's shelves, indexed as they are when somebody searches.
+
+The rule this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
+tools take a second to index, and nobody who searches for nothing is to wait for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from toolgate.catalog.base import Card, Shelf
+from toolgate.core import items, mcp
+from toolgate.core.model import Fault
+from toolgate.search import Document, Hit, Index, Unsearchable
+
+MOST_INDEXED = 4096  # servers, those of different scopes counted each
+
+Known = Callable[[str, str], Shelf | None]
+Shelves = tuple[Shelf | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
+
+
+class Finder:
+    """An index for each server and scope, made again where a shelf of it is another one."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "toolgate search")
+        self._index = Index()
+        self._indexed: dict[str, Shelves] = {}
+
+    async def find(
+        self,
+        query: str,
+        servers: Mapping[str, tuple[Card, str]],
+        known: Known,
+        kinds: Sequence[str],
+        limit: int,
+        mode: str,
+        permitted: Callable[[Document], bool] | None = None,
+    ) -> Sequence[Hit]:
+        """The best hits of these servers (each with the scope of its lists), by what is known of them now: those
+        that are `permitted` (asked on the index's thread). Raises `Fault` INVALID_ARGS."""
+        wanted = {
+            f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
+            for server, scope in servers.values()
+        }
+
+        def found() -> Sequence[Hit]:
+            for key, (server, shelves) in wanted.items():
+                self._put(key, server, shelves)
+            return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), permitted=permitted, mode=mode)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, found)
+        except Unsearchable as error:
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _put(self, key: str, server: Card, shelves: Shelves) -> None:
+        before = self._indexed.pop(key, ())
+        self._indexed[key] = shelves
+        if len(before) != len(shelves) or any(old is not new for old, new in zip(before, shelves, strict=True)):
+            self._index.put(key, _documents(server, shelves))
+        while len(self._indexed) > MOST_INDEXED:
+            oldest = next(iter(self._indexed))
+            del self._indexed[oldest]
+            self._index.drop(oldest)
+
+
+def _documents(server: Card, shelves: Shelves) -> Iterable[Document]:
+    for kind, shelf in zip(mcp.LIST_OF_KIND, shelves, strict=True):
+        for name, raw in shelf.items.items() if shelf else ():
+            item = items.read(raw)
+            yield Document(
+                server.id,
+                name,
+                kind,
+                item.title,
+                item.description,
+                bytes(item.inputSchema),
+                server.name,
+                server.description,
+            )

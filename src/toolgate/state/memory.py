@@ -1,0 +1,89 @@
+"""A store that lasts as long as its object: for tests, and where nothing can be written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from toolgate.core.clock import Clock
+from toolgate.state.base import NotKept
+
+PURGE = 60.0  # seconds between two looks for what is over
+
+Kept = tuple[bytes, float | None]  # a value, and when it is over
+
+Result = TypeVar("Result")
+
+
+class MemoryStore:
+    """A `Store`. Threads may share it, as processes may share a file. `problem` is why it stands for another."""
+
+    def __init__(self, clock: Clock, problem: str = "") -> None:
+        self.problem = problem
+        self._clock = clock
+        self._spaces: dict[str, dict[str, Kept]] = {}
+        self._turn = threading.RLock()
+        self._purged = clock.wall()
+        self._is_closed = False
+
+    def get(self, space: str, key: str) -> bytes | None:
+        found = self._spaces.get(space, {}).get(key)
+        return found[0] if found and self._lasts(found) else None
+
+    def items(self, space: str) -> Mapping[str, bytes]:
+        with self._turn:
+            kept = sorted(self._spaces.get(space, {}).items())
+        return {key: each[0] for key, each in kept if self._lasts(each)}
+
+    def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]:
+        return self._write(lambda: self._set(space, key, value, ttl))
+
+    def delete(self, space: str, key: str) -> Awaitable[None]:
+        return self._write(lambda: self._set(space, key, None, None))
+
+    def compare_and_set(
+        self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
+    ) -> Awaitable[bool]:
+        def work() -> bool:
+            is_so = self.get(space, key) == old
+            if is_so:
+                self._set(space, key, new, ttl)
+            return is_so
+
+        return self._write(work)
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    def _write(self, work: Callable[[], Result]) -> Awaitable[Result]:
+        written: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            written.set_exception(NotKept("the store is closed"))
+            written.exception()  # seen, where nobody waits for it
+            return written
+        with self._turn:
+            written.set_result(work())
+            self._purge()
+        return written
+
+    def _set(self, space: str, key: str, value: bytes | None, ttl: float | None) -> None:
+        if value is None:
+            self._spaces.get(space, {}).pop(key, None)
+        else:
+            self._spaces.setdefault(space, {})[key] = value, None if ttl is None else self._clock.wall() + ttl
+
+    def _purge(self) -> None:
+        now = self._clock.wall()
+        if now - self._purged < PURGE:
+            return
+        self._purged = now
+        for space, kept in list(self._spaces.items()):
+            lasting = {key: each for key, each in kept.items() if self._lasts(each)}
+            self._spaces[space] = lasting
+            if not lasting:
+                del self._spaces[space]
+
+    def _lasts(self, kept: Kept) -> bool:
+        return kept[1] is None or self._clock.wall() < kept[1]

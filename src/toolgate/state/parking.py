@@ -1,0 +1,185 @@
+"""Work that waits while a modern client gathers answers: the only place where a call outlives its request.
+
+A flow is parked when its `input_required` was flushed, claimed by the retry, and parked again or gone when
+that leg ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
+work upstream; a retry that comes twice joins the running leg; the round that was answered is never answered again.
+
+Rounds of our own policies, where nothing is parked, are kept to the last two rules as well (`once`): the store
+remembers them, since other gateways, and this one after a restart, could be shown the same state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.model import Fault, Notes, Principal, Resume
+from toolgate.state.base import NotKept, Store
+
+Reply = TypeVar("Reply")
+
+REMEMBERED = 16384  # rounds that were answered; beyond, the oldest are forgotten
+
+
+class Leg:
+    """The work done for one retry, however many requests wait for it. When the last of them is gone, it is over."""
+
+    def __init__(self, work: Callable[[], Awaitable[Any]]) -> None:
+        self.task: asyncio.Future[Any] = asyncio.ensure_future(work())
+        self._waiting = 0
+
+    async def join(self, abandon: Callable[[], object]) -> Any:
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self.task)
+        except asyncio.CancelledError:
+            if self.task.cancelled() and not _is_cancelled():
+                raise Fault("SESSION_ERROR", "The call was given up by the gateway", reach="sent_unknown") from None
+            if self._waiting == 1 and not self.task.done():
+                abandon()
+            raise
+        finally:
+            self._waiting -= 1
+
+
+def _is_cancelled() -> bool:
+    """Whether it is the running task itself that is to end, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class Flow:
+    """One parked piece of work. `round` counts the questions."""
+
+    def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str) -> None:
+        self.id = id
+        self.resume = resume
+        self.notes = notes
+        self.owner = owner
+        self.round = 0
+        self.leg: Leg | None = None
+        self.timer: Timer | None = None
+
+    def __repr__(self) -> str:
+        stage = "running" if self.leg else "parked"
+        return f"<Flow {self.id[:6]} round {self.round} {stage} {self.resume!r}>"
+
+
+class Parking:
+    """`ttl` in seconds; `per_owner` bounds one principal (one address where it is anonymous), `most` all together."""
+
+    def __init__(
+        self, clock: Clock, ttl: float = 300.0, per_owner: int = 64, most: int = 2048, store: Store | None = None
+    ) -> None:
+        self.ttl = ttl
+        self._clock = clock
+        self._per_owner = per_owner
+        self._most = most
+        self._store = store
+        self._flows: OrderedDict[str, Flow] = OrderedDict()  # least recently used first
+        self._rounds: OrderedDict[bytes, tuple[float, Leg | None]] = OrderedDict()  # until when, and what runs
+
+    def __len__(self) -> int:
+        return len(self._flows)
+
+    def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> Flow:
+        """Make a flow of work that asked. Its request owns it: `park` it once the question is out, else `drop`."""
+        owner = principal.cap_key
+        theirs = [flow for flow in self._flows.values() if flow.owner == owner]
+        if len(theirs) >= self._per_owner:
+            self.drop(theirs[0])
+        if len(self._flows) >= self._most:
+            self.drop(next(iter(self._flows.values())))
+        flow = Flow(secrets.token_urlsafe(16), resume, notes, owner)
+        self._flows[flow.id] = flow
+        self.ask_again(flow, resume)
+        return flow
+
+    def ask_again(self, flow: Flow, resume: Resume) -> None:
+        """A further round of the same flow; the state that its client gets must differ from the last."""
+        flow.resume = resume
+        flow.round += 1
+        flow.leg = None
+        self._wind(flow)
+
+    def park(self, flow: Flow) -> None:
+        """The question is out: from now on the flow is ours, until the retry comes or its time is over."""
+        if flow.leg or flow.id not in self._flows:
+            return  # a quick retry was faster than our own flush
+        if flow.notes:
+            flow.notes.detach()
+        self._flows.move_to_end(flow.id)
+        self._wind(flow)
+
+    def drop(self, flow: Flow) -> None:
+        """End the flow and the work behind it."""
+        self.finished(flow)
+        if flow.leg:
+            flow.leg.task.cancel()
+        flow.resume.cancel()
+
+    def finished(self, flow: Flow) -> None:
+        """The reply is out: the flow is over, and a later retry is refused."""
+        self._flows.pop(flow.id, None)
+        self._stop(flow)
+
+    def find(self, id: str, round: int) -> Flow:
+        """The flow that waits for this very round. Uses nothing up. Raises `Fault` where there is none any more."""
+        flow = self._flows.get(id)
+        if not flow or flow.round != round:
+            raise _used_up()
+        return flow
+
+    async def leg(self, flow: Flow, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Run `work` for this round, or join the one that runs. When every waiting request is gone, it is cancelled."""
+        if not flow.leg:
+            self._stop(flow)
+            leg = flow.leg = Leg(work)
+            leg.task.add_done_callback(lambda _done: self._wind(flow) if flow.leg is leg else None)
+        return await flow.leg.join(lambda: self.drop(flow))
+
+    async def once(self, round: bytes, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """The same for a round behind which nothing is parked; its state is good for no longer than `ttl`."""
+        now = self._clock.now()
+        while self._rounds and (len(self._rounds) >= REMEMBERED or next(iter(self._rounds.values()))[0] <= now):
+            self._rounds.popitem(last=False)
+        until, leg = self._rounds.get(round, (now + self.ttl, None))
+        if round in self._rounds and not leg:
+            raise _used_up()
+        if not leg:
+            leg = Leg(lambda: self._claimed(round, work))
+            self._rounds[round] = until, leg
+            leg.task.add_done_callback(lambda _done: self._rounds.update({round: (until, None)}))
+        return await leg.join(leg.task.cancel)
+
+    async def _claimed(self, round: bytes, work: Callable[[], Awaitable[Reply]]) -> Reply:
+        """Work for a round, unless another gateway has done it. Where nothing can be kept, it is good once here."""
+        if self._store:
+            with contextlib.suppress(NotKept):
+                if not await self._store.compare_and_set("rounds", round.hex(), None, b"", self.ttl):
+                    raise _used_up()
+        return await work()
+
+    def close(self) -> None:
+        for flow in list(self._flows.values()):
+            self.drop(flow)
+
+    def _wind(self, flow: Flow) -> None:
+        """While no leg runs, a flow's time does: also where nobody tells whether the reply got out."""
+        self._stop(flow)
+        if flow.id in self._flows:
+            flow.timer = self._clock.call_later(self.ttl, lambda: self.drop(flow))
+
+    def _stop(self, flow: Flow) -> None:
+        if flow.timer:
+            flow.timer.cancel()
+            flow.timer = None
+
+
+def _used_up() -> Fault:
+    return Fault("INVALID_STATE", "requestState is no longer valid: it was answered already, or its time is over")

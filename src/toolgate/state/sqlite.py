@@ -1,0 +1,219 @@
+"""The store on disk: one SQLite file in the state folder, which several gateways share.
+
+One thread writes: it takes all that is queued into one transaction. Points are read on a connection of their own, on
+the thread that asks. The rules this file keeps: nobody waits for the disk who does not say so; that a disk takes
+nothing is said once, and the gateway goes on without.
+
+A room that needs tables brings them as `Migration`s, with numbers that go on where the others end, reads with `read`
+and writes with `write`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from toolgate.core.clock import Clock
+from toolgate.state.base import NotKept
+from toolgate.state.opening import Migration, damaged, open_file
+
+if TYPE_CHECKING:
+    import sqlite3  # imported where it is used: most commands open no store, and it takes a while
+
+log = logging.getLogger(__name__)
+
+FILE = "toolgate.db"
+BATCH = 1000  # writes in one transaction
+MOST_QUEUED = 20_000  # writes that wait for a disk that does not come on
+PURGE = 60.0  # seconds between two looks for what is over
+
+Result = TypeVar("Result")
+Work = Callable[["sqlite3.Connection"], Any]
+
+_GET = "SELECT value FROM kept WHERE space = ? AND key = ? AND (expires IS NULL OR expires > ?)"
+_ITEMS = "SELECT key, value FROM kept WHERE space = ? AND (expires IS NULL OR expires > ?) ORDER BY key"
+_PUT = "INSERT OR REPLACE INTO kept VALUES (?, ?, ?, ?)"
+_DELETE = "DELETE FROM kept WHERE space = ? AND key = ?"
+_PURGE = "DELETE FROM kept WHERE expires <= ?"
+
+
+class _Queued:
+    """A write that waits for its turn."""
+
+    def __init__(self, work: Work, done: asyncio.Future[Any]) -> None:
+        self.work = work
+        self.done = done
+
+    def tell(self, result: Any, error: Exception | None) -> None:
+        """In the loop that waits for it."""
+        if self.done.done():
+            return
+        if error:
+            self.done.set_exception(error)
+            self.done.exception()  # seen, where nobody waits for it
+        else:
+            self.done.set_result(result)
+
+
+class SqliteStore:
+    """A `state.base.Store`. It is used in the event loop that it was made in."""
+
+    def __init__(self, folder: Path, clock: Clock, migrations: Sequence[Migration] = ()) -> None:
+        """Opens it. Raises `Unusable`."""
+        import sqlite3
+
+        self._sqlite = sqlite3
+        self._clock = clock
+        self._file = folder / FILE
+        self._loop = asyncio.get_running_loop()
+        self._writer, self._reader = open_file(self._file, migrations)
+        self._queue: queue.SimpleQueue[_Queued | None] = queue.SimpleQueue()
+        self._is_closed = False
+        self._problem = ""
+        self._damaged = damaged(self._file)
+        self._purged = 0.0
+        self._thread = threading.Thread(target=self._write_what_comes, name="toolgate store", daemon=True)
+        self._thread.start()
+
+    # In the event loop.
+
+    @property
+    def problem(self) -> str:
+        return self._problem or self._damaged
+
+    def get(self, space: str, key: str) -> bytes | None:
+        rows = self.read(_GET, (space, key, self._clock.wall()))
+        return rows[0][0] if rows else None
+
+    def items(self, space: str) -> Mapping[str, bytes]:
+        return dict(self.read(_ITEMS, (space, self._clock.wall())))
+
+    def read(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
+        """The rows of a query that finds little. What cannot be read is not there."""
+        try:
+            return self._reader.execute(sql, values).fetchall()
+        except self._sqlite.Error as error:
+            self._complain(error)
+            return []
+
+    def put(self, space: str, key: str, value: bytes, ttl: float | None = None) -> Awaitable[None]:
+        row = (space, key, value, self._end(ttl))
+        return self.write(lambda connection: connection.execute(_PUT, row) and None)
+
+    def delete(self, space: str, key: str) -> Awaitable[None]:
+        return self.write(lambda connection: connection.execute(_DELETE, (space, key)) and None)
+
+    def compare_and_set(
+        self, space: str, key: str, old: bytes | None, new: bytes | None, ttl: float | None = None
+    ) -> Awaitable[bool]:
+        expires, now = self._end(ttl), self._clock.wall()
+
+        def work(connection: sqlite3.Connection) -> bool:
+            found = connection.execute(_GET, (space, key, now)).fetchone()
+            if (found and found[0]) != old:
+                return False
+            if new is None:
+                connection.execute(_DELETE, (space, key))
+            else:
+                connection.execute(_PUT, (space, key, new, expires))
+            return True
+
+        return self.write(work)
+
+    def write(self, work: Callable[[sqlite3.Connection], Result]) -> Awaitable[Result]:
+        """Do this within a transaction, which it shares with others; it may be done twice, if the first is undone."""
+        done: asyncio.Future[Result] = self._loop.create_future()
+        queued = _Queued(work, done)
+        if self._is_closed or self._queue.qsize() >= MOST_QUEUED:
+            queued.tell(None, NotKept("the store is closed" if self._is_closed else "too much waits for the disk"))
+        else:
+            self._queue.put(queued)
+        return done
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._reader.close()
+        written = self._loop.create_future()
+        self._queue.put(_Queued(lambda _connection: None, written))
+        self._queue.put(None)
+        await asyncio.wait([written])
+        self._thread.join()
+
+    def _end(self, ttl: float | None) -> float | None:
+        return None if ttl is None else self._clock.wall() + ttl
+
+    # In the thread that writes.
+
+    def _write_what_comes(self) -> None:
+        is_last = False
+        while not is_last:
+            batch: list[_Queued] = []
+            first = self._queue.get()
+            while first:
+                batch.append(first)
+                if len(batch) == BATCH or self._queue.empty():
+                    break
+                first = self._queue.get()
+            is_last = first is None
+            if batch:
+                self._commit(batch)
+        self._writer.close()
+
+    def _commit(self, batch: list[_Queued]) -> None:
+        """All in one transaction. Where one spoils it, each gets its own."""
+        try:
+            self._writer.execute("BEGIN IMMEDIATE")
+            results = [each.work(self._writer) for each in batch]
+            self._purge()
+            self._writer.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  the pump: whoever wrote is told, and the next are written
+            self._undo()
+            if len(batch) == 1:
+                self._tell(batch, [None], self._why(error))
+            else:
+                for each in batch:
+                    self._commit([each])
+            return
+        self._problem = ""
+        self._tell(batch, results, None)
+
+    def _undo(self) -> None:
+        if self._writer.in_transaction:
+            with contextlib.suppress(self._sqlite.Error):
+                self._writer.execute("ROLLBACK")
+
+    def _why(self, error: Exception) -> Exception:
+        if not isinstance(error, self._sqlite.OperationalError) and type(error) is not self._sqlite.DatabaseError:
+            return error  # the work's own: the disk is well
+        self._complain(error)
+        return NotKept(str(error))
+
+    def _purge(self) -> None:
+        now = self._clock.wall()
+        if now - self._purged >= PURGE:
+            self._purged = now
+            self._writer.execute(_PURGE, (now,))
+
+    def _tell(self, batch: list[_Queued], results: list[Any], error: Exception | None) -> None:
+        def tell() -> None:
+            for each, result in zip(batch, results, strict=True):
+                each.tell(result, error)
+
+        try:
+            self._loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    def _complain(self, error: Exception) -> None:
+        """Once, until it goes well again."""
+        if not self._problem:
+            log.warning("nothing is kept for the next start: %s: %s", self._file, error)
+        self._problem = f"the store cannot be read or written: {self._file}: {error}"

@@ -1,0 +1,358 @@
+"""What a control tool is: a row of data, with the one function that it needs.
+
+A tool that *forwards* names a server, something of it and arguments: the surface turns the call into one of that true
+target before any policy sees it. Any other *works* by what its `Realm` shows it. How success and failure look is its
+family's business, whatever surface it is called on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.catalog.base import View
+from toolgate.core import jsonrpc, mcp, names, surrogates
+from toolgate.core.model import Call, Fault, Hints
+from toolgate.surfaces.controls.realm import Realm
+
+Object: TypeAlias = Mapping[str, Any]
+Given: TypeAlias = Mapping[str, Any]
+"""The arguments of a control tool as they were read: objects stay raw bytes, since they may be another tool's."""
+
+Work: TypeAlias = Callable[[Given, Realm], Awaitable[Any]]
+
+
+class Forward(msgspec.Struct, frozen=True):
+    """Which parameters of a control tool name the server, the target and its arguments, and by which method it is
+    called."""
+
+    server: str
+    target: str
+    arguments: str = ""
+    method: str = mcp.CALL
+
+
+class Family(msgspec.Struct, frozen=True):
+    """How the control tools of one seed speak. `wrap` makes the result of a call that was forwarded (`body` is the
+    server's own); `fail` makes the result for a fault, None where that is to be a JSON-RPC error; `say` makes the
+    result of a tool that works."""
+
+    wrap: Callable[[Given, Call, Raw | bytes], Object]
+    fail: Callable[[Control, Given, Fault], Object | None]
+    say: Callable[[Any], Object]
+
+
+class Control(msgspec.Struct, frozen=True):
+    """`parameters` are the properties of its input schema; `aliases` are other names for them, `also` other names of
+    the tool."""
+
+    name: str
+    family: Family
+    description: str
+    parameters: Mapping[str, Object] = {}
+    required: tuple[str, ...] = ()
+    forward: Forward | None = None
+    work: Work | None = None
+    aliases: Mapping[str, str] = {}
+    also: tuple[str, ...] = ()
+    changes: bool = False  # whether it does more than tell, or call
+    insists: bool = False  # whether it promises another try where a tool says nothing of itself
+    check: Callable[[Given], object] | None = None  # raises `Fault` for arguments that do not go together
+    output: Object | None = None  # its output schema
+
+    @property
+    def schema(self) -> Object:
+        schema: dict[str, Any] = {"type": "object", "properties": self.parameters}
+        if self.required:
+            schema["required"] = self.required
+        return schema | {"additionalProperties": False}
+
+    @property
+    def hints(self) -> Hints:
+        """What permissions go by. One that forwards does nothing itself: its true target is judged."""
+        return _CHANGES if self.changes else _TELLS
+
+    def listed(self) -> Raw:
+        """It as `tools/list` shows it."""
+        shown: dict[str, Any] = {"name": self.name, "description": self.description, "inputSchema": self.schema}
+        if self.output:
+            shown["outputSchema"] = self.output
+        if not self.forward:
+            shown["annotations"] = {"readOnlyHint": not self.changes, "openWorldHint": False}
+        return Raw(jsonrpc.encode(shown))
+
+
+_TELLS, _CHANGES = Hints(readOnlyHint=True), Hints(readOnlyHint=False)
+
+# What a parameter may hold. Objects are not looked into.
+_TYPES: Mapping[str, tuple[str, Callable[[Raw], Any]]] = {
+    "string": ("a string", lambda raw: jsonrpc.read(raw, type=str)),
+    "integer": ("a whole number", lambda raw: _whole(jsonrpc.read(raw, type=float))),
+    "boolean": ("true or false", lambda raw: jsonrpc.read(raw, type=bool)),
+    "array": ("a list", lambda raw: jsonrpc.read(raw, type=list[Any])),
+    "object": ("an object", lambda raw: _object(raw)),
+}
+
+
+def read(control: Control, call: Call) -> Given:
+    """The arguments of a call of a control tool. Raises `Fault` INVALID_ARGS with all that is wrong with them."""
+    given, wrong = _decoded(control, call)
+    wrong += [f"`{name}` is missing" for name in control.required if name not in given and not _is_named(name, wrong)]
+    wrong += [f"`{name}` must be {said}" for name, value in given.items() if (said := _beyond(control, name, value))]
+    if wrong:
+        raise invalid(control, wrong)
+    if control.check:
+        control.check(given)
+    return given
+
+
+def readable(control: Control, call: Call) -> Given:
+    """Those of the arguments that are what they should be, for a message about the others."""
+    return _decoded(control, call)[0]
+
+
+def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
+    """The arguments that can be read, and what is wrong with the others."""
+    try:
+        written = jsonrpc.members(call.arguments or b"{}")
+    except jsonrpc.UNREADABLE:
+        return {}, ["the arguments must be an object"]
+    given: dict[str, Any] = {}
+    wrong = _unknown([each for each in written if control.aliases.get(each, each) not in control.parameters], control)
+    for spelling, raw in written.items():
+        name = control.aliases.get(spelling, spelling)
+        if name in control.parameters and bytes(memoryview(raw)[:5]) != b"null":  # as many write what they leave out
+            what, decode = _TYPES[control.parameters[name]["type"]]
+            size = len(memoryview(raw))
+            if size > _LONGEST_WRITTEN and memoryview(raw)[0] == _QUOTE:  # it is read several times in a call
+                wrong.append(f"`{spelling}` has {size:,} bytes, and may have {_LONGEST_WRITTEN:,} as a text")
+                continue
+            try:
+                given[name] = decode(raw)
+            except (ValueError, *jsonrpc.UNREADABLE):
+                wrong.append(f"`{spelling}` must be {what}")
+    return given, wrong
+
+
+def _unknown(spellings: Sequence[str], control: Control) -> list[str]:
+    """Anybody may send any number of them."""
+    named = spellings[:MOST_UNKNOWN]
+    said = [f"unknown parameter `{each[:LONGEST_UNKNOWN]}`{_did_you_mean(each, control.parameters)}" for each in named]
+    more = len(spellings) - len(named)
+    return said + ([f"{more:,} more unknown parameters"] if more else [])
+
+
+_QUOTE = 0x22
+_LONGEST_WRITTEN = 256 * 1024  # bytes of a text: a name, a query, or an object that a model has written as one
+MOST_UNKNOWN = 10  # that are named
+LONGEST_UNKNOWN = 100  # characters of a name
+
+
+def _beyond(control: Control, name: str, value: Any) -> str:
+    """What a value had to be, by the limits that its parameter has; empty where it is that."""
+    parameter = control.parameters[name]
+    choices = parameter.get("enum")
+    if choices and value not in choices:
+        return " or ".join(map(str, choices))
+    if "minimum" in parameter and value < parameter["minimum"]:
+        return f"at least {parameter['minimum']}"
+    if "maximum" in parameter and value > parameter["maximum"]:
+        return f"at most {parameter['maximum']}"
+    return ""
+
+
+def invalid(control: Control, wrong: Sequence[str]) -> Fault:
+    takes = ", ".join(f"{name}{'' if name in control.required else '?'}" for name in control.parameters)
+    hint = f"{control.name}({takes})"
+    message = f"Invalid arguments: {'; '.join(wrong)}"
+    return Fault("INVALID_ARGS", message, hint=hint, reach="not_sent", extra={"schema": control.schema})
+
+
+def _is_named(name: str, wrong: Iterable[str]) -> bool:
+    return any(f"`{name}`" in each for each in wrong)
+
+
+def _whole(number: float) -> int:
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def _object(raw: Raw) -> Raw:
+    """An object as it is written. Models sometimes write it as a string that holds one."""
+    written = bytes(raw)
+    if written[:1] == b'"':
+        written = surrogates.escaped(jsonrpc.read(raw, type=str).strip())
+    jsonrpc.members(written)
+    return Raw(written)
+
+
+# Finding what is named.
+
+
+def find_server(named: str, servers: Mapping[str, str]) -> str:
+    """The id of a server by any spelling of its name; `servers` are the configured names by id. Raises `Fault`
+    SERVER_NOT_FOUND with what there is."""
+    _check_length("a server", named)
+    id = names.slug(named)
+    if id in servers:
+        return id
+    close = names.did_you_mean([servers[each] for each in names.near(id, servers)])
+    shown = list(servers.values())
+    hint = close or ("there are no servers" if not shown else f"there are {', '.join(shown[:MOST_NAMED])}")
+    raise Fault(
+        "SERVER_NOT_FOUND",
+        f"Server not found: {named}" + (f" ({hint})" if close else ""),
+        hint=hint,
+        reach="not_sent",
+        extra={"available_servers": shown[:MOST_NAMED]},
+    )
+
+
+def check_offered(server: str, kind: str, target: str, view: View) -> None:
+    """Raises `Fault` where a server does not list this, or cannot list anything."""
+    _check_length(f"one of the {kind}", target)
+    shelf = view.shelf(server, kind)
+    if shelf is None:
+        raise view.fault(server, kind) or not_listed_yet(server)
+    if target in shelf.items:
+        return
+    noun = mcp.KINDS[kind].noun
+    close = names.did_you_mean(names.near(target, shelf.items))
+    hint = close or f"ask for the list of what {server} offers"
+    raise Fault(
+        mcp.KINDS[kind].missing,
+        f"{noun} not found: {target} on {server}" + (f" ({hint})" if close else ""),
+        server=server,
+        tool=target,
+        hint=hint,
+        reach="not_sent",
+        extra={f"available_{kind}": list(shelf.items)[:MOST_NAMED]},
+    )
+
+
+def _check_length(what: str, named: str) -> None:
+    """Names without end would be taken apart, compared and repeated. Raises `Fault` INVALID_ARGS."""
+    if len(named) > LONGEST_NAMED:
+        message = f"Invalid params: the name of {what} has {len(named):,} characters, and may have {LONGEST_NAMED:,}"
+        raise Fault("INVALID_ARGS", message, reach="not_sent")
+
+
+def not_listed_yet(server: str) -> Fault:
+    return Fault(
+        "SERVER_FAILED",
+        f"Server not started: {server} is still starting",
+        server=server,
+        reach="not_sent",
+        hint="try again in a few seconds",
+    )
+
+
+MOST_NAMED = 100  # of what there is, in an error
+LONGEST_NAMED = 16 * 1024  # characters, as of names that a request has itself
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = names.did_you_mean(names.near(name, known, 1))
+    return f" ({close})" if close else ""
+
+
+# What several families say alike.
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """What a control tool that works has to say so far; `pending` are the names of servers that are still starting."""
+
+    said: Any
+    pending: Sequence[str]
+
+
+def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, realm: Realm) -> Any:
+    """The same; an `Unfinished` one where some of these lists are still to come, and nothing is known of them."""
+    late = {server for server, kind in wanted if (server, kind) in view.pending and not view.shelf(server, kind)}
+    names = [card.name for id, card in realm.servers.items() if id in late]
+    return Unfinished(said, names) if names else said
+
+
+def say(control: Control, said: Any) -> Object:
+    """The result of a tool that works.
+
+    Servers that are still starting are named in a second block, so that a model that finds nothing knows that it may
+    ask again. What is no object is repeated as an object in `structuredContent`: Gemini CLI 0.61 reads a text that is
+    JSON into that itself, and then refuses the whole result where it is a list. Some clients show their model
+    `structuredContent` instead of the text, so it has all that the text has.
+    """
+    whole, pending = (said.said, said.pending) if isinstance(said, Unfinished) else (said, ())
+    result = control.family.say(whole)
+    structured = result.get("structuredContent", None if isinstance(whole, Mapping) else {"result": whole})
+    if pending:
+        told = f"Still starting: {', '.join(pending)}. Ask again in a few seconds."
+        content = [*result["content"], {"type": "text", "text": told}]
+        result = {**result, "content": content, "_meta": {**result.get("_meta", {}), "pending": pending}}
+        structured = structured and {**structured, "pending": pending}
+    return result if structured is None else {**result, "structuredContent": structured}
+
+
+def what_helps(fault: Fault) -> dict[str, Any]:
+    """What of a fault lets its reader mend it at once."""
+    shown = {key: value for key, value in fault.extra.items() if key.startswith("available_") or key in _HELPFUL}
+    return shown | ({"hint": fault.hint} if fault.hint and fault.hint not in fault.message else {})
+
+
+_HELPFUL = ("schema", "errors", "candidates")
+
+
+def text(said: Any, **more: Any) -> Object:
+    """A result of one text block with JSON."""
+    return {"content": [{"type": "text", "text": jsonrpc.encode(said).decode()}], **more}
+
+
+class Body(msgspec.Struct):
+    """A tool's result, taken apart. `rest` are its members besides the content."""
+
+    texts: list[str]
+    others: list[Raw]
+    is_error: bool
+    structured: Raw | None
+    rest: dict[str, Raw]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.texts)
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: Any = None
+
+
+def take_apart(body: Raw | bytes) -> Body:
+    """The parts of a `CallToolResult`; one that is out of shape has none of those that are."""
+    rest = dict(jsonrpc.members(body))
+    found = Body([], [], bytes(rest.pop("isError", b"")) == b"true", rest.get("structuredContent"), rest)
+    for raw in _blocks(rest.pop("content", None)):
+        try:
+            block = jsonrpc.read(raw, type=_Block)
+        except jsonrpc.UNREADABLE:
+            block = _Block()
+        if block.type == "text" and isinstance(block.text, str):
+            found.texts.append(block.text)
+        else:
+            found.others.append(raw)
+    return found
+
+
+def _blocks(raw: Raw | None) -> list[Raw]:
+    try:
+        return [] if raw is None else jsonrpc.read(raw, type=list[Raw])
+    except jsonrpc.UNREADABLE:
+        return []
+
+
+def joined(said: Object, body: Body, is_error: bool) -> Object:
+    """A result of one text block with JSON, and what else the server's own holds behind it."""
+    told = {"type": "text", "text": jsonrpc.encode(said).decode()}
+    return {**body.rest, "content": [told, *body.others], **({"isError": True} if is_error else {})}

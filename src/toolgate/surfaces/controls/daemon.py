@@ -1,0 +1,257 @@
+"""The control tools of seed 004: the daemon's status, its tool proxy, its servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.catalog.base import Card, Shelf
+from toolgate.config.edits import table_of
+from toolgate.core import items, jsonrpc, mcp, surrogates
+from toolgate.core.model import Call, Fault
+from toolgate.search.briefs import brief
+from toolgate.surfaces.controls import base
+from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
+from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.states import IN_004
+from toolgate.upstreams.base import Status
+
+# Fault code → `error_type` (behaviour.md, "004 daemon tools").
+ERROR_TYPES: Mapping[str, str] = {
+    "INVALID_ARGS": "ValueError",
+    "SERVER_NOT_FOUND": "KeyError",
+    "TOOL_NOT_FOUND": "KeyError",
+    "RESOURCE_NOT_FOUND": "KeyError",
+    "PROMPT_NOT_FOUND": "KeyError",
+    "ACCESS_DENIED": "PermissionError",
+    "APPROVAL_DENIED": "PermissionError",
+    "TIMEOUT": "TimeoutError",
+    "SERVER_FAILED": "ConnectionError",
+}
+
+
+def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
+    if call.method != mcp.CALL:
+        return base.text({"success": True, "result": msgspec.Raw(raw)})
+    body = base.take_apart(raw)
+    if body.is_error:
+        said = {"success": False, "error": body.text, "error_type": "ToolError"}
+        return base.joined(said, body, is_error=True)
+    body.rest.pop("structuredContent", None)  # it is the result now
+    return base.joined({"success": True, "result": _result(body)}, body, is_error=False)
+
+
+def _result(body: base.Body) -> Any:
+    """The structured content, else the text as JSON where it is that, else the text."""
+    if body.structured is not None:
+        return body.structured
+    try:
+        return Raw(jsonrpc.encode(jsonrpc.read(surrogates.escaped(body.text), Raw)))
+    except jsonrpc.UNREADABLE:
+        return body.text
+
+
+def _fail(control: Control, given: Given, fault: Fault) -> Object:
+    said = {"success": False, "error": fault.message, "error_type": ERROR_TYPES.get(fault.code, "RuntimeError")}
+    return base.text(said | base.what_helps(fault), isError=True)
+
+
+FAMILY = Family(_wrap, _fail, base.text)
+
+_SERVER = {"type": "string", "description": "Server name"}
+
+
+async def status(given: Given, realm: Realm) -> Object:
+    house = realm.house
+    seconds = int(house.wall() - house.started)
+    servers = [_state(server, realm.status(id)) for id, server in realm.servers.items()]
+    return {
+        "status": "running",
+        "uptime": _spoken(seconds),
+        "uptime_seconds": seconds,
+        "pid": house.pid,
+        "port": house.port(),
+        "version": house.version,
+        "mcp_servers": servers,
+        "mcp_server_count": len(servers),
+        "formatted_message": _table(_spoken(seconds), servers),
+        **({"config_error": problem} if realm.is_whole and (problem := house.problem()) else {}),
+    }
+
+
+def _state(server: Card, status: Status) -> Object:
+    state = IN_004[status.state]
+    said = {"name": server.name, "state": state, "connected": state == "connected", "transport": _transport(server)}
+    why = {"error": status.error} | ({"hint": status.hint} if status.hint else {})
+    return said | (why if state == "failed" else {})
+
+
+def _transport(server: Card) -> str:
+    return {"ws": "websocket"}.get(server.type, server.type)
+
+
+def _spoken(seconds: int) -> str:
+    """8130 → "2h 15m 30s"."""
+    hours, minutes = divmod(seconds // 60, 60)
+    parts = [(hours, "h"), (minutes, "m")]
+    shown = [f"{number}{unit}" for at, (number, unit) in enumerate(parts) if any(n for n, _ in parts[: at + 1])]
+    return " ".join([*shown, f"{seconds % 60}s"])
+
+
+def _table(uptime: str, servers: list[Object]) -> str:
+    width = max((len(server["name"]) for server in servers), default=0)
+    lines = [f"toolgate is running, up {uptime}, {len(servers)} servers"]
+    lines += [f"  {server['name']:<{width}}  {server['state']:<12} {server['transport']}" for server in servers]
+    return "\n".join(lines)
+
+
+async def list_mcp_servers(given: Given, realm: Realm) -> Object:
+    return {
+        "servers": [
+            {
+                "name": server.name,
+                "project_id": realm.house.project,
+                "description": server.description,
+                **{key: value for key, value in _state(server, realm.status(id)).items() if key != "name"},
+            }
+            for id, server in realm.servers.items()
+        ]
+        + [{"name": name, "state": "disabled", "connected": False} for name in realm.disabled.values()]
+    }
+
+
+async def list_tools(given: Given, realm: Realm) -> Object:
+    one = base.find_server(given["server"], realm.names) if "server" in given else None
+    servers = [one] if one else list(realm.servers)
+    view = await realm.lists([(id, "tools") for id in servers])
+    if one:
+        shelf = view.shelf(one, "tools")
+        if shelf is None:
+            raise view.fault(one, "tools") or base.not_listed_yet(one)
+        return {"success": True, "server": view.servers[one], "tools": _briefs(shelf)}
+    listed: list[Object] = []
+    for id in servers:
+        shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
+        said: dict[str, Any] = {"name": view.servers[id], "tools": _briefs(shelf) if shelf else []}
+        listed.append(said | ({"error": fault.message} if fault else {} if shelf else {"pending": True}))
+    return {"success": True, "servers": listed}
+
+
+def _briefs(shelf: Shelf) -> list[Object]:
+    tools = map(items.read, shelf.items.values())
+    return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
+
+
+async def get_tool_schema(given: Given, realm: Realm) -> Object:
+    id = base.find_server(given["server_name"], realm.names)
+    view = await realm.lists([(id, "tools")])
+    base.check_offered(id, "tools", given["tool_name"], view)
+    shelf = view.shelf(id, "tools")
+    assert shelf
+    return {"success": True, "server": view.servers[id], "tool": shelf.items[given["tool_name"]]}
+
+
+def table_of_new(given: Given) -> Mapping[str, Any]:
+    """The server that the arguments of `add_mcp_server` describe, as a native file has it."""
+    keys = {key: value for key, value in given.items() if key not in ("name", "transport")}
+    decoded = {key: jsonrpc.value(value) if isinstance(value, Raw) else value for key, value in keys.items()}
+    return table_of(given["transport"], **decoded)
+
+
+async def add_mcp_server(given: Given, realm: Realm) -> Object:
+    id = await realm.add(given["name"], table_of_new(given))
+    said = {"success": True, "name": given["name"], "transport": given["transport"]}
+    if id not in realm.servers:
+        return {**said, "state": "disabled", "tools": []}
+    view = await realm.lists([(id, "tools")])
+    shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
+    status = realm.status(id)
+    told = {**said, "state": IN_004[status.state], "tools": _briefs(shelf) if shelf else []}
+    if not fault:
+        return told
+    hint = status.hint or fault.hint
+    return told | {"error": fault.message} | ({"hint": hint} if hint else {})
+
+
+async def remove_mcp_server(given: Given, realm: Realm) -> Object:
+    known = {**realm.names, **realm.disabled}
+    name = known[base.find_server(given["name"], known)]
+    await realm.remove(name)
+    return {"success": True, "name": name, "removed": True}
+
+
+CONTROLS = (
+    Control("status", FAMILY, "How the gateway is: its uptime, and the state of all MCP servers.", work=status),
+    Control(
+        "list_mcp_servers",
+        FAMILY,
+        "List all configured MCP servers and whether they are connected.",
+        work=list_mcp_servers,
+    ),
+    Control(
+        "call_tool",
+        FAMILY,
+        "Execute a tool of an MCP server. list_tools and get_tool_schema say what there is.",
+        {
+            "server_name": _SERVER,
+            "tool_name": {"type": "string", "description": "Name of the tool to execute"},
+            "arguments": {"type": "object", "description": "Tool-specific arguments"},
+        },
+        ("server_name", "tool_name"),
+        forward=Forward("server_name", "tool_name", "arguments"),
+    ),
+    Control(
+        "list_tools",
+        FAMILY,
+        "The tools of one MCP server, or of all, with a line on each.",
+        {"server": {"type": "string", "description": "Server name. If omitted, all servers."}},
+        work=list_tools,
+        aliases={"server_name": "server"},
+    ),
+    Control(
+        "get_tool_schema",
+        FAMILY,
+        "One tool of an MCP server in full, with the schema of its arguments.",
+        {"server_name": _SERVER, "tool_name": {"type": "string", "description": "Tool name"}},
+        ("server_name", "tool_name"),
+        work=get_tool_schema,
+    ),
+    Control(
+        "read_mcp_resource",
+        FAMILY,
+        "Read a resource of an MCP server.",
+        {"server_name": _SERVER, "resource_uri": {"type": "string", "description": "URI of the resource"}},
+        ("server_name", "resource_uri"),
+        forward=Forward("server_name", "resource_uri", method="resources/read"),
+    ),
+    Control(
+        "add_mcp_server",
+        FAMILY,
+        "Add an MCP server: it is checked, a person is asked, and it is kept, started and listed at once.",
+        {
+            "name": {"type": "string", "description": "Unique server name"},
+            "transport": {"type": "string", "enum": ["http", "stdio", "websocket", "sse"]},
+            "url": {"type": "string", "description": "Server URL (http, websocket, sse)"},
+            "headers": {"type": "object", "description": "Custom HTTP headers"},
+            "command": {"type": "string", "description": "Command to run (stdio)"},
+            "args": {"type": "array", "description": "Command arguments"},
+            "env": {"type": "object", "description": "Environment variables"},
+            "enabled": {"type": "boolean", "default": True, "description": "Whether it is enabled"},
+        },
+        ("name", "transport"),
+        work=add_mcp_server,
+        changes=True,
+    ),
+    Control(
+        "remove_mcp_server",
+        FAMILY,
+        "Remove an MCP server that was added. A person is asked first.",
+        {"name": {"type": "string", "description": "Server name to remove"}},
+        ("name",),
+        work=remove_mcp_server,
+        changes=True,
+    ),
+)

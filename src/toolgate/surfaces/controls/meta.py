@@ -1,0 +1,136 @@
+"""The control tools of seed 002: discovery across servers, and calls to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from toolgate.catalog.base import Card, Shelf, View
+from toolgate.core import items, jsonrpc
+from toolgate.core.model import Call, Fault
+from toolgate.search import Hit, signatures
+from toolgate.surfaces.controls import base
+from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
+from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.states import IN_002
+from toolgate.upstreams.base import Status
+
+
+def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
+    """The server's own result, as it is."""
+    return jsonrpc.members(raw)
+
+
+def _fail(control: Control, given: Given, fault: Fault) -> Object:
+    said = fault.message
+    if control.forward and {"tool", "server"} <= given.keys():
+        called = f"{given['tool']} on {given['server']}"
+        if len(called) <= 2 * base.LONGEST_NAMED:  # else the fault says so, and nobody reads it in between
+            said = f"Error calling {called}: {fault.message}"
+    if fault.hint and fault.hint not in said:
+        said = f"{said} ({fault.hint})"
+    if "schema" in fault.extra:  # a model has nothing else of this reply
+        said = f"{said}\nThe schema of the arguments: {jsonrpc.encode(fault.extra['schema']).decode()}"
+    return {"content": [{"type": "text", "text": said}], "isError": True}
+
+
+FAMILY = Family(_wrap, _fail, base.text)
+
+
+async def mcp_discover(given: Given, realm: Realm) -> Any:
+    one = base.find_server(given["server"], realm.names) if "server" in given else None
+    known = realm.servers
+    servers = [one] if one else list(known)
+    wanted = [(id, "tools") for id in servers]
+    view = await realm.lists(wanted)
+    return base.unless_pending(await _discovered(given, realm, known, one, view), wanted, view, realm)
+
+
+async def _discovered(given: Given, realm: Realm, known: Mapping[str, Card], one: str | None, view: View) -> Any:
+    servers = [one] if one else list(known)
+    if "query" in given:
+        hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
+        return [_found(hit, realm, given.get("format")) for hit in hits]
+    if not one:
+        return [_summary(known[id], realm.status(id), view.shelf(id, "tools")) for id in servers if id in realm.servers]
+    shelf = view.shelf(one, "tools")
+    tools = [_told(raw, given.get("format")) for raw in shelf.items.values()] if shelf else []
+    fault = view.fault(one, "tools")
+    said = {**_summary(known[one], realm.status(one), shelf), "tools": tools}
+    return said | ({"error": fault.message} if fault and not shelf else {})
+
+
+def _summary(server: Card, status: Status, tools: Shelf | None) -> Object:
+    return {
+        "name": server.name,
+        "state": IN_002[status.state],
+        "toolCount": len(tools.items) if tools else None,
+        "criticality": server.criticality,
+    }
+
+
+def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
+    found = hit.document
+    said: dict[str, Any] = {
+        "tool": found.name,
+        "server": realm.servers[found.server].name,
+        "description": found.description,
+        "score": hit.score,
+        "confidence": round(hit.confidence, 2),
+    }
+    shelf = realm.known(found.server, "tools")
+    return {**said, **_declared(shelf.items.get(found.name) if shelf else None, format)}
+
+
+def _told(raw: Raw, format: str | None) -> Object:
+    tool = items.read(raw)
+    return {"tool": tool.name, "description": tool.description, **_declared(raw, format)}
+
+
+def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
+    """How a tool is called: in one line, and in full where that is wanted."""
+    if raw is None:
+        return {}
+    read = items.read(raw)
+    tool = signatures.Tool(read.name, read.description, bytes(read.inputSchema), bytes(read.outputSchema))
+    said = {"signature": signatures.one_line(tool)}
+    return said | ({"declaration": _DECLARE[format](tool)} if format else {})
+
+
+_DECLARE = {"typescript": signatures.typescript, "python": signatures.python}
+
+
+CONTROLS = (
+    Control(
+        "mcp_discover",
+        FAMILY,
+        "Search the tools of all MCP servers; each is found with its signature. "
+        "Without a query: the servers, their state and how many tools they have.",
+        {
+            "query": {"type": "string", "description": "What to search for"},
+            "server": {"type": "string", "description": "Only this server"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10, "description": "At most so many"},
+            "format": {
+                "type": "string",
+                "enum": ["typescript", "python"],
+                "description": "Add each tool's declaration in this language",
+            },
+        },
+        work=mcp_discover,
+    ),
+    Control(
+        "mcp_call",
+        FAMILY,
+        "Call a tool of an MCP server, with arguments as its signature says. mcp_discover finds the tool.",
+        {
+            "server": {"type": "string", "description": "Target server name"},
+            "tool": {"type": "string", "description": "Tool name to call"},
+            "args": {"type": "object", "description": "Arguments to pass to the tool"},
+        },
+        ("server", "tool"),
+        forward=Forward("server", "tool", "args"),
+        insists=True,
+    ),
+)

@@ -1,0 +1,36 @@
+"""What the gateway answers itself, as the server `toolgate`: control tools that work, and its own resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from toolgate.auth.access import KEPT
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.model import Call, Fault
+from toolgate.surfaces import controls
+from toolgate.surfaces.controls import base, children
+from toolgate.surfaces.controls.realm import Realm
+
+
+async def answer(call: Call, realm: Realm) -> base.Object:
+    """The result of a call whose target is the gateway itself. Raises `Fault`."""
+    if call.method == mcp.CALL:
+        control = controls.CONTROLS[call.target]
+        assert control.work
+        return base.say(control, await control.work(base.read(control, call), realm))
+    if call.target.startswith(KEPT):
+        return realm.kept(call.target)
+    return _contents(call.target, await _resource(call.target, realm))
+
+
+async def _resource(uri: str, realm: Realm) -> Any:
+    found = children.RESOURCES.get(uri)
+    if not found:
+        hint = f"there are {' and '.join(children.RESOURCES)}"
+        raise Fault("RESOURCE_NOT_FOUND", f"Resource not found: {uri}", hint=hint, reach="not_sent")
+    return await found[2](realm)
+
+
+def _contents(uri: str, said: Any) -> base.Object:
+    text = jsonrpc.encode(said).decode()
+    return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}

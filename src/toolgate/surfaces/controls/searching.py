@@ -1,0 +1,87 @@
+"""The search tool of seed 001: shown instead of many tools, it finds those that are wanted and has them shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw
+
+from toolgate.core import jsonrpc
+from toolgate.core.model import Call, Fault
+from toolgate.search import Hit
+from toolgate.surfaces.controls import base
+from toolgate.surfaces.controls.base import Control, Family, Given, Object
+from toolgate.surfaces.controls.realm import Realm
+
+KINDS = {
+    "tools": ("tools",),
+    "resources": ("resources", "resourceTemplates"),
+    "prompts": ("prompts",),
+    "all": ("tools", "resources", "resourceTemplates", "prompts"),
+}
+_SINGULAR = {"tools": "tool", "resources": "resource", "resourceTemplates": "resource", "prompts": "prompt"}
+
+
+def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
+    return jsonrpc.members(raw)
+
+
+def _fail(control: Control, given: Given, fault: Fault) -> None:
+    """A JSON-RPC error, as all of this surface's."""
+
+
+def _say(said: Any) -> Object:
+    return base.text(said, structuredContent=said)
+
+
+FAMILY = Family(_wrap, _fail, _say)
+
+
+async def search_tools(given: Given, realm: Realm) -> Any:
+    kinds = KINDS[given.get("type", "tools")]
+    wanted = [(id, kind) for id in realm.servers for kind in kinds]
+    view = await realm.lists(wanted)
+    limit, mode = given.get("limit", 10), given.get("mode", realm.search_mode)
+    hits = await realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
+    matches = [_match(hit, realm) for hit in hits]
+    tools = [match["name"] for match in matches if match["type"] == "tool"]
+    realm.activate(tools)
+    said = {"matches": matches, "activated": tools if realm.client.session else []}
+    return base.unless_pending(said, wanted, view, realm)
+
+
+def _match(hit: Hit, realm: Realm) -> dict[str, Any]:
+    found = hit.document
+    match: dict[str, Any] = {
+        "type": _SINGULAR[found.kind],
+        "name": realm.named(found.server, found.kind, found.name),
+        "relevance": hit.relevance,
+        "description": found.description,
+    }
+    return match | ({"inputSchema": Raw(found.schema)} if found.schema else {})
+
+
+CONTROLS = (
+    Control(
+        "search_tools",
+        FAMILY,
+        "Search the tools, resources and prompts of all MCP servers. What is found can be called by its name at once.",
+        {
+            "query": {"type": "string", "description": "What is wanted, in words"},
+            "type": {"type": "string", "enum": list(KINDS), "default": "tools"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+            "mode": {"type": "string", "enum": ["bm25", "regex", "semantic"], "default": "bm25"},
+        },
+        ("query",),
+        work=search_tools,
+        also=("localrouter__search_tools", "search"),
+        output={
+            "type": "object",
+            "properties": {
+                "matches": {"type": "array", "items": {"type": "object"}},
+                "activated": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["matches", "activated"],
+        },
+    ),
+)

@@ -1,0 +1,142 @@
+"""What every upstream is, and what is known of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core.model import Call, Client, Made, Outcome, Words
+
+
+class Items(msgspec.Struct, frozen=True):
+    """One whole list of one server. `ttl` in seconds is the server's own word on how long it holds, None where it gave
+    none; `is_public`: it says that the list is the same for everybody (spec: server/utilities/caching)."""
+
+    raw: tuple[Raw, ...] = ()
+    ttl: float | None = None
+    is_public: bool = False
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a server says of itself when it is first talked with."""
+
+    capabilities: Mapping[str, Any] = {}
+    instructions: str = ""
+
+
+State: TypeAlias = Literal["configured", "starting", "ready", "busy", "failed", "stopped"]
+
+
+StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
+    the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol
+    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the
+    pool, somebody said so, or it is up for each call only."""
+
+    state: State = "configured"
+    error: str = ""
+    hint: str = ""
+    pid: int | None = None
+    started: float | None = None  # seconds since 1970
+    stderr: str = ""
+    revision: str = ""
+    calls: int = 0  # under way or parked
+    stopped_by: StoppedBy = ""
+    words: Words | None = None
+
+    def told(self, to_others: bool = False) -> Status:
+        """As it is shown to who may read the server's stderr, or to others."""
+        if to_others:
+            return msgspec.structs.replace(self, stderr="", words=None)
+        if not self.words:
+            return self
+        error, hint = self.words.added(self.error, self.hint)
+        return msgspec.structs.replace(self, error=error, hint=hint, words=None)
+
+
+class Upstream(Protocol):
+    """One configured thing that has tools. It starts by itself when it is first needed."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def scope(self, client: Client) -> str:
+        """Whose connection serves this client; clients with the same answer see the same lists."""
+        ...
+
+    def status(self) -> Status:
+        """How it is now. Starts nothing, and never waits."""
+        ...
+
+    def is_up(self, client: Client) -> bool:
+        """Whether the connection that serves this client is there now. Starts nothing."""
+        ...
+
+    async def open(self) -> None:
+        """Start before anybody asks. Failure is kept in the status, not raised."""
+        ...
+
+    async def about(self, client: Client) -> About:
+        """What it says of itself; it is started for that where it must be. Raises `Fault`."""
+        ...
+
+    async def list(self, kind: str, client: Client) -> Items:
+        """All pages of one list, raw. A server that does not know the list has an empty one. Raises `Fault`."""
+        ...
+
+    async def invoke(self, call: Call) -> Outcome:
+        """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
+        ...
+
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
+        """The tasks of 2025-11-25 that this principal has made, as they are now, by their own ids. Raises `Fault`."""
+        ...
+
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        """Have the server tell when this resource (or task, by its id) changes, until it is `unwatch`ed as often.
+        Raises `Fault`."""
+        ...
+
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        """One client wants that no more. Nobody waits for the server to hear of it."""
+        ...
+
+    async def set_level(self, level: str, client: Client) -> None:
+        """A client wants logs of this level: the server is told where it can be, and is not to be quieter."""
+        ...
+
+    async def roots_changed(self, client: Client) -> None:
+        """Pass that on to a server that is this client's own."""
+        ...
+
+    async def leave(self, client: Client) -> None:
+        """This client is gone: end what was held for it alone."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """How many requests of clients are under way or parked on this server now."""
+        ...
+
+    async def stop(self) -> None:
+        """End what runs, and return when it is gone. Its state is `stopped`; the next use starts it again. A call under
+        way fails with SERVER_FAILED, and is not sent again."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """It is configured no more: what is under way may end within `seconds`, then it is closed for good. Calls that
+        still come, by an old snapshot, are served until then."""
+        ...
+
+    async def close(self) -> None:
+        """End everything that it has started, for good."""
+        ...

@@ -1,0 +1,84 @@
+"""The `greeter`: an in-process registry that shows all that one can do. `toolgate demo` uses it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from toolgate.core.asks import answer_value
+from toolgate.upstreams.inprocess.desk import Arguments, Desk, Entry, Object, Registry, text
+
+_NAME = {"type": "object", "properties": {"name": {"type": "string", "description": "Whom to greet"}}}
+
+
+async def greet(arguments: Arguments, desk: Desk) -> Object:
+    """Greets; asks for the name where none is given."""
+    name = arguments.get("name") or await _ask_name(desk)
+    return text(f"Hello, {name}!")
+
+
+async def _ask_name(desk: Desk) -> str:
+    question = {
+        "mode": "form",
+        "message": "Whom may I greet?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    }
+    answer = answer_value(await desk.ask("elicitation/create", question))
+    return str(answer.get("content", {}).get("name", "stranger")) if answer.get("action") == "accept" else "stranger"
+
+
+async def count(arguments: Arguments, desk: Desk) -> Object:
+    steps = max(1, min(int(arguments.get("to", 3)), 100))
+    for step in range(1, steps + 1):
+        desk.progress(step, steps, f"{step} of {steps}")
+        await asyncio.sleep(0)
+    return text(f"Counted to {steps}.")
+
+
+async def about(_arguments: Arguments, _desk: Desk) -> Object:
+    return {"contents": [{"uri": "greeter://about", "mimeType": "text/plain", "text": "A registry inside toolgate."}]}
+
+
+async def letter(arguments: Arguments, _desk: Desk) -> Object:
+    request = f"Write a short letter that greets {arguments.get('name', 'a stranger')}."
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": request}}]}
+
+
+def greeter() -> Registry:
+    tools = {
+        "greet": Entry(
+            {
+                "name": "greet",
+                "description": "Greets somebody; asks whom, where no name is given.",
+                "inputSchema": _NAME,
+            },
+            greet,
+        ),
+        "count": Entry(
+            {
+                "name": "count",
+                "description": "Counts, and reports its progress.",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {"to": {"type": "integer", "minimum": 1, "maximum": 100, "default": 3}},
+                },
+                "annotations": {"readOnlyHint": True},
+            },
+            count,
+        ),
+    }
+    resources = {
+        "greeter://about": Entry(
+            {"uri": "greeter://about", "name": "about", "mimeType": "text/plain", "description": "What this is."}, about
+        )
+    }
+    prompts = {
+        "letter": Entry(
+            {
+                "name": "letter",
+                "description": "A letter of greeting.",
+                "arguments": [{"name": "name", "description": "Whom to greet", "required": False}],
+            },
+            letter,
+        )
+    }
+    return Registry({"tools": tools, "resources": resources, "prompts": prompts})

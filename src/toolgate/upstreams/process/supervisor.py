@@ -1,0 +1,500 @@
+"""Child processes: started in a group of their own, watched by an owner task, ended with everything they started.
+
+The rules this file keeps: a child has one owner, which reaps it; nothing that a child does reaches beyond its own
+callbacks; no child and no grandchild outlives the gateway, not even one that is killed (`guard`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, cast
+
+from toolgate.config import masking
+from toolgate.core.clock import Clock
+from toolgate.core.inflow import Readable
+from toolgate.core.model import Fault
+from toolgate.upstreams import causes
+from toolgate.upstreams.process import guard
+
+log = logging.getLogger(__name__)
+
+STDERR_KEPT = 64 * 1024
+UNREAD_INPUT_LIMIT = 64 * 1024 * 1024
+PATIENCE = 2.0  # seconds between closing stdin, TERM and KILL, and for which an order lies before the guard is woken
+POLL = 0.1  # seconds between two looks at a guard that is to end
+LONGEST_START = 30.0  # seconds from an order to the guard until its program runs; a few milliseconds as a rule
+LONGEST_END = guard.LONGEST_END + PATIENCE  # seconds until nothing is left of what was killed
+
+CONTROL = 3  # what a child's keeper is spoken to on, beside the child's 0 to 2
+_OF_THE_LOADER = (
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+)  # all that Python itself may need; no secret goes to the guard
+
+# What a child inherits of the gateway's environment; all else it gets by its configuration only.
+INHERITED = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "LANG",
+        "TZ",
+        "TMPDIR",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SystemRoot",
+    ]
+)
+INHERITED_PREFIXES = ("LC_", "XDG_", "npm_config_", "NPM_CONFIG_", "UV_", "PIP_")
+
+
+def child_environment(own: Mapping[str, str], gateway: Mapping[str, str]) -> dict[str, str]:
+    """What goes by the name of a secret is nobody's but whose configuration names it."""
+    kept = {k: v for k, v in gateway.items() if k in INHERITED or _is_of_a_tool(k)}
+    return kept | dict(own)
+
+
+def _is_of_a_tool(name: str) -> bool:
+    return name.startswith(INHERITED_PREFIXES) and not masking.is_secret_name(name)
+
+
+class Tail:
+    """The last bytes of a stream."""
+
+    def __init__(self, kept: int = STDERR_KEPT) -> None:
+        self._kept = kept
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        while self._size - len(self._chunks[0]) > self._kept:  # with one byte more, which says whether a line is whole
+            self._size -= len(self._chunks.popleft())
+
+    def text(self) -> str:
+        """Whole lines, where there are any: half of a secret would not be known as one."""
+        whole = b"".join(self._chunks)
+        kept = whole[-self._kept :]
+        if len(whole) > len(kept) and whole[-self._kept - 1] != ord("\n"):
+            kept = kept.partition(b"\n")[2] or kept
+        return kept.decode(errors="replace")
+
+
+class Guard:
+    """The gateway's end of the guard process, which is started again at once if it is killed: what it has started lives
+    on meanwhile, each with its keeper."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+
+    def ready(self) -> None:
+        """Have the process running."""
+        if self._process:
+            return
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", guard.__file__],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={name: os.environ[name] for name in _OF_THE_LOADER if name in os.environ},
+            )
+        ours.setblocking(False)
+        self._socket = ours
+        asyncio.get_running_loop().add_reader(ours, self._lost)
+
+    def take(self, ends: Sequence[socket.socket | int]) -> None:
+        """Have a program started; `ends` are those of its control, stdin, stdout and stderr. Raises `OSError`."""
+        self.ready()
+        assert self._socket
+        fds = [end if isinstance(end, int) else end.fileno() for end in ends]
+        socket.send_fds(self._socket, [b"+"], fds)
+
+    def wake(self) -> None:
+        """Have it go on, and its keepers, where a program of our user has stopped them."""
+        if self._process:
+            self._process.send_signal(signal.SIGCONT)
+
+    async def close(self) -> None:
+        """End all that it has started, and it."""
+        process = self._let_go()
+        if process:
+            await asyncio.to_thread(_wait_for_the_end, process)
+
+    def _lost(self) -> None:
+        process = self._let_go()
+        if process and process.wait() < 0:  # killed; one that fails by itself is tried again with the next child
+            log.warning("the guard process was killed; it is started again")
+            self.ready()
+
+    def _let_go(self) -> subprocess.Popen[bytes] | None:
+        process, self._process = self._process, None
+        if self._socket:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+        return process
+
+
+def _wait_for_the_end(process: subprocess.Popen[bytes]) -> None:
+    """Of a guard that was told. As often as it is stopped it has to go on, for so long as it may take."""
+    for _ in range(int(LONGEST_END / POLL)):
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(POLL)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+    log.error("the guard process does not end what servers have started: it is killed")
+    process.kill()
+    process.wait()
+
+
+class _Pipe(asyncio.Protocol):
+    """One of a child's pipes, at our end."""
+
+    def __init__(self, child: Child, fd: int) -> None:
+        self._child = child
+        self._fd = fd
+
+    def data_received(self, data: bytes) -> None:
+        self._child.wrote(self._fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._child.closed(self._fd)
+
+
+class Child:
+    """One child process. `on_output` gets stdout as it comes, `on_exit` the reason, once. One that does not `talk` is
+    of use without its stdin and stdout, and does not end when they are closed."""
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        on_output: Callable[[bytes], None],
+        on_exit: Callable[[str], None],
+        on_stderr: Callable[[], None],
+        talks: bool = True,
+    ) -> None:
+        self.name = name
+        self.stderr = Tail()
+        self.started = clock.wall()
+        self.pid = 0
+        self._clock = clock
+        self._on_output = on_output
+        self._on_exit = on_exit
+        self._on_stderr = on_stderr
+        self._talks = talks
+        self._ends: dict[int, IO[bytes] | socket.socket | asyncio.BaseTransport] = {}  # ours, of its pipes
+        self._stdin: asyncio.WriteTransport | None = None
+        self._open = {1, 2}  # what it may still write to
+        self._code: int | None = None
+        self._exited = asyncio.Event()
+        self._gone = asyncio.Event()  # with everything that it has started
+        self._drained = asyncio.Event()  # its last words are read
+        self._ending = asyncio.Event()
+        self._asked = ""  # what it is ended for, where somebody has asked for that before it ended by itself
+        self._is_terminated = False  # by its owner, since it could not be talked with any more
+        self.owner: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Child {self.name} pid={self.pid} {'exited' if self._exited.is_set() else 'alive'}>"
+
+    async def start(self, guard: Guard, order: bytes) -> None:
+        """Have it started, and from then on owned: the owner task ends it. Raises `OSError`."""
+        control, theirs = socket.socketpair()
+        (stdin, writing), (reading, stdout), (reading_errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        ours = [os.fdopen(writing, "wb", 0), os.fdopen(reading, "rb", 0), os.fdopen(reading_errors, "rb", 0)]
+        self._ends = {0: ours[0], 1: ours[1], 2: ours[2], CONTROL: control}
+        try:
+            guard.take([theirs, stdin, stdout, stderr])
+        except OSError:
+            self._let_go()
+            raise
+        finally:
+            theirs.close()
+            for fd in (stdin, stdout, stderr):
+                os.close(fd)
+        # Not to be cancelled: the event loop closes what it is just taking over, and then nobody knows whose that is.
+        connecting = asyncio.ensure_future(self._connect(control, *ours))
+        try:
+            keeper, orders = await asyncio.shield(connecting)
+            orders.write(order)
+            async with self._clock.timeout(LONGEST_START):
+                self.pid = _started(await self._answer(guard, keeper))
+        except BaseException:
+            connecting.add_done_callback(lambda _: self._let_go())  # which ends whatever was started
+            raise
+        self.owner = asyncio.get_running_loop().create_task(self._own(guard, keeper, orders), name=f"child {self.name}")
+
+    async def _answer(self, guard: Guard, keeper: asyncio.StreamReader) -> bytes:
+        """What has become of the order."""
+        line = asyncio.ensure_future(keeper.readline())
+        try:
+            while True:
+                try:
+                    async with self._clock.timeout(PATIENCE):
+                        return await asyncio.shield(line)
+                except TimeoutError:
+                    guard.wake()
+        finally:
+            line.cancel()
+
+    async def _connect(
+        self, control: socket.socket, stdin: IO[bytes], stdout: IO[bytes], stderr: IO[bytes]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        loop = asyncio.get_running_loop()
+        keeper, orders = await asyncio.open_unix_connection(sock=control)
+        self._ends[CONTROL] = orders.transport
+        self._ends[0] = self._stdin = (await loop.connect_write_pipe(lambda: _Pipe(self, 0), stdin))[0]
+        self._ends[1], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 1), stdout)
+        self._ends[2], _ = await loop.connect_read_pipe(lambda: _Pipe(self, 2), stderr)
+        return keeper, orders
+
+    def _let_go(self) -> None:
+        for end in self._ends.values():
+            end.close()
+
+    def write(self, data: bytes) -> None:
+        """Raises `Fault` not_sent where the child is gone or has long stopped reading."""
+        pipe = self._stdin
+        if self._exited.is_set() or self._ending.is_set() or pipe is None or pipe.is_closing():
+            self._ending.set()  # it has closed its stdin, and may live
+            raise Fault("SESSION_ERROR", f"Server not started: {self.name} has ended", reach="not_sent")
+        if pipe.get_write_buffer_size() > UNREAD_INPUT_LIMIT:
+            raise Fault("SERVER_FAILED", f"{self.name} does not read its input", reach="not_sent")
+        pipe.write(data)
+
+    def close_input(self) -> None:
+        """There is no more for it to read."""
+        if self._stdin:
+            self._stdin.close()
+
+    def end(self, why: str = "was stopped") -> None:
+        """Have it ended, unless it has ended by itself; `why` is what `on_exit` is then told behind its name."""
+        if not self._exited.is_set():
+            self._asked = self._asked or why
+        self._ending.set()
+
+    async def ended(self) -> None:
+        """Until the process is reaped and what it started is gone."""
+        if self.owner:
+            await asyncio.shield(self.owner)
+
+    # What its pipes say.
+
+    @property
+    def output(self) -> Readable | None:
+        """Its stdout, as far as it is read."""
+        end = self._ends.get(1)
+        return cast("Readable", end) if isinstance(end, asyncio.BaseTransport) else None
+
+    def wrote(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self._on_output(data)
+        else:
+            self.stderr.add(data)
+            self._on_stderr()
+
+    def closed(self, fd: int) -> None:
+        if fd in (0, 1) and self._talks:
+            self._ending.set()  # it can no longer be talked with; the next call gets another
+        self._open.discard(fd)
+        if not self._open:
+            self._drained.set()
+
+    # The owner.
+
+    async def _own(self, guard: Guard, keeper: asyncio.StreamReader, control: asyncio.StreamWriter) -> None:
+        listening = asyncio.get_running_loop().create_task(self._listen(keeper))
+        try:
+            await self._wait_for_an_end()
+            if not self._exited.is_set():
+                await self._end_politely()
+        finally:
+            control.write_eof()  # the keeper kills what is left
+            guard.wake()
+            if not await self._in_time(self._gone, LONGEST_END):
+                log.error("%s cannot be ended: kill process %d", self.name, self.pid)
+                self._signal_group(signal.SIGKILL)
+            listening.cancel()
+            await self._in_time(self._drained)
+            self._let_go()
+            self._on_exit(f"{self.name} {self._asked or self._end_of(self._code)}")
+
+    async def _listen(self, keeper: asyncio.StreamReader) -> None:
+        """Until the keeper is gone, and all that it has started with it."""
+        try:
+            while line := await keeper.readline():
+                self._code = int(line.removeprefix(guard.EXITED))
+                self._exited.set()
+        except OSError:
+            pass
+        if not self._exited.is_set():  # it was killed, and the guard ends what it has left
+            self._signal_group(signal.SIGKILL)
+            self._exited.set()
+        self._gone.set()
+
+    def _end_of(self, code: int | None) -> str:
+        """How it ended without being asked to."""
+        if self._is_terminated:
+            return "closed its stdin or stdout, and was stopped"
+        if code is None:
+            return "was killed with its keeper"
+        if code < 0:
+            known = {number.value: number.name for number in signal.Signals}
+            return f"was ended by signal {known.get(-code, -code)}"
+        return f"exited with status {code}"
+
+    async def _wait_for_an_end(self) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._exited, self._ending)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _end_politely(self) -> None:
+        """Close stdin, wait, TERM, wait; the caller has killed what is left."""
+        self.close_input()
+        if self._talks and await self._in_time(self._exited):
+            return
+        self._is_terminated = True
+        self._signal_group(signal.SIGTERM)
+        self._signal_group(signal.SIGCONT)  # one that is stopped hears of nothing else
+        await self._in_time(self._exited)
+
+    async def _in_time(self, event: asyncio.Event, seconds: float = PATIENCE) -> bool:
+        try:
+            async with self._clock.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _started(line: bytes) -> int:
+    """The process that a keeper has started. Raises `OSError`."""
+    word, _, number = line.partition(b" ")
+    if word == guard.STARTED:
+        return int(number)
+    if word == guard.FAILED:
+        raise OSError(int(number), os.strerror(int(number)))
+    raise OSError("the guard process was killed")
+
+
+def _not_executable(command: str, path: str | None) -> str | None:
+    """The file that is meant by a command that cannot be run, where there is one."""
+    return shutil.which(command, mode=os.F_OK, path=path)
+
+
+def _cure(command: str, name: str, file: str | None) -> str:
+    """What to do about a command that cannot be run; `file` is there, and is no program."""
+    if file:
+        return f"it is not executable: run chmod +x {file}, or use its interpreter as the command"
+    if known := causes.mend(f"Command not found: {command}"):
+        return known
+    first, _, rest = command.partition(" ")
+    if rest:
+        return f'command is the program alone: "command": "{os.path.basename(first)}", "args": {rest.split()}'
+    return f"install {command}, or write its whole path into the configuration of {name}"
+
+
+class Supervisor:
+    """Starts children and has them all ended at the close."""
+
+    def __init__(self, clock: Clock, environ: Mapping[str, str]) -> None:
+        self._clock = clock
+        self._environ = environ
+        self._guard = Guard()
+        self._children: set[Child] = set()
+
+    def prepare(self) -> None:
+        """Have ready what starts children, so that the first one does not wait for it."""
+        self._guard.ready()
+
+    async def start(
+        self,
+        name: str,
+        command: str,
+        args: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        on_output: Callable[[bytes], None],
+        on_exit: Callable[[str], None],
+        on_stderr: Callable[[], None],
+        talks: bool = True,
+        may_gain_privileges: bool = False,
+    ) -> Child:
+        """Raises `Fault` SERVER_FAILED that names the mend where the command cannot be run."""
+        environment = child_environment(env, self._environ)
+        if cwd and not os.path.isdir(cwd):
+            hint = f"create the folder, or mend cwd in the configuration of {name}"
+            raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)
+        if os.path.dirname(command):  # such a path is meant from where the child will be
+            command = os.path.abspath(os.path.join(cwd or "", command))
+        program = shutil.which(command, path=environment.get("PATH"))
+        if not program:
+            file = _not_executable(command, environment.get("PATH"))
+            message = f"Permission denied: {command}" if file else f"Command not found: {command}"
+            raise Fault("SERVER_FAILED", message, reach="not_sent", hint=_cure(command, name, file))
+        order = guard.pack(
+            [os.fsencode(each) for each in (program, *args)],
+            {os.fsencode(key): os.fsencode(value) for key, value in environment.items()},
+            os.fsencode(cwd) if cwd else None,
+            may_gain_privileges,
+        )
+
+        def exited(reason: str) -> None:
+            self._children.discard(child)
+            on_exit(reason)
+
+        child = Child(name, self._clock, on_output, exited, on_stderr, talks)
+        try:
+            await child.start(self._guard, order)
+        except TimeoutError:
+            message = f"Cannot start {program}: nothing has come of it for {LONGEST_START:g} s"
+            raise Fault("SERVER_FAILED", message, reach="not_sent") from None
+        except OSError as error:
+            why, hint = causes.of_system(error)
+            raise Fault("SERVER_FAILED", f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
+        self._children.add(child)
+        return child
+
+    async def close(self) -> None:
+        children = list(self._children)
+        for child in children:
+            child.end()
+        for child in children:
+            await child.ended()
+        await self._guard.close()
