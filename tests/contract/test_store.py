@@ -212,7 +212,7 @@ async def test_it_is_there_after_a_restart(folder: Path) -> None:
 async def test_it_is_there_after_a_kill(folder: Path) -> None:
     script = (
         "import asyncio, os, sys; from pathlib import Path\n"
-        "from toolgate.core.ports import SystemClock; from toolgate.state.sqlite import SqliteStore\n"
+        "from toolgate.core.clock import SystemClock; from toolgate.state.sqlite import SqliteStore\n"
         "async def main():\n"
         "    store = SqliteStore(Path(sys.argv[1]), SystemClock())\n"
         "    await store.put('a', 'key', b'1')\n"
@@ -230,7 +230,7 @@ async def test_two_processes_share_it_and_lose_nothing(folder: Path) -> None:
     """Both make the file, and both count in it."""
     script = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from toolgate.core.ports import SystemClock; from toolgate.state.sqlite import SqliteStore\n"
+        "from toolgate.core.clock import SystemClock; from toolgate.state.sqlite import SqliteStore\n"
         "async def main():\n"
         "    store = SqliteStore(Path(sys.argv[1]), SystemClock())\n"
         "    await store.put('seen', sys.argv[2], b'1')\n"
