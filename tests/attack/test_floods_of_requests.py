@@ -14,6 +14,7 @@ from processes.ground import gateway, real, settings
 from uvicorn.server import ServerState
 from virtualtime import settle
 
+from toolgate.core.inflow import PacedProtocol
 from toolgate.frontends import bodies, frames, server
 from toolgate.frontends.bodies import Bodies
 
@@ -130,7 +131,7 @@ async def test_messages_that_nobody_hears_yet_are_not_read() -> None:
     peer.connection.data_received(TEXT * MANY)
     await settle()
     assert peer.is_paused
-    assert peer.connection.queue.qsize() <= frames.PIECE / len(TEXT) + 1
+    assert peer.connection.queue.qsize() <= PacedProtocol.piece / len(TEXT) + 1
     peer.is_heard.set()
     await until(lambda: len(peer.heard) == MANY)
     assert not peer.is_paused

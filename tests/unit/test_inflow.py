@@ -6,7 +6,7 @@ import pytest
 from virtualtime import settle
 
 from toolgate.core import inflow
-from toolgate.core.inflow import Inflow
+from toolgate.core.inflow import Intake
 
 
 class Transport:
@@ -30,10 +30,11 @@ class Transport:
 async def test_what_takes_long_is_taken_in_order_while_nothing_more_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflow, "MOMENT", -1.0)  # each piece takes longer
     taken: list[bytes] = []
-    transport, flow = Transport(), Inflow(taken.append)
-    flow.put([b"a", b"b", b"c"], transport)
+    transport = Transport()
+    intake = Intake(taken.append, transport)
+    intake.put_all([b"a", b"b", b"c"])
     assert taken == [b"a"] and transport.is_paused
-    flow.put([b"d"], transport)
+    intake.put_all([b"d"])
     assert taken == [b"a"]
     await settle()
     assert taken == [b"a", b"b", b"c", b"d"]
@@ -42,18 +43,50 @@ async def test_what_takes_long_is_taken_in_order_while_nothing_more_is_read(monk
 
 async def test_what_is_taken_at_once_pauses_nothing() -> None:
     taken: list[bytes] = []
-    transport, flow = Transport(), Inflow(taken.append)
-    flow.put([b"a", b"b"], transport)
-    assert taken == [b"a", b"b"] and not transport.pauses and not flow.waiting
+    transport = Transport()
+    intake = Intake(taken.append, transport)
+    intake.put_all([b"a", b"b"])
+    assert taken == [b"a", b"b"] and not transport.pauses and not intake.is_busy
 
 
 async def test_what_was_left_at_the_end_is_taken_then_or_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflow, "MOMENT", -1.0)
     for ends_well in (True, False):
         taken: list[bytes] = []
-        flow = Inflow(taken.append)
-        flow.put([b"a", b"b"], None)
-        (flow.finish if ends_well else flow.drop)()
+        intake = Intake(taken.append)
+        intake.put_all([b"a", b"b"])
+        (intake.finish if ends_well else intake.drop)()
         assert taken == ([b"a", b"b"] if ends_well else [b"a"])
         await settle()
         assert taken == ([b"a", b"b"] if ends_well else [b"a"])
+
+
+async def test_nothing_is_taken_while_anybody_holds_it() -> None:
+    taken: list[bytes] = []
+    transport = Transport()
+    intake = Intake(taken.append, transport, piece=1)
+    intake.hold("a reader")
+    intake.hold("a writer")
+    intake.put(b"ab")
+    intake.let_go("a reader")
+    intake.let_go("nobody")
+    assert not taken and transport.is_paused
+    intake.let_go("a writer")
+    assert taken == [b"a", b"b"] and not transport.is_paused and transport.pauses == 1
+
+
+async def test_a_piece_that_fails_does_not_end_the_taking() -> None:
+    taken: list[bytes] = []
+
+    def take(piece: bytes) -> None:
+        if piece == b"a":
+            raise ValueError(piece)
+        taken.append(piece)
+
+    transport = Transport()
+    intake = Intake(take, transport, piece=1)
+    with pytest.raises(ValueError):
+        intake.put(b"abc")
+    assert transport.is_paused
+    await settle()
+    assert taken == [b"b", b"c"] and not transport.is_paused

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.inflow import Intake
+from toolgate.core.inflow import PacedProtocol
 from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.peers import met
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
 
-PIECE = 1024  # bytes that are taken in one go: 170 frames at most, in 2 ms
 MOST_FRAMES = 8192  # that one message is sent in
 PATIENCE = 120.0  # seconds for the rest of a message
 TOO_BIG = 1009
@@ -30,7 +29,7 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
     """The class of such connections. `websockets` is imported for it."""
     from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-    class PacedSocket(WebSocketsSansIOProtocol):
+    class PacedSocket(PacedProtocol, WebSocketsSansIOProtocol):
         _size = 0  # bytes of the message that is still to end, in frames that have come whole
         _body: Body | None = None
         _waiting: asyncio.Task[None] | None = None
@@ -42,31 +41,19 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._on_closed = on_closed
 
         def connection_made(self, transport: Any) -> None:
-            self._intake = Intake(transport, self._take, PIECE)
-            super().connection_made(self._intake.transport)
+            super().connection_made(transport)
             self.client = met(transport) or self.client
 
-        def data_received(self, data: bytes) -> None:
-            self._intake.put(data)
-
         def connection_lost(self, exc: Exception | None) -> None:
-            self._intake.drop()
+            self.intake.drop()
             self._is_whole()
             self._on_closed(self.client[0] if self.client else "")
             super().connection_lost(exc)
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            self._intake.hold(self)
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._intake.let_go(self)
-
         def handle_cont(self, event: Frame) -> None:
             self._size += len(event.data)
             super().handle_cont(event)
-            if len(self.frames) > MOST_FRAMES:
+            if len(self.frames) == MOST_FRAMES + 1:
                 self.conn.fail(TOO_BIG, "too many frames")
                 self.handle_parser_exception()
 
@@ -82,8 +69,8 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._size = 0
             super().send_receive_event_to_app()
 
-        def _take(self, piece: bytes) -> None:
-            super().data_received(piece)
+        def take(self, piece: bytes) -> None:
+            super().take(piece)
             size = self._size + len(self.conn.reader.buffer)
             if size > FREE:
                 self._keeps(size)
@@ -96,13 +83,13 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
                 self._body = self._bodies.begun(f"@{self.client[0] if self.client else ''}")
                 self._timer = self.loop.call_later(PATIENCE, self.transport.abort)
             if not self._body.has(size) and not self._waiting:
-                self._intake.hold(self._body)
+                self.intake.hold(self._body)
                 self._waiting = self.loop.create_task(self._read_on(self._body))
 
         async def _read_on(self, body: Body) -> None:
             await body.room()
             self._waiting = None
-            self._intake.let_go(body)
+            self.intake.let_go(body)
 
         def _is_whole(self) -> None:
             if self._waiting:
@@ -110,7 +97,7 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             if self._timer:
                 self._timer.cancel()
             if self._body:
-                self._intake.let_go(self._body)
+                self.intake.let_go(self._body)
                 self._body.ended()
             self._body = self._timer = self._waiting = None
 

@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from toolgate.core.inflow import Intake
+from toolgate.core.inflow import Intake, SharedTransport
 from toolgate.core.model import Principal
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.frames import paced_socket
@@ -61,8 +61,8 @@ class _Protocol(HttpToolsProtocol):
         self._open_by = open_by
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._intake = Intake(transport, self._take, PIECE)
-        super().connection_made(self._intake.transport)
+        self._intake = Intake(self._take, transport, PIECE)
+        super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
         self.client = met(transport) or self.client
         self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
         self._address = self.client[0] if self.client else ""
@@ -84,13 +84,16 @@ class _Protocol(HttpToolsProtocol):
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
-        self.transport = self._intake.real
+        self.transport = self._intake.transport  # type: ignore[assignment]
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
         self._intake.put(data)
 
     def _take(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            self._intake.drop()
+            return
         self._head += len(data)
         super().data_received(data)
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:

@@ -19,7 +19,7 @@ import httptools  # pyright: ignore[reportMissingTypeStubs]
 from toolgate import __version__
 from toolgate.auth.outside import Dial
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.inflow import Inflow
+from toolgate.core.inflow import Intake
 
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
@@ -88,14 +88,14 @@ class Wire(asyncio.Protocol):
         self._until_close = False
         self._head = 0  # bytes that have come of a head that is not whole; some of its body may be among them
         self._is_in_head = True
-        self._inflow = Inflow(self._take)
+        self._intake = Intake(self._take, piece=PIECE)
         self.sent = 0.0
         self.idle_since = 0.0
         self.keep = IDLE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
-        self._transport = transport  # type: ignore[assignment]
+        self._transport = self._intake.transport = transport  # type: ignore[assignment]
 
     @property
     def usable(self) -> bool:
@@ -108,14 +108,14 @@ class Wire(asyncio.Protocol):
 
     def close(self) -> None:
         self._reply = None
-        self._inflow.drop()
+        self._intake.drop()
         if self._transport:
             self._transport.close()
 
     def abort(self) -> None:
         """Close it, and wait for nobody to read what was written."""
         self._reply = None
-        self._inflow.drop()
+        self._intake.drop()
         if self._transport:
             self._transport.abort()
 
@@ -132,11 +132,7 @@ class Wire(asyncio.Protocol):
     # What the event loop and the parser call.
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= PIECE and not self._inflow.waiting:
-            self._take(data)
-        else:
-            pieces = (data[start : start + PIECE] for start in range(0, len(data), PIECE))
-            self._inflow.put(pieces, self._transport)
+        self._intake.put(data)
 
     def _take(self, data: bytes) -> None:
         if not self._reply:
@@ -152,7 +148,7 @@ class Wire(asyncio.Protocol):
             self._break(f"the head of its answer has over {LONGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._inflow.finish()
+        self._intake.finish()
         self._pool.forget(self)
         if self._reply and self._until_close and exc is None:
             self.on_message_complete()
@@ -161,7 +157,7 @@ class Wire(asyncio.Protocol):
 
     def _break(self, reason: str) -> None:
         reply, self._reply = self._reply, None
-        self._inflow.drop()
+        self._intake.drop()
         if self._transport:
             self._transport.close()
         if reply:

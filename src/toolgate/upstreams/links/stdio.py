@@ -10,7 +10,7 @@ import logging
 from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Inflow
+from toolgate.core.inflow import Intake
 from toolgate.core.lines import Lines
 from toolgate.core.model import Fault, Words
 from toolgate.core.redaction import excerpt
@@ -33,7 +33,7 @@ class StdioLink(PipeLink):
         self._server = server
         self._receiver = receiver
         self._lines = Lines()
-        self._inflow = Inflow(self._take)
+        self._intake = Intake(self._take)
         self._child: Child | None = None
 
     async def connect(self, supervisor: Supervisor) -> None:
@@ -73,10 +73,11 @@ class StdioLink(PipeLink):
     def _output(self, chunk: bytes) -> None:
         self._signs += 1
         lines = self._lines.feed(chunk)
-        if len(lines) == 1 and not self._inflow.waiting:
+        if len(lines) == 1 and not self._intake.is_busy:
             self._take(lines[0])
         elif lines:
-            self._inflow.put(lines, self._child.output if self._child else None)
+            self._intake.transport = self._child.output if self._child else None
+            self._intake.put_all(lines)
         if self._lines.pending > LONGEST_LINE and self._child:
             self._lines.drop()
             log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
@@ -93,7 +94,7 @@ class StdioLink(PipeLink):
         self._signs += 1
 
     def _exited(self, reason: str) -> None:
-        self._inflow.finish()
+        self._intake.finish()
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
