@@ -70,7 +70,7 @@ ROWS: Mapping[str, Row] = {
 OTHER = "no rule, the other gateway"
 
 
-class Turns:
+class ConcurrencyLimit:
     """One gateway and its clients."""
 
     def __init__(self, gateway: Gateway, load: Load) -> None:
@@ -97,7 +97,7 @@ class Turns:
 
 def opened(
     stack: ExitStack, folder: Path, load: Path, name: str, config: Mapping[str, Any], command: Sequence[str]
-) -> Turns:
+) -> ConcurrencyLimit:
     own = folder / name
     own.mkdir()
     file = own / "toolgate.json"
@@ -105,7 +105,9 @@ def opened(
     file.chmod(0o600)
     gateway = stack.enter_context(Gateway(command, file, own))
     key = KEY if "clients" in config else ""
-    turns = Turns(gateway, stack.enter_context(Load(load, gateway.url(), "modern", "there__echo", 16, 30, key)))
+    turns = ConcurrencyLimit(
+        gateway, stack.enter_context(Load(load, gateway.url(), "modern", "there__echo", 16, 30, key))
+    )
     turns.warm_up()
     return turns
 

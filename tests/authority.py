@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from toolgate.auth.outside import Fetched, Outside, check_url
+from toolgate.auth.safe_net import Fetched, SafeNet, check_url
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]
@@ -122,8 +122,8 @@ class Authority:
         return 200, given | ({"scope": " ".join(scopes)} if scopes else {}) | self.gives
 
 
-class Reached(Outside):
-    """An `Outside` in which there are these authorities, by the hosts of their URLs, and nothing else."""
+class Reached(SafeNet):
+    """An `SafeNet` in which there are these authorities, by the hosts of their URLs, and nothing else."""
 
     def __init__(self, *authorities: Authority) -> None:
         super().__init__()

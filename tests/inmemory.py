@@ -19,9 +19,9 @@ from virtualtime import FakeClock
 from toolgate.app import App, running
 from toolgate.config import Config, Server
 from toolgate.core.model import Fault
-from toolgate.frontends.http import HttpDoor
+from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import Operator
-from toolgate.upstreams.links import Ground, MakeLink
+from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 
@@ -130,7 +130,7 @@ async def gateway(*servers: Server, config: Config | None = None, **more: Any) -
 
 
 def _link(script: Script) -> MakeLink:
-    async def make(server: Server, receiver: Receiver, ground: Ground) -> MemoryLink:
+    async def make(server: Server, receiver: Receiver, ground: LinkDeps) -> MemoryLink:
         if isinstance(script, Fault):
             raise script.at("", "")
         return _ChildLink(server.name, script, receiver, {"pid": PID, "started": ground.clock.wall()})
@@ -187,7 +187,7 @@ class Response:
 class Exchange:
     """One request to the door while it runs: `gone` is the client's going away."""
 
-    def __init__(self, door: HttpDoor, scope: Json, body: Sequence[bytes | None]) -> None:
+    def __init__(self, door: HttpFrontend, scope: Json, body: Sequence[bytes | None]) -> None:
         self._incoming: asyncio.Queue[Json] = asyncio.Queue()
         parts = list(body) or [b""]
         for number, part in enumerate(parts, 1):

@@ -35,7 +35,7 @@ from toolgate.policy.base import Policy
 from toolgate.state.audit import Trail
 from toolgate.state.base import Store
 from toolgate.state.settings import Settings
-from toolgate.upstreams.links import Ground
+from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.connection import Connection as LiveConnection
@@ -135,7 +135,7 @@ def _dump(message: Json) -> bytes:
 
 
 class Scene:
-    """One leg of one call, as its script sees it."""
+    """One round of one call, as its script sees it."""
 
     def __init__(self, connection: _Connection, message: Json) -> None:
         self.id = message["id"]
@@ -428,7 +428,7 @@ class _Server:
         """The resources that it is to tell of, each as often as it is told on whatever connection."""
         return sorted(uri for connection in self.open_connections for uri in connection.watched)
 
-    async def make_link(self, server: Server, receiver: Receiver, ground: Ground) -> MemoryLink:
+    async def make_link(self, server: Server, receiver: Receiver, ground: LinkDeps) -> MemoryLink:
         connection = self.connection(self)
         self.connections.append(connection)
         return MemoryLink(server.name, connection, receiver)
@@ -612,7 +612,7 @@ class _NotYet(Exception):
 
 
 class ModernServer(_Server):
-    """A server of 2026-07-28 that keeps nothing between legs: its state holds the answers that it has."""
+    """A server of 2026-07-28 that keeps nothing between rounds: its state holds the answers that it has."""
 
     def __init__(self, *args: Any, initialize_error: int = -32601, is_fussy: bool = False, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -845,8 +845,8 @@ class Pending:
 class _Wire:
     """What carries a client's messages: one POST each, or the lines of stdio."""
 
-    def __init__(self, house: House, principal: str, path: str) -> None:
-        self.house = house
+    def __init__(self, rig: Rig, principal: str, path: str) -> None:
+        self.rig = rig
         self.principal = principal
         self.path = path
 
@@ -878,17 +878,17 @@ class _Http(_Wire):
     ) -> HttpRequest:
         body = message if isinstance(message, bytes) else _dump(message)
         all_headers = {"x-test-principal": self.principal, "content-type": "application/json", **headers}
-        return HttpRequest(self.house.app.http, "POST", self.path, all_headers.items(), body, on_message)
+        return HttpRequest(self.rig.app.http, "POST", self.path, all_headers.items(), body, on_message)
 
 
 class _Lines(_Wire):
     """One stdio door. On it nobody can tell which request a notification belongs to: every pending one gets it."""
 
-    def __init__(self, house: House, path: str) -> None:
-        super().__init__(house, "local", path)
+    def __init__(self, rig: Rig, path: str) -> None:
+        super().__init__(rig, "local", path)
         self._pending: dict[Any, Pending] = {}
         self._heard: Heard = lambda _data, _pending: None
-        self.door = house.app.stdio(self._written, path)
+        self.door = rig.app.stdio(self._written, path)
 
     def open(self, pending: Pending, headers: Mapping[str, str], heard: Heard) -> None:
         self._heard = heard
@@ -1100,7 +1100,7 @@ _RETRY = ("requestState", "inputResponses")
 
 class LegacyClient:
     """A client of a handshake revision. `answers` answer its questions by script; what no script answers waits for
-    `answer`. Made by `House.legacy`, which shakes hands."""
+    `answer`. Made by `Rig.legacy`, which shakes hands."""
 
     def __init__(
         self,
@@ -1207,7 +1207,7 @@ class LegacyClient:
 
         headers = {**self._headers(), "accept": "text/event-stream", "x-test-principal": self.wire.principal}
         self._streams.append(
-            HttpRequest(self.wire.house.app.http, "GET", self.wire.path, headers.items(), b"", on_message)
+            HttpRequest(self.wire.rig.app.http, "GET", self.wire.path, headers.items(), b"", on_message)
         )
         return heard
 
@@ -1313,7 +1313,7 @@ class _Alarm(logging.Handler):
         complain(f"logged: {record.getMessage()}", record.exc_info[1] if record.exc_info else None)
 
 
-class House:
+class Rig:
     """A running gateway, its servers, and whoever visits it."""
 
     def __init__(self, app: App, clock: FakeClock, servers: Mapping[str, _Server]) -> None:
@@ -1357,8 +1357,10 @@ class House:
     @property
     def connections(self) -> list[LiveConnection]:
         upstreams = self.app.gateway.snapshot.upstreams.values()
-        berths = [berth for each in upstreams if isinstance(each, McpUpstream) for berth in each._berths.values()]
-        return [berth.live for berth in berths if berth.live]
+        sessions = [
+            session for each in upstreams if isinstance(each, McpUpstream) for session in each._sessions.values()
+        ]
+        return [session.live for session in sessions if session.live]
 
     @property
     def in_flight(self) -> int:
@@ -1368,7 +1370,7 @@ class House:
     async def is_quiet(self) -> None:
         """Nothing is parked, in flight, asked or running."""
         await settle()
-        assert len(self.app.parking) == 0, f"parked: {self.app.parking._flows}"
+        assert len(self.app.parking) == 0, f"parked: {self.app.parking._parked}"
         for connection in self.connections:
             assert connection.in_flight == 0, f"in flight: {connection}"
             assert not connection._questions._open, f"unanswered: {connection._questions._open}"
@@ -1378,7 +1380,7 @@ class House:
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}
         running = {task for task in running if not task.get_name().startswith("hear")}  # as long as their connection
         assert not running, f"still running: {running}"
-        assert self.app._common.meters.are_idle, "something that was taken was not given back"
+        assert self.app._policy_deps.meters.are_idle, "something that was taken was not given back"
 
     async def leave(self) -> None:
         for client in self._clients:
@@ -1401,7 +1403,7 @@ async def gateway(
     edited: Callable[[Config], Config] | None = None,
     audit: Trail | None = None,
     **servers: _Server,
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[Rig]:
     """A gateway in front of these servers. When the conversation is over, nothing of it may be left, but what was put
     into a store that is given. `edited`: what is made of the configuration when it is read again."""
     clock = FakeClock()
@@ -1425,14 +1427,14 @@ async def gateway(
         if edited:
             injected["settings"] = Settings(lambda: edited(config), {})
         async with running(config, policies=policies, links=links, **injected) as app:
-            house = House(app, clock, servers)
+            rig = Rig(app, clock, servers)
             try:
-                yield house
-                await house.leave()
-                await house.is_quiet()
+                yield rig
+                await rig.leave()
+                await rig.is_quiet()
                 assert len(app.events) == len(app.sessions), "somebody listens who has gone"
             except BaseException:
-                await house.leave()
+                await rig.leave()
                 raise
     finally:
         logging.getLogger("toolgate").removeHandler(alarm)

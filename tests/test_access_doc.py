@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from toolgate import config
-from toolgate.auth.soundness import problems
+from toolgate.auth.cross_checks import problems
 from toolgate.cli import app
 
 PAGE = (Path(__file__).parents[1] / "docs" / "access.md").read_text()

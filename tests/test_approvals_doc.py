@@ -14,7 +14,7 @@ from toolgate.config.access import Approvals
 from toolgate.core.jsonrpc import Raw
 from toolgate.core.model import Call, Client
 from toolgate.core.redaction import GONE, Redactor
-from toolgate.policy import cases
+from toolgate.policy import approval_requests
 from toolgate.policy.approvals import LASTS, Place
 
 PAGE = (Path(__file__).parents[1] / "docs" / "approvals.md").read_text()
@@ -36,7 +36,7 @@ def test_its_question_is_the_one_that_is_asked() -> None:
     control = Call("tools/call", "mcp_call", Client())
     given = Raw(rb'{"really":true,"path":"/tmp/a*.txt\n"}')
     call = Call("tools/call", "delete_file", Client(), given, server="files", asked=control)
-    assert cases.text(cases.of(call, place, Redactor())) + "\n" == block("text")
+    assert approval_requests.text(approval_requests.of(call, place, Redactor())) + "\n" == block("text")
 
 
 def test_its_commands_exist() -> None:
@@ -48,6 +48,6 @@ def test_its_commands_exist() -> None:
 
 
 def test_its_numbers_and_words_are_ours() -> None:
-    assert f"{cases.MOST_SHOWN:,} characters" in PAGE
+    assert f"{approval_requests.MOST_SHOWN:,} characters" in PAGE
     assert f"`{GONE}`" in PAGE
     assert all(re.search(rf"^\| .*\b{lasts}\b.* \|", PAGE, re.M) for lasts in LASTS)

@@ -12,7 +12,7 @@ from virtualtime import FakeClock, play
 from toolgate import config
 from toolgate.cli.audit import app
 from toolgate.core.model import Call, Client, Done, Fault, Principal
-from toolgate.policy.audit import LARGEST, Entry
+from toolgate.policy.audit import LARGEST, AuditEntry
 from toolgate.policy.limits import Limits, Meters
 from toolgate.state import audit
 from toolgate.state.audit import NOTHING, chained, read_line
@@ -65,8 +65,8 @@ def test_a_line_has_the_members_that_are_shown() -> None:
     written, _ = chained(NOTHING, [b"{}", json.dumps(record).encode()][1:])
     assert read_line(written.strip())
     assert list(json.loads(written)) == list(shown)
-    assert set(record) <= set(Entry.__struct_fields__)
-    assert [name for name in Entry.__struct_fields__ if name in record] == list(record)
+    assert set(record) <= set(AuditEntry.__struct_fields__)
+    assert [name for name in AuditEntry.__struct_fields__ if name in record] == list(record)
 
 
 def test_what_is_said_of_sizes_is_so() -> None:

@@ -9,9 +9,9 @@ import pytest
 from typer.main import get_command
 
 from toolgate import config as configs
-from toolgate.auth.outside import is_named, strange_name
+from toolgate.auth.safe_net import is_named, strange_name
 from toolgate.catalog.pins import PINNED
-from toolgate.catalog.suspicions import UNSEEN
+from toolgate.catalog.poisoning import UNSEEN
 from toolgate.cli.pins import app
 
 PAGE = (Path(__file__).parents[1] / "docs" / "pins.md").read_text()

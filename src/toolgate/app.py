@@ -15,52 +15,52 @@ import msgspec
 from toolgate import __version__
 from toolgate.auth.access import Access
 from toolgate.auth.admission import Admission, Identify, everybody
-from toolgate.auth.doorkeeper import Doorkeeper
+from toolgate.auth.authenticator import Authenticator
 from toolgate.auth.keys import owners
 from toolgate.auth.oauth.credentials import OAuth
-from toolgate.auth.outside import Outside, is_here
 from toolgate.auth.resource import reached_at
+from toolgate.auth.safe_net import SafeNet, is_here
 from toolgate.auth.seal import Seal
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.pins import Pins, trouble
 from toolgate.catalog.served import Served
 from toolgate.config import Config, secrets_of
+from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock, SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.errands import Errands
 from toolgate.core.events import Events, every_list
 from toolgate.core.model import Event, Principal
 from toolgate.core.redaction import quiet_logs
-from toolgate.frontends.channels import Archives
-from toolgate.frontends.http import HttpDoor
-from toolgate.frontends.inside import Inside
-from toolgate.frontends.modern import ModernFace
+from toolgate.frontends.channels import ReplayBuffers
+from toolgate.frontends.deps import FrontendDeps
+from toolgate.frontends.http import HttpFrontend
+from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.sessions import Sessions
-from toolgate.frontends.stdio import StdioDoor
+from toolgate.frontends.stdio import StdioFrontend
 from toolgate.gateway import snapshot as snapshots
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.notices import Notices
-from toolgate.gateway.reloading import Reloading
+from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
 from toolgate.state.audit import Trail, nowhere
 from toolgate.state.base import Store
+from toolgate.state.changes import StoreChanges
 from toolgate.state.keys import sealing_keys
 from toolgate.state.memory import MemoryStore
-from toolgate.state.news import News
 from toolgate.state.parking import Parking
 from toolgate.state.settings import Settings, project_at
-from toolgate.surfaces.controls.realm import House
+from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.base import Items, Upstream
 from toolgate.upstreams.bounds import Bounds
-from toolgate.upstreams.links import Ground, MakeLink
+from toolgate.upstreams.known_eras import Eras
+from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.upstreams.spoken import Eras
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +88,8 @@ class App:
         self._settings = settings
         self._policies = policies
         self._links = links
-        self._errands = Errands()
-        self._reloading = Reloading(config, settings, self._serve, audit, clock, self._errands)
+        self._background = BackgroundTasks()
+        self._reloading = Reloading(config, settings, self._serve, audit, clock, self._background)
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
         self.port: int | None = None  # where it listens, if it does
@@ -98,7 +98,7 @@ class App:
             """Where it listens; or another one of this configuration, which a command may run beside."""
             return port == (self.port or config.http.port) and is_here(config.http.host, address)
 
-        outside = Outside(config.guard.allow_hosts, own=own)
+        outside = SafeNet(config.guard.allow_hosts, own=own)
         self.sign_ins = OAuth(
             store,
             keys,
@@ -110,28 +110,28 @@ class App:
         )
         pool, bounds = Pool(clock, config.pool), Bounds(config.catalog)
         self._complaints = Complaints(clock)
-        self._ground = Ground(
+        self._link_deps = LinkDeps(
             clock, self.supervisor, pool, outside, self.sign_ins, Eras(store), self._complaints, bounds
         )
-        self._spills = chain.make_spills(config, clock)
+        self._overflow = chain.make_overflow(config, clock)
         self.redactor = audit.redactor
         self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)
-        self._common = chain.Common(
-            clock, store, self._spills, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
+        self._policy_deps = chain.PolicyDeps(
+            clock, store, self._overflow, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
         )
         self._served = Served(store, audit, clock, settings.whence, lambda: owners(store))
-        self._news = News(store, clock)
+        self._store_changes = StoreChanges(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
         self._pins.use(config)
         self._catalog = Catalog(
             {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
         )
         self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
-        self._news.listen("pins", self._catalog.look_at_pins)
+        self._store_changes.listen("pins", self._catalog.look_at_pins)
         snapshot = self._build(config, None)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
-        house = House(
+        gateway_info = GatewayInfo(
             clock.wall,
             clock.wall(),
             __version__,
@@ -145,16 +145,16 @@ class App:
             snapshot,
             self.events,
             Handles(Seal("task", keys)),
-            house,
+            gateway_info,
             self._reloading,
-            self._spills,
-            self._common.access,
+            self._overflow,
+            self._policy_deps.access,
             clock,
             self.redactor,
         )
         self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
-        self.modern = ModernFace(
+        self.modern = ModernResponses(
             self.gateway,
             self.parking,
             Seal("requestState", keys),
@@ -163,18 +163,20 @@ class App:
             node=secrets.token_hex(8),
             credentials=self.sign_ins,
         )
-        self._inside = Inside(
-            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, Archives(clock)
+        self._frontend_deps = FrontendDeps(
+            self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, ReplayBuffers(clock)
         )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self._doorkeeper = Doorkeeper(config, store, clock, own)
-        self._admission = Admission(config, self._doorkeeper, audit)
+        self._authenticator = Authenticator(config, store, clock, own)
+        self._admission = Admission(config, self._authenticator, audit)
         self._is_known = self._admission.knows if identify is None else everybody
-        self.http = HttpDoor(self._inside, self.sessions, identify or self._admission, self._doorkeeper.resource)
-        self._doors: list[StdioDoor] = []
-        self._common.meters.on_refused = self.http.scheduler.refused
-        self._news.listen("keys", self._look_at_keys)
-        self._doorkeeper.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
+        self.http = HttpFrontend(
+            self._frontend_deps, self.sessions, identify or self._admission, self._authenticator.resource
+        )
+        self._frontends: list[StdioFrontend] = []
+        self._policy_deps.meters.on_refused = self.http.scheduler.refused
+        self._store_changes.listen("keys", self._look_at_keys)
+        self._authenticator.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
 
     def stdio(
         self,
@@ -182,10 +184,10 @@ class App:
         path: str = "/mcp",
         backlog: Callable[[], int] = lambda: 0,
         principal: Principal | None = None,
-    ) -> StdioDoor:
-        door = StdioDoor(self._inside, path, write, backlog, principal)
-        self._doors.append(door)
-        return door
+    ) -> StdioFrontend:
+        frontend = StdioFrontend(self._frontend_deps, path, write, backlog, principal)
+        self._frontends.append(frontend)
+        return frontend
 
     def open(self) -> None:
         """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
@@ -195,10 +197,10 @@ class App:
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
         if self._settings.has_files:
-            self._errands.start(self._reloading.follow_files(), "follow files")
+            self._background.start(self._reloading.follow_files(), "follow files")
         if self._settings.has_files or not self.gateway.snapshot.config.is_open:
-            self._errands.start(self._news.follow(), "follow news")
-            self._errands.start(self._doorkeeper.follow(), "follow the issuer's keys")
+            self._background.start(self._store_changes.follow(), "follow news")
+            self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
     async def drain(self, hurry: asyncio.Event | None = None) -> None:
         """Take no new calls, give those under way their time (`drain`) or until `hurry` is set, and then fail what is
@@ -228,7 +230,7 @@ class App:
 
     def _under_way(self) -> list[asyncio.Task[Any]]:
         """What works for clients now, whatever carries it."""
-        pipes = [work for door in self._doors if not door.closed.is_set() for work in door.under_way()]
+        pipes = [work for frontend in self._frontends if not frontend.closed.is_set() for work in frontend.under_way()]
         return [*self.http.under_way(), *self.sessions.under_way(), *pipes]
 
     async def close(self) -> None:
@@ -240,9 +242,9 @@ class App:
             last_first.push_async_callback(self._close_upstreams)
             last_first.push_async_callback(self._catalog.close)
             last_first.push_async_callback(self.gateway.close)
-            last_first.push_async_callback(self._errands.close)
+            last_first.push_async_callback(self._background.close)
             last_first.push_async_callback(self._notices.close)
-            last_first.callback(self._spills.close)
+            last_first.callback(self._overflow.close)
             last_first.callback(self.parking.close)
             last_first.callback(self.modern.close)
             last_first.push_async_callback(self.sessions.close)
@@ -254,7 +256,7 @@ class App:
                 together.create_task(upstream.close())
 
     def _look_at_keys(self) -> None:
-        self._doorkeeper.look()
+        self._authenticator.look()
         self._served.note(self.gateway.snapshot.config)
         self.http.expel_unknown(self._is_known)
 
@@ -276,7 +278,14 @@ class App:
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
         return snapshots.build(
-            config, self._catalog, self._ground, self._changed, self._policies, self._links, self._common, before
+            config,
+            self._catalog,
+            self._link_deps,
+            self._changed,
+            self._policies,
+            self._links,
+            self._policy_deps,
+            before,
         )
 
     def _serve(self, config: Config, changed: str = "") -> Snapshot:
@@ -291,14 +300,14 @@ class App:
         self.sign_ins.knows(snapshot.servers)
         self._admission.use(config)
         self.http.expel_unknown(self._is_known)
-        self._ground.pool.limits = config.pool
-        self._ground.outside.allowed = config.guard.allow_hosts
-        self._catalog.limits = self._ground.bounds.limits = config.catalog
+        self._link_deps.pool.limits = config.pool
+        self._link_deps.outside.allowed = config.guard.allow_hosts
+        self._catalog.limits = self._link_deps.bounds.limits = config.catalog
         self._pages.size = config.catalog.page_size
-        self._spills.at_once = chain.at_once(config)
+        self._overflow.at_once = chain.at_once(config)
         for id, upstream in before.upstreams.items():
             if snapshot.upstreams.get(id) is not upstream:
-                self._errands.start(upstream.drain(DRAIN), f"drain {id}")
+                self._background.start(upstream.drain(DRAIN), f"drain {id}")
         self._start(snapshot, before.upstreams)
         self.audit.notes_changes = self.audit.notes_changes or config.audit.enabled is not False
         self._served.note(config, changed)  # an edit that ends the audit is its last line
@@ -310,7 +319,7 @@ class App:
         for id, server in snapshot.servers.items():
             upstream = snapshot.upstreams[id]
             if server.is_eager and before.get(id) is not upstream:
-                self._errands.start(upstream.open(), f"start {id}")
+                self._background.start(upstream.open(), f"start {id}")
 
     def _changed(self, event: Event) -> None:
         """A server says something on its own account. Of changed lists the catalog tells, once it has looked."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from toolgate.auth.oauth import vault
 from toolgate.auth.oauth.credentials import OAuth
-from toolgate.auth.outside import Outside
+from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Server
 from toolgate.config.access import ServerAuth
 from toolgate.core.clock import SystemClock
@@ -24,11 +24,11 @@ KEY = b"k" * 32
 async def main(folder: str, url: str, lease: str) -> None:
     vault.LEASE = float(lease)
     async with opened(Path(folder)) as store:
-        oauth = OAuth(store, [KEY], SystemClock(), Outside(), Redactor(), lambda: "")
-        badge = oauth.badge(Server(id="docs", name="docs", type="http", url=url, auth=ServerAuth()), "ann")
+        oauth = OAuth(store, [KEY], SystemClock(), SafeNet(), Redactor(), lambda: "")
+        credential = oauth.credential(Server(id="docs", name="docs", type="http", url=url, auth=ServerAuth()), "ann")
         print("ready", flush=True)
         while await asyncio.to_thread(sys.stdin.readline):
-            print(await badge.shown() or "nothing", flush=True)
+            print(await credential.shown() or "nothing", flush=True)
         await oauth.close()
 
 

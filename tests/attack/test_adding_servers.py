@@ -19,14 +19,14 @@ from virtualtime import FakeClock, settle
 
 from toolgate import config as configs
 from toolgate.app import App
-from toolgate.auth import exhibit
+from toolgate.auth import safe_text
 from toolgate.auth.access import CHANGES_SERVERS
-from toolgate.config import Audit, Config, ConfigError, showing
+from toolgate.config import Audit, Config, ConfigError, render
 from toolgate.config import access as rules
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.redaction import Redactor
-from toolgate.policy import cases
-from toolgate.policy.approvals import Approvals, Request, Unfit
+from toolgate.policy import approval_requests
+from toolgate.policy.approvals import Approvals, StoredRequest, Unfit
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
 from toolgate.surfaces import controls
@@ -40,7 +40,7 @@ def known(**more: Any) -> KnownClient:
     return KnownClient(id="ann", name="ann", key=KEY, servers="all", **{"admin": True, **more})
 
 
-class House:
+class Rig:
     """A gateway whose operator decides with the command line's own means."""
 
     def __init__(self, app: App, store: MemoryStore, trail: Trail) -> None:
@@ -62,7 +62,7 @@ class House:
         answer = (await visitor.ask("tools/call", name=tool, arguments=arguments)).last
         return json.loads(answer["result"]["content"][0]["text"]) if "result" in answer else answer["error"]
 
-    async def waiting(self) -> Request:
+    async def waiting(self) -> StoredRequest:
         await settle()
         (request,) = self.book.requests()
         return request
@@ -74,7 +74,7 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path | None = None, config: Config = Config(), **more: Any) -> AsyncGenerator[House]:
+async def rig(folder: Path | None = None, config: Config = Config(), **more: Any) -> AsyncGenerator[Rig]:
     clock = FakeClock()
     store = MemoryStore(clock)
     trail = Trail(folder / "audit.jsonl" if folder else None, clock, store, Redactor())
@@ -83,7 +83,7 @@ async def house(folder: Path | None = None, config: Config = Config(), **more: A
     there = {"there": Scripted(tools_list=tools("look"))}
     async with gateway(config=config, scripts=there, links_of=own, store=store, audit=trail, **more) as app:
         try:
-            yield House(app, store, trail)
+            yield Rig(app, store, trail)
         finally:
             await trail.close()
 
@@ -91,7 +91,7 @@ async def house(folder: Path | None = None, config: Config = Config(), **more: A
 @pytest.mark.promise("b.rulings.18")
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon", "/mcp/meta", "/mcp/all"])
 async def test_a_model_adds_no_server_before_a_person_has_said_yes(path: str) -> None:
-    async with house() as there:
+    async with rig() as there:
         told = there.calls("add_mcp_server", path, **NEW)
         request = await there.waiting()
         assert (request.place.server, request.place.target) == ("toolgate", "add_mcp_server")
@@ -109,7 +109,7 @@ async def test_a_model_adds_no_server_before_a_person_has_said_yes(path: str) ->
 
 @pytest.mark.promise("b.rulings.18")
 async def test_what_nobody_decides_or_somebody_denies_is_not_added() -> None:
-    async with house() as there:
+    async with rig() as there:
         undecided = await there.asks()
         assert not undecided["success"] and "nobody has decided yet" in undecided["error"]
         assert "toolgate approvals allow" in undecided["hint"]
@@ -122,7 +122,7 @@ async def test_what_nobody_decides_or_somebody_denies_is_not_added() -> None:
 
 @pytest.mark.promise("b.rulings.18")
 async def test_a_yes_is_for_this_very_server_and_for_no_other() -> None:
-    async with house() as there:
+    async with rig() as there:
         told = there.asks()
         request = await there.waiting()
         for lasts in ("hour", "always"):
@@ -141,7 +141,7 @@ async def test_an_old_grant_for_the_tool_adds_nothing() -> None:
     permissions = Permissions(tools={"toolgate__add_mcp_server": "ask"})
     approvals = rules.Approvals(by=("operator",), wait=0)
     config = Config(clients=(known(permissions=permissions),), approvals=approvals)
-    async with house(config=config) as there:
+    async with rig(config=config) as there:
         visitor = Visitor(there.app, authorization=f"Bearer {KEY}")
         await visitor.ask("tools/call", name="add_mcp_server", arguments=NEW)
         place = (await there.waiting()).place
@@ -152,12 +152,12 @@ async def test_an_old_grant_for_the_tool_adds_nothing() -> None:
 
 @pytest.mark.promise("b.rulings.18")
 async def test_what_is_shown_is_what_would_run_with_its_environment_by_name() -> None:
-    async with house() as there:
+    async with rig() as there:
         env = {"API_KEY": "canary-of-a-key", "LD_PRELOAD": "/tmp/evil.so"}
         told = there.asks(command="sh", args=["-c", 'x\u202e\n- Server: "harmless"'], env=json.dumps(env))
         request = await there.waiting()
-        shown = exhibit.read(request.shown)
-        text = "\n".join((*cases.consequence(request.place, shown), *cases.arguments(shown)))
+        shown = safe_text.read(request.shown)
+        text = "\n".join((*approval_requests.consequence(request.place, shown), *approval_requests.arguments(shown)))
         assert "starts a program with all rights" in text
         assert '"sh" "-c" "x\\u202e\\n- Server: ' in text and "\n- Server" not in text
         assert 'Environment variables that it sets: "API_KEY", "LD_PRELOAD"' in text
@@ -169,7 +169,7 @@ async def test_what_is_shown_is_what_would_run_with_its_environment_by_name() ->
 
 @pytest.mark.promise("b.rulings.18")
 async def test_a_server_over_http_is_shown_by_its_url() -> None:
-    async with house() as there:
+    async with rig() as there:
         told = there.calls(
             "add_mcp_server",
             name="own",
@@ -178,7 +178,7 @@ async def test_a_server_over_http_is_shown_by_its_url() -> None:
             headers={"X-Token": "canary"},
         )
         request = await there.waiting()
-        text = "\n".join(cases.consequence(request.place, exhibit.read(request.shown)))
+        text = "\n".join(approval_requests.consequence(request.place, safe_text.read(request.shown)))
         assert "connects the gateway to" in text and "https://evil.example/mcp" in text and "X-Token" in text
         assert "canary" not in request.shown
         assert not (await told)["success"]
@@ -186,7 +186,7 @@ async def test_a_server_over_http_is_shown_by_its_url() -> None:
 
 @pytest.mark.promise("b.rulings.18")
 async def test_removing_a_server_asks_too() -> None:
-    async with house(config=Config(add_servers="ask")) as there:
+    async with rig(config=Config(add_servers="ask")) as there:
         added = there.asks()
         await there.book.allow(await there.waiting(), "once", 60)
         await added
@@ -210,7 +210,7 @@ async def test_removing_a_server_asks_too() -> None:
     ],
 )
 async def test_nobody_is_asked_about_what_cannot_be_added(wrong: Json) -> None:
-    async with house() as there:
+    async with rig() as there:
         told = await there.asks(**wrong)
         assert (told["success"], told["error_type"]) == (False, "ValueError")
         assert not there.book.requests()
@@ -218,11 +218,11 @@ async def test_nobody_is_asked_about_what_cannot_be_added(wrong: Json) -> None:
 
 @pytest.mark.promise("b.rulings.18")
 async def test_nobody_is_asked_for_who_may_not_have_it() -> None:
-    async with house(config=Config(clients=(known(admin=False),))) as there:
+    async with rig(config=Config(clients=(known(admin=False),))) as there:
         visitor = Visitor(there.app, authorization=f"Bearer {KEY}")
         told = await visitor.ask("tools/call", name="add_mcp_server", arguments=NEW)
         assert "Only an administrator" in json.dumps(told.last) and not there.book.requests()
-    async with house() as there:
+    async with rig() as there:
         page = Visitor(there.app, origin="http://127.0.0.1:8765")
         told = await page.ask("tools/call", name="add_mcp_server", arguments=NEW)
         assert "Only an administrator" in json.dumps(told.last) and not there.book.requests()
@@ -236,7 +236,7 @@ async def test_a_configured_client_is_asked_by_a_form_and_an_unknown_program_nev
     }
     yes = {"approval": {"action": "accept", "content": {"decision": "once"}}}
     call: Json = {"name": "add_mcp_server", "arguments": NEW, "_meta": meta}
-    async with house(config=Config(clients=(known(),))) as there:
+    async with rig(config=Config(clients=(known(),))) as there:
         visitor = Visitor(there.app, authorization=f"Bearer {KEY}")
         asked = (await visitor.ask_modern("tools/call", **call)).result
         (question,) = asked["inputRequests"].values()
@@ -247,7 +247,7 @@ async def test_a_configured_client_is_asked_by_a_form_and_an_unknown_program_nev
         await visitor.ask_modern("tools/call", requestState=state, inputResponses=yes, **call)
         assert there.servers == ["there", "own"]
     settings = rules.Approvals(by=("client",), wait=0)
-    async with house(config=Config(approvals=settings)) as there:
+    async with rig(config=Config(approvals=settings)) as there:
         answer = (await Visitor(there.app).ask_modern("tools/call", **call)).result
         assert "inputRequests" not in answer and answer["isError"], "it could answer for its user"
         assert there.servers == ["there"] and len(there.book.requests()) == 1
@@ -259,7 +259,7 @@ async def test_it_can_be_allowed_or_off_for_all_and_for_each_client(by: str) -> 
     for verdict, is_added in (("allow", True), ("off", False)):
         one = known(add_servers=verdict) if by == "client" else known()
         general: Any = {"all": verdict, "client": "off" if is_added else "allow"}[by]
-        async with house(config=Config(clients=(one,), add_servers=general)) as there:
+        async with rig(config=Config(clients=(one,), add_servers=general)) as there:
             visitor = Visitor(there.app, "/mcp/daemon", authorization=f"Bearer {KEY}")
             listed = [tool["name"] for tool in (await visitor.ask("tools/list")).result["tools"]]
             assert ("add_mcp_server" in listed) is is_added
@@ -269,9 +269,9 @@ async def test_it_can_be_allowed_or_off_for_all_and_for_each_client(by: str) -> 
 
 @pytest.mark.promise("b.rulings.18")
 async def test_on_an_open_gateway_too() -> None:
-    async with house(config=Config(add_servers="allow")) as there:
+    async with rig(config=Config(add_servers="allow")) as there:
         assert (await there.asks())["success"] and not there.book.requests()
-    async with house(config=Config(add_servers="off")) as there:
+    async with rig(config=Config(add_servers="off")) as there:
         told = await there.asks()
         assert told["error_type"] == "PermissionError" and "add_servers" in told["error"]
         assert not there.book.requests()
@@ -279,7 +279,7 @@ async def test_on_an_open_gateway_too() -> None:
 
 @pytest.mark.promise("b.rulings.18")
 async def test_an_administrator_at_the_admin_door_is_not_asked_again() -> None:
-    async with house() as there:
+    async with rig() as there:
         body = json.dumps({"tool": "add_mcp_server", "arguments": NEW}).encode()
         operator = Visitor(there.app)
         operator.client = THE_SOCKET
@@ -293,7 +293,7 @@ async def test_an_administrator_at_the_admin_door_is_not_asked_again() -> None:
 @pytest.mark.parametrize("enabled", [None, True, False])
 async def test_it_is_noted_on_an_open_gateway_too(enabled: bool | None, tmp_path: Path) -> None:
     config = Config(add_servers="allow", audit=Audit(enabled=enabled))
-    async with house(tmp_path, config) as there:
+    async with rig(tmp_path, config) as there:
         await there.asks(env={"TOKEN": "canary-of-a-token"})
         await there.calls("remove_mcp_server", name="own")
         lines = [line for line in await there.lines() if line["event"].startswith("servers.")]
@@ -315,7 +315,7 @@ def test_what_is_configured_is_shown_and_can_be_read_again(verdict: str) -> None
     for _ in range(2):
         config = configs.read(json.dumps(written), file="toolgate.json", environ={}, format="json")
         assert (config.add_servers, config.clients[0].add_servers) == (verdict, "off")
-        written = showing.config(config)
+        written = render.config(config)
     with pytest.raises(ConfigError):
         configs.read('{"add_servers": "yes"}', file="toolgate.json", environ={}, format="json")
 

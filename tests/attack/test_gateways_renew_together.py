@@ -18,12 +18,12 @@ from attack import renewing
 from authority import Answer
 from processes.ground import WAIT, real, until
 from processes.scripted_http import Request, ScriptedServer, serving
-from unit.test_oauth import House
+from unit.test_oauth import Rig
 
 from toolgate.auth.oauth.base import Refusal
 from toolgate.auth.oauth.grants import Grant
 from toolgate.auth.oauth.registering import Registration
-from toolgate.auth.oauth.vault import LEASE, LEASES, Vault
+from toolgate.auth.oauth.vault import LEASE, LEASES, GrantVault
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Fault
 from toolgate.core.redaction import Redactor
@@ -124,7 +124,9 @@ async def granted(folder: Path, issuer: str) -> None:
     store = SqliteStore(folder, clock)
     client = Registration(issuer, "client", is_own=True)
     grant = Grant("ann", "docs", f"{issuer}/mcp", issuer, f"{issuer}/mcp", client, "token-0", "refresh-0")
-    await Vault(store, [renewing.KEY], clock, Redactor()).keep(msgspec.structs.replace(grant, expires=clock.wall()))
+    await GrantVault(store, [renewing.KEY], clock, Redactor()).keep(
+        msgspec.structs.replace(grant, expires=clock.wall())
+    )
     await store.close()
 
 
@@ -177,9 +179,9 @@ async def test_a_lease_ends_by_itself_when_its_holder_has_died(tmp_path: Path) -
 # In virtual time.
 
 
-def two(store: MemoryStore | None = None) -> tuple[House, House]:
-    one = House(store=store)
-    return one, House(one.authority, store=one.store)
+def two(store: MemoryStore | None = None) -> tuple[Rig, Rig]:
+    one = Rig(store=store)
+    return one, Rig(one.authority, store=one.store)
 
 
 async def test_who_waits_for_a_gateway_that_never_ends_says_so_in_time() -> None:
@@ -190,7 +192,7 @@ async def test_who_waits_for_a_gateway_that_never_ends_says_so_in_time() -> None
     (key,) = one.store.items(LEASES)
     await one.store.put(LEASES, key, b"another")  # for ever
     with pytest.raises(Fault, match="another gateway is still renewing"):
-        await other.badge.refused(Refusal(401, "Bearer", first))
+        await other.credential.refused(Refusal(401, "Bearer", first))
     assert one.oauth.clock.now() - began < 4 * LEASE
 
 
@@ -204,10 +206,10 @@ async def test_a_gateway_to_which_the_authority_says_no_gives_its_lease_back() -
 
     one.authority.answer = busy  # type: ignore[method-assign]
     with pytest.raises(Fault, match="HTTP 503"):
-        await one.badge.refused(Refusal(401, "Bearer", first))
+        await one.credential.refused(Refusal(401, "Bearer", first))
     one.authority.answer = before  # type: ignore[method-assign]
     began = one.oauth.clock.now()
-    assert await other.badge.refused(Refusal(401, "Bearer", first)) != first
+    assert await other.credential.refused(Refusal(401, "Bearer", first)) != first
     assert one.oauth.clock.now() == began
 
 
@@ -215,4 +217,4 @@ async def test_a_store_that_keeps_nothing_holds_nobody_up() -> None:
     one, _ = two()
     first = await one.sign_in()
     await one.store.close()
-    assert await one.badge.refused(Refusal(401, "Bearer", first)) != first
+    assert await one.credential.refused(Refusal(401, "Bearer", first)) != first

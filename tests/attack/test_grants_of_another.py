@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from authority import Authority
-from unit.test_oauth import House, link_of
+from unit.test_oauth import Rig, link_of
 
 from toolgate.config.access import ServerAuth
 from toolgate.core.model import Fault
@@ -18,11 +18,11 @@ NEW = "https://new.example"
 DOCUMENT = "https://operator.example/client.json"
 
 
-def configured_anew(house: House, **auth: Any) -> Any:
-    """The badge of the same gateway after its configuration was edited."""
-    house.server = msgspec.structs.replace(house.server, auth=ServerAuth(**auth))
-    house.oauth.knows({"docs": house.server})
-    return house.badge_of("ann")
+def configured_anew(rig: Rig, **auth: Any) -> Any:
+    """The credential of the same gateway after its configuration was edited."""
+    rig.server = msgspec.structs.replace(rig.server, auth=ServerAuth(**auth))
+    rig.oauth.knows({"docs": rig.server})
+    return rig.badge_of("ann")
 
 
 CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -49,16 +49,16 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
 async def test_what_another_issuer_or_client_was_granted_is_not_shown(
     before: dict[str, Any], after: dict[str, Any], restarts: bool
 ) -> None:
-    house = House(Authority(), **before)
-    shown = await house.sign_in()
+    rig = Rig(Authority(), **before)
+    shown = await rig.sign_in()
     assert shown
     if restarts:
-        house = House(house.authority, store=house.store, **after)
-        badge = house.badge
+        rig = Rig(rig.authority, store=rig.store, **after)
+        credential = rig.credential
     else:
-        badge = configured_anew(house, **after)
-    assert await badge.shown() == ""
-    renewals = [told for told in house.authority.asked("/token") if told["grant_type"] == "refresh_token"]
+        credential = configured_anew(rig, **after)
+    assert await credential.shown() == ""
+    renewals = [told for told in rig.authority.asked("/token") if told["grant_type"] == "refresh_token"]
     assert not renewals
 
 
@@ -66,19 +66,19 @@ async def test_what_another_issuer_or_client_was_granted_is_not_shown(
 async def test_a_change_that_names_no_other_costs_nobody_a_sign_in(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    house = House(Authority(), **before)
-    shown = await house.sign_in()
-    assert await configured_anew(house, **after).shown() == shown
+    rig = Rig(Authority(), **before)
+    shown = await rig.sign_in()
+    assert await configured_anew(rig, **after).shown() == shown
 
 
 async def test_a_refusal_does_not_bring_it_back_and_nothing_of_it_reaches_the_new_issuer() -> None:
     old, new = Authority(), Authority(issuer=NEW)
-    house = House(old, new)
-    first = await house.sign_in()
+    rig = Rig(old, new)
+    first = await rig.sign_in()
     old.resource["authorization_servers"] = [old.issuer, new.issuer]
-    badge = configured_anew(house, issuer=new.issuer)
+    credential = configured_anew(rig, issuer=new.issuer)
     asked = len(old.asked("/token"))
-    shown = await house.sign_in(badge, shown=first)
+    shown = await rig.sign_in(credential, shown=first)
     assert shown != first and shown.removeprefix("Bearer ") in new.tokens
     assert len(old.asked("/token")) == asked
     told = str(new.requests)
@@ -86,30 +86,30 @@ async def test_a_refusal_does_not_bring_it_back_and_nothing_of_it_reaches_the_ne
 
 
 async def test_a_sign_in_that_was_begun_before_the_change_is_not_finished() -> None:
-    house = House()
-    begun = await house.begun(await house.fault())
-    configured_anew(house, issuer=NEW)
+    rig = Rig()
+    begun = await rig.begun(await rig.fault())
+    configured_anew(rig, issuer=NEW)
     with pytest.raises(Fault, match="no longer configured"):
-        await house.back(begun)
-    assert not house.authority.asked("/token")
+        await rig.back(begun)
+    assert not rig.authority.asked("/token")
 
 
 async def test_a_page_that_was_offered_before_the_change_is_not_offered_again() -> None:
     old, new = Authority(), Authority(issuer=NEW)
-    house = House(old, new)
-    before = link_of(await house.fault())
+    rig = Rig(old, new)
+    before = link_of(await rig.fault())
     old.resource["authorization_servers"] = [new.issuer]
-    badge = configured_anew(house, issuer=new.issuer)
-    after = link_of(await house.fault(badge))
+    credential = configured_anew(rig, issuer=new.issuer)
+    after = link_of(await rig.fault(credential))
     assert before != after
-    offered = house.oauth.find(after)
+    offered = rig.oauth.find(after)
     assert offered and offered.authority == "new.example"
 
 
 async def test_what_is_forgotten_is_forgotten_whatever_it_was_granted_by() -> None:
-    store = MemoryStore(House().oauth.clock)  # type: ignore[arg-type]
-    house = House(store=store)
-    await house.sign_in()
-    configured_anew(house, issuer=NEW)
-    assert await house.oauth.forget(house.server, "ann")
-    assert await configured_anew(house).shown() == ""
+    store = MemoryStore(Rig().oauth.clock)  # type: ignore[arg-type]
+    rig = Rig(store=store)
+    await rig.sign_in()
+    configured_anew(rig, issuer=NEW)
+    assert await rig.oauth.forget(rig.server, "ann")
+    assert await configured_anew(rig).shown() == ""

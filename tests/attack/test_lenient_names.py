@@ -51,8 +51,8 @@ async def test_a_name_that_no_list_has_does_not_reach_the_server(path: str) -> N
 
     files = LegacyServer({"delete": run})
     ann = KnownClient(id="ann", name="ann", servers="all", permissions=Permissions(tools={"files__delete": "off"}))
-    async with gateway(config=Config(clients=(ann,)), files=files) as house:
-        client = await house.client("2025-11-25", path=path)
+    async with gateway(config=Config(clients=(ann,)), files=files) as rig:
+        client = await rig.client("2025-11-25", path=path)
         for name in ODD:
             written = name if path != "/mcp" else f"files__{name}"
             assert (await client.call(written)).error

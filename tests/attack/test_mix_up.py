@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from authority import Answer, Authority, Json
-from unit.test_oauth import BASE, House
+from unit.test_oauth import BASE, Rig
 
 from toolgate.config import Server
 from toolgate.config.access import ServerAuth
@@ -22,7 +22,7 @@ GATE = "https://gate.example"
 class Strict(Authority):
     """As honest ones are: it sends browsers back to where their client was registered for, or described, only."""
 
-    house: House
+    rig: Rig
 
     def __init__(self, issuer: str = "https://as.example", server: str = "https://mcp.example/mcp") -> None:
         super().__init__(issuer, server)
@@ -44,7 +44,7 @@ class Strict(Authority):
     def _described(self, client: str) -> list[str]:
 
         is_ours = client == GATE + "/connect/client.json"
-        return json.loads(self.house.oauth.document() or b"{}")["redirect_uris"] if is_ours else []
+        return json.loads(self.rig.oauth.document() or b"{}")["redirect_uris"] if is_ours else []
 
 
 class Stayed(Exception):
@@ -68,24 +68,24 @@ class Scene:
         self.hostile = Authority("https://evil.example", "https://evil-mcp.example/mcp")
         names_itself(self.honest, does)
         names_itself(self.hostile, hostile_does)
-        self.house = self.honest.house = House(self.honest, self.hostile, base=base, **auth)
+        self.rig = self.honest.rig = Rig(self.honest, self.hostile, base=base, **auth)
         evil = Server(id="evil", name="evil", type="http", url=self.hostile.server, auth=ServerAuth(**auth))
-        self.house.oauth.knows({"docs": self.house.server, "evil": evil})
-        self.badge = self.house.oauth.badge(evil, "ann")
+        self.rig.oauth.knows({"docs": self.rig.server, "evil": evil})
+        self.credential = self.rig.oauth.credential(evil, "ann")
 
     async def signed_in_at_the_honest_one(self) -> str:
         """Its client id there, which its users' browsers show to anybody who can see an address bar."""
-        begun = await self.house.begun(await self.house.fault())
-        await self.house.back(begun, the_way_back(self.honest, begun.url, self.does))
+        begun = await self.rig.begun(await self.rig.fault())
+        await self.rig.back(begun, the_way_back(self.honest, begun.url, self.does))
         return self.honest.asked("/authorize")[0]["client_id"]
 
     async def led_on(self, **changed: str) -> None:
         """Ann signs in at the hostile one, and finds herself at the honest one, which knows her."""
-        begun = await self.house.begun(await self.house.fault(self.badge))
+        begun = await self.rig.begun(await self.rig.fault(self.credential))
         asked = dict(parse_qsl(urlsplit(begun.url).query)) | changed
         url = f"{self.honest.issuer}/authorize?{urlencode(asked)}"
         answer = the_way_back(self.honest, url, self.does)
-        await self.house.oauth.finish(answer, begun.cookie, urlsplit(asked["redirect_uri"]).path)
+        await self.rig.oauth.finish(answer, begun.cookie, urlsplit(asked["redirect_uri"]).path)
 
     def has_leaked(self) -> bool:
         told = str(self.hostile.requests)
@@ -143,24 +143,24 @@ async def test_our_document_is_no_way_to_the_code_of_a_silent_one(hostile_does: 
 async def test_an_answer_at_the_place_of_another_ends_the_sign_in() -> None:
     """So that the same answer is of no use at the right place afterwards."""
     scene = Scene()
-    begun = await scene.house.begun(await scene.house.fault(scene.badge))
+    begun = await scene.rig.begun(await scene.rig.fault(scene.credential))
     answer = scene.hostile.authorize(begun.url, iss=None)
     for path in ("/connect/callback", "/connect/callback/" + "0" * 32):
         with pytest.raises(Fault, match=r"is not from https://evil|not known"):
-            await scene.house.oauth.finish(answer, begun.cookie, path)
+            await scene.rig.oauth.finish(answer, begun.cookie, path)
     with pytest.raises(Fault, match="not known"):
-        await scene.house.back(begun, answer)
+        await scene.rig.back(begun, answer)
     assert not scene.hostile.asked("/token")
 
 
 async def test_each_issuer_has_a_place_of_its_own_and_one_made_by_hand_the_common_one() -> None:
     scene = Scene()
     places = set[str]()
-    for badge in (scene.house.badge, scene.badge):
-        url = (await scene.house.begun(await scene.house.fault(badge))).url
+    for credential in (scene.rig.credential, scene.credential):
+        url = (await scene.rig.begun(await scene.rig.fault(credential))).url
         places.add(dict(parse_qsl(urlsplit(url).query))["redirect_uri"])
     assert len(places) == 2 and all(each.startswith(BASE + "/connect/callback/") for each in places)
-    by_hand = House(client_id="by-hand")
+    by_hand = Rig(client_id="by-hand")
     url = (await by_hand.begun(await by_hand.fault())).url
     assert dict(parse_qsl(urlsplit(url).query))["redirect_uri"] == BASE + "/connect/callback"
 
@@ -176,9 +176,9 @@ def _naming(metadata: Json) -> None: ...
 async def test_a_client_made_by_hand_at_one_that_does_not_name_itself_is_warned_of_once(
     change: Callable[[Json], None], warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(client_id="by-hand", client_secret="a secret by hand")
-    change(house.authority.metadata)
+    rig = Rig(client_id="by-hand", client_secret="a secret by hand")
+    change(rig.authority.metadata)
     for who in ("ann", "ben"):
-        await house.fault(house.badge_of(who))
+        await rig.fault(rig.badge_of(who))
     assert caplog.text.count("RFC 9207") == warnings
     assert "a secret by hand" not in caplog.text

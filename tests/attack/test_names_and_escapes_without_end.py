@@ -126,3 +126,11 @@ def test_white_space_without_end_is_one_token() -> None:
     data = b" " * 200_000 + b'{"id" : 7,\n "method": "x"' + b"\n" * 1_000_000
     assert len(jsonrpc._token.findall(data)) < 20  # pyright: ignore[reportPrivateUsage]
     assert jsonrpc.salvaged(data) == (b"7", False)
+
+
+def test_lone_surrogates_in_megabytes_are_refused_before_anything_is_looked_for() -> None:
+    text = b"x" * surrogates.LARGEST
+    with pytest.raises(jsonrpc.UNREADABLE):
+        jsonrpc.value(b'{"a":"%b\\ud83d"}' % text)
+    assert surrogates._split(text + b"\\ud83d") == [text + b"\\ud83d"]  # pyright: ignore[reportPrivateUsage]
+    assert jsonrpc.value(b'{"a":"%b"}' % text) == {"a": text.decode()}

@@ -68,8 +68,8 @@ async def test_tools_are_neither_listed_nor_called_while_it_is_not_known_what_wa
 ) -> None:
     there = a_server(kind)
     clock = FakeClock()
-    async with gateway(config=QUARANTINE, store=make(clock), there=there) as house:
-        client = await house.client(revision)
+    async with gateway(config=QUARANTINE, store=make(clock), there=there) as rig:
+        client = await rig.client(revision)
         assert await names(client) == []
         error = (await client.call("there__read")).error
         assert error["data"]["code"] == "ACCESS_DENIED" and "quarantine" in error["message"]
@@ -79,38 +79,38 @@ async def test_tools_are_neither_listed_nor_called_while_it_is_not_known_what_wa
 async def test_a_disk_that_is_full_later_takes_trust_back() -> None:
     clock = FakeClock()
     store = _LateStore(clock)
-    async with gateway(config=QUARANTINE, store=store, there=a_server()) as house:
-        client = await house.client(LATEST)
+    async with gateway(config=QUARANTINE, store=store, there=a_server()) as rig:
+        client = await rig.client(LATEST)
         await names(client)
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert await names(client) == []
 
 
 async def test_without_quarantine_a_lost_store_changes_nothing() -> None:
     clock = FakeClock()
-    async with gateway(config=WARN, store=unusable(clock), there=a_server()) as house:
-        assert len(await names(await house.client(LATEST))) == 3
+    async with gateway(config=WARN, store=unusable(clock), there=a_server()) as rig:
+        assert len(await names(await rig.client(LATEST))) == 3
 
 
 async def test_pins_that_are_damaged_are_not_no_pins() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
     there = a_server()
-    async with gateway(config=QUARANTINE, store=store, there=there) as house:
-        assert len(await names(await house.client(LATEST))) == 3
+    async with gateway(config=QUARANTINE, store=store, there=there) as rig:
+        assert len(await names(await rig.client(LATEST))) == 3
     await store.put("pins", PinRecords(store, "").key("there"), b"\xc1 not what was put there")
-    async with gateway(config=QUARANTINE, store=store, there=there) as house:
-        client = await house.client(LATEST)
+    async with gateway(config=QUARANTINE, store=store, there=there) as rig:
+        client = await rig.client(LATEST)
         assert await names(client) == []
-        await approve(house, store)
+        await approve(rig, store)
         assert len(await names(client)) == 3
 
 
 async def test_of_two_gateways_that_see_a_server_first_the_one_that_kept_it_is_right() -> None:
     clock = FakeClock()
     store = MemoryStore(clock)
-    async with gateway(config=QUARANTINE, store=store, there=a_server()) as house:
-        await names(await house.client(LATEST))
+    async with gateway(config=QUARANTINE, store=store, there=a_server()) as rig:
+        await names(await rig.client(LATEST))
         late = a_server()
         late.lists["tools/list"] = ("tools", list(EVIL))
         async with gateway(config=QUARANTINE, store=store, there=late) as other:
@@ -197,8 +197,8 @@ async def test_it_is_said_in_the_log_and_noted(caplog: pytest.LogCaptureFixture,
     clock = FakeClock()
     trail = Trail(tmp_path / "audit.jsonl", clock, None, Redactor())
     on = msgspec.structs.replace(QUARANTINE, audit=Audit(enabled=True))
-    async with gateway(config=on, store=unusable(clock), audit=trail, there=a_server()) as house:
-        await names(await house.client(LATEST))
+    async with gateway(config=on, store=unusable(clock), audit=trail, there=a_server()) as rig:
+        await names(await rig.client(LATEST))
         await trail.close()
     assert "cannot be told which were trusted" in caplog.text
     noted = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]

@@ -95,8 +95,8 @@ async def shown_for(ask: Ask, client: Any, guess: str) -> str:
 async def test_a_guess_at_the_next_character_of_a_secret_gets_no_answer(
     ask: Ask, config: Config, revision: str
 ) -> None:
-    async with gateway(config=config, there=holder()) as house:
-        client = await house.client(revision)
+    async with gateway(config=config, there=holder()) as rig:
+        client = await rig.client(revision)
         right = SECRET[: BEGINNING + 1]
         wrong = SECRET[:BEGINNING] + "~"
         assert await shown_for(ask, client, right) == await shown_for(ask, client, wrong)
@@ -107,8 +107,8 @@ async def test_a_guess_at_the_next_character_of_a_secret_gets_no_answer(
 @pytest.mark.parametrize("ask", WAYS)
 async def test_a_secret_cannot_be_read_character_by_character(ask: Ask) -> None:
     """The whole attack: what the redactor does to each guess is compared with what it does to the others."""
-    async with gateway(config=EVERYTHING, there=holder()) as house:
-        client = await house.client(LATEST)
+    async with gateway(config=EVERYTHING, there=holder()) as rig:
+        client = await rig.client(LATEST)
         for length in range(BEGINNING, len(SECRET) - 1):
             shown = {await shown_for(ask, client, SECRET[:length] + letter) for letter in ALPHABET}
             assert len(shown) == 1, f"character {length} of the secret can be told"
@@ -126,8 +126,8 @@ async def test_a_secret_cannot_be_read_character_by_character(ask: Ask) -> None:
     ],
 )
 async def test_what_stands_around_a_whole_secret_says_nothing_of_its_ends(ask: Ask, around: str) -> None:
-    async with gateway(config=EVERYTHING, there=holder()) as house:
-        client = await house.client(LATEST)
+    async with gateway(config=EVERYTHING, there=holder()) as rig:
+        client = await rig.client(LATEST)
         assert SECRET not in (shown := await ask(client, around.replace("{}", SECRET)))
         assert "aaaa" not in shown
 
@@ -162,8 +162,8 @@ async def test_encodings_of_a_part_are_no_way_around() -> None:
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_guesses_at_names_are_charged(revision: str) -> None:
     config = Config(limits=Limits(rates=Rates(principal=Rate(3, 60.0))))
-    async with gateway(config=config, there=holder()) as house:
-        client = await house.client(revision)
+    async with gateway(config=config, there=holder()) as rig:
+        client = await rig.client(revision)
         codes = [(await client.call(f"guess-{number}")).error["data"]["code"] for number in range(5)]
         assert codes == ["TOOL_NOT_FOUND"] * 3 + ["RATE_LIMITED"] * 2
         assert (await client.request("resources/read", uri="x://y")).error["data"]["code"] == "RATE_LIMITED"
@@ -175,8 +175,8 @@ async def test_guesses_at_names_are_in_the_audit(revision: str, tmp_path: Path) 
     clock = FakeClock()
     trail = Trail(tmp_path / "audit.jsonl", clock, MemoryStore(clock), Redactor([SECRET]))
     on = msgspec.structs.replace(EVERYTHING, audit=Audit(enabled=True))
-    async with gateway(config=on, audit=trail, there=holder()) as house:
-        client = await house.client(revision)
+    async with gateway(config=on, audit=trail, there=holder()) as rig:
+        client = await rig.client(revision)
         await client.call(SECRET[:13])
         await client.request("prompts/get", name="no-such")
         await client.request("resources/read", uri="x://none")

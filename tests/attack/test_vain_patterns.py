@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from toolgate import config as configs
 from toolgate.app import running
 from toolgate.auth.access import Access
-from toolgate.config import written
+from toolgate.config import permission_names
 from toolgate.core.model import Principal
 from toolgate.state.settings import Settings
 
@@ -91,7 +91,7 @@ def test_what_is_passed_over_in_silence_fits_some_name(pattern: str) -> None:
     ids = ("files", "x")
     if "*" not in pattern.partition("__")[0]:
         return
-    fits = written._may_begin(pattern, "files__") or written._may_begin(pattern, "x__")
+    fits = permission_names._may_begin(pattern, "files__") or permission_names._may_begin(pattern, "x__")
     stars = ["", *ids, *(id[at:] + "__" for id in ids for at in range(len(id) + 1)), "_", "__", "s__", "les__"]
     begun = any(
         name.startswith(("files__", "x__"))

@@ -15,7 +15,7 @@ from bridge.test_tasks import Gate, knowing, made
 from doors.issuers import AUDIENCE, AUTH, CONFIG, KEYS, Issuer, bearer, issuer
 from inmemory import LATEST, MODERN, Scripted, Visitor, said, tools
 from inmemory import gateway as in_memory
-from peers import House, LegacyServer, ModernClient, gateway
+from peers import LegacyServer, ModernClient, Rig, gateway
 from task_peers import LegacyTaskServer, ModernTaskServer
 from virtualtime import settle
 
@@ -47,8 +47,8 @@ def task_server(kind: str) -> tuple[Any, Gate]:
     return LegacyTaskServer({"slow": gate}, support={"slow": "optional"}), gate
 
 
-async def knowing_of(house: House, kind: str) -> Any:
-    return knowing(house) if kind == "modern" else await house.client(LATEST)
+async def knowing_of(rig: Rig, kind: str) -> Any:
+    return knowing(rig) if kind == "modern" else await rig.client(LATEST)
 
 
 @pytest.mark.promise("b.attacks.begun")
@@ -56,11 +56,11 @@ async def knowing_of(house: House, kind: str) -> Any:
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 async def test_a_task_whose_tool_was_turned_off_delivers_nothing_and_can_be_cancelled(edit: Edit, kind: str) -> None:
     server, gate = task_server(kind)
-    async with gateway(config=clients(client()), edited=edit, there=server) as house:
-        ann = await knowing_of(house, kind)
+    async with gateway(config=clients(client()), edited=edit, there=server) as rig:
+        ann = await knowing_of(rig, kind)
         id, other = await made(ann), await made(ann)
         assert (await ann.request("tasks/get", taskId=id)).result["status"] == "working"
-        await house.app.reload()
+        await rig.app.reload()
         gate.opened.set()
         await settle()
         for method in ("tasks/get", "tasks/result") if kind == "legacy" else ("tasks/get",):
@@ -78,10 +78,10 @@ async def test_a_task_whose_tool_was_turned_off_delivers_nothing_and_can_be_canc
 async def test_a_task_whose_tool_may_still_be_used_is_delivered_after_a_change(kind: str) -> None:
     server, gate = task_server(kind)
     edit = then(client(tools={"there__other": "off", "there__slow": "ask"}))
-    async with gateway(config=clients(client()), edited=edit, there=server) as house:
-        ann = await knowing_of(house, kind)
+    async with gateway(config=clients(client()), edited=edit, there=server) as rig:
+        ann = await knowing_of(rig, kind)
         id = await made(ann)
-        await house.app.reload()
+        await rig.app.reload()
         gate.opened.set()
         await settle()
         assert (await ann.request("tasks/get", taskId=id)).result["status"] == "completed"
@@ -91,8 +91,8 @@ async def test_a_task_whose_tool_may_still_be_used_is_delivered_after_a_change(k
 async def test_nobody_hears_of_a_task_whose_tool_was_turned_off(kind: str) -> None:
     server, gate = task_server(kind)
     edit = then(client(tools={"there__slow": "off"}))
-    async with gateway(config=clients(client()), edited=edit, there=server) as house:
-        ann = await knowing_of(house, kind)
+    async with gateway(config=clients(client()), edited=edit, there=server) as rig:
+        ann = await knowing_of(rig, kind)
         id = await made(ann)
         pending = ann.start("subscriptions/listen", notifications={"taskIds": [id]}) if kind == "modern" else None
         heard = pending.messages if pending else (await ann.listen()).messages
@@ -106,7 +106,7 @@ async def test_nobody_hears_of_a_task_whose_tool_was_turned_off(kind: str) -> No
             return len([each for each in heard if each["method"].startswith("notifications/tasks")])
 
         assert await told() == 1
-        await house.app.reload()
+        await rig.app.reload()
         assert await told() == 1
         if pending:
             await pending.gone()
@@ -117,11 +117,11 @@ async def test_nobody_hears_of_a_task_whose_tool_was_turned_off(kind: str) -> No
 @pytest.mark.parametrize("kind", ["modern", "legacy"])
 async def test_a_task_of_a_tool_that_was_hidden_since_delivers_nothing(kind: str) -> None:
     server, gate = task_server(kind)
-    async with gateway(edited=hidden, there=server) as house:
-        ann = await knowing_of(house, kind)
+    async with gateway(edited=hidden, there=server) as rig:
+        ann = await knowing_of(rig, kind)
         await ann.request("tools/list")
         id = await made(ann)
-        await house.app.reload()
+        await rig.app.reload()
         await ann.request("tools/list")
         gate.opened.set()
         await settle()
@@ -131,8 +131,8 @@ async def test_a_task_of_a_tool_that_was_hidden_since_delivers_nothing(kind: str
 @pytest.mark.parametrize("kind", ["modern", "legacy"])
 async def test_a_task_of_a_tool_that_is_in_quarantine_now_delivers_nothing(kind: str) -> None:
     server, gate = task_server(kind)
-    async with gateway(config=QUARANTINE, there=server) as house:
-        ann = await knowing_of(house, kind)
+    async with gateway(config=QUARANTINE, there=server) as rig:
+        ann = await knowing_of(rig, kind)
         await ann.request("tools/list")
         id = await made(ann)
         changed = [{**tool, "description": "It is another now"} for tool in server.lists["tools/list"][1]]
@@ -249,9 +249,9 @@ async def test_what_was_kept_of_a_tool_that_was_hidden_since_is_not_read() -> No
         return msgspec.structs.replace(config, servers=servers)
 
     config = Config(limits=Limits(result_limit=500))
-    async with gateway(config=config, edited=hide, git=LegacyServer({"log": long})) as house:
-        ann: ModernClient = house.modern()
+    async with gateway(config=config, edited=hide, git=LegacyServer({"log": long})) as rig:
+        ann: ModernClient = rig.modern()
         (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("git__log", arguments={})).text)}
-        await house.app.reload()
+        await rig.app.reload()
         await ann.request("tools/list")
         assert "line 999" not in str((await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).message)

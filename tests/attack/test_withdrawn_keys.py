@@ -21,7 +21,7 @@ BOTH = [f"{AUDIENCE}/mcp", f"{AUDIENCE}/mcp/sse"]
 HOUR = 3700
 
 
-class Inside:
+class FrontendDeps:
     """Whatever may last, begun by who shows this."""
 
     def __init__(self, app: App, shown: dict[str, str]) -> None:
@@ -73,9 +73,9 @@ def running(clock: FakeClock) -> Any:
 async def test_a_withdrawn_key_ends_what_its_tokens_have_begun_without_another_request(issuer: Issuer) -> None:
     clock = FakeClock()
     async with running(clock) as app:
-        by_ec = Inside(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
-        by_rsa = Inside(app, bearer(issuer.token(by=issuer.rsa, exp=LASTS, aud=BOTH)))
-        by_key = Inside(app, bearer(KEYS["ada"]))
+        by_ec = FrontendDeps(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
+        by_rsa = FrontendDeps(app, bearer(issuer.token(by=issuer.rsa, exp=LASTS, aud=BOTH)))
+        by_key = FrontendDeps(app, bearer(KEYS["ada"]))
         for each in (by_ec, by_rsa, by_key):
             await each.begin()
         issuer.keys = [public(issuer.rsa)]
@@ -91,7 +91,7 @@ async def test_a_withdrawn_key_ends_what_its_tokens_have_begun_without_another_r
 async def test_a_new_key_beside_the_old_one_ends_nothing(issuer: Issuer) -> None:
     clock = FakeClock()
     async with running(clock) as app:
-        inside = Inside(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
+        inside = FrontendDeps(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
         await inside.begin()
         issuer.keys = [public(key("EC", "e2")), *reversed(issuer.keys)]
         await clock.advance(2 * HOUR)
@@ -102,7 +102,7 @@ async def test_a_new_key_beside_the_old_one_ends_nothing(issuer: Issuer) -> None
 async def test_another_key_under_the_same_name_is_another_key(issuer: Issuer) -> None:
     clock = FakeClock()
     async with running(clock) as app:
-        inside = Inside(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
+        inside = FrontendDeps(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
         await inside.begin()
         other = public(key("EC", "e2")) | {"kid": "e1"}
         issuer.keys = [other]
@@ -113,7 +113,7 @@ async def test_another_key_under_the_same_name_is_another_key(issuer: Issuer) ->
 async def test_what_a_strangers_token_makes_us_look_at_counts_at_once(issuer: Issuer) -> None:
     clock = FakeClock()
     async with running(clock) as app:
-        inside = Inside(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
+        inside = FrontendDeps(app, bearer(issuer.token(exp=LASTS, aud=BOTH)))
         await inside.begin()
         issuer.keys = [public(issuer.rsa)]
         await clock.advance(31)

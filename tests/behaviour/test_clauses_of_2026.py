@@ -23,8 +23,8 @@ async def test_a_server_that_lacks_a_capability_of_its_client_names_it() -> None
     async def refuses(scene: Scene) -> str:
         raise RpcError(-32021, "Sampling is needed", needed)
 
-    async with gateway(new=ModernServer({"t": refuses})) as house:
-        reply = await house.modern(capabilities={}).call("new__t")
+    async with gateway(new=ModernServer({"t": refuses})) as rig:
+        reply = await rig.modern(capabilities={}).call("new__t")
         assert (reply.status, reply.error["code"], reply.error["data"]) == (400, -32021, needed)
 
 
@@ -35,9 +35,9 @@ async def test_the_era_of_a_server_is_asked_for_once(server: Any) -> None:
         return "ok"
 
     there = server({"t": t})
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for _ in range(3):
-            await house.modern().call("there__t")
+            await rig.modern().call("there__t")
         asked = [len(there.requests(method)) for method in ("initialize", "server/discover")]
         assert len(there.connections) == 1 and max(asked) == 1
 
@@ -77,8 +77,8 @@ async def test_an_answer_to_a_cancelled_request_reaches_nobody(server: Any) -> N
         return "quick"
 
     there = server({"slow": slow, "quick": quick}, ignores_cancellation=True)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__slow")
         await there.got("tools/call")
         await call.gone()
@@ -97,8 +97,8 @@ async def test_progress_never_goes_back(server: Any, revision: str) -> None:
             scene.progress(progress)
         return "ok"
 
-    async with gateway(there=server({"wavers": wavers})) as house:
-        reply = await (await house.client(revision)).call("there__wavers", meta={"progressToken": "p"})
+    async with gateway(there=server({"wavers": wavers})) as rig:
+        reply = await (await rig.client(revision)).call("there__wavers", meta={"progressToken": "p"})
         assert [note["progress"] for note in reply.notes("notifications/progress")] == [1, 2, 3]
 
 

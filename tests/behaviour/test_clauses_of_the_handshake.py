@@ -68,9 +68,9 @@ async def test_a_ping_of_a_server_is_answered_at_once() -> None:
 
 @pytest.mark.promise("b.names.lookup-path")
 async def test_the_path_of_a_server_may_be_written_as_its_name() -> None:
-    async with house_of(my_notes=LegacyServer()) as house:  # its id is my-notes
-        assert (await (await house.legacy(path="/mcp/servers/my-notes")).request("ping")).result == {}
-        visitor = Visitor(house.app, "/mcp/servers/my_notes")
+    async with house_of(my_notes=LegacyServer()) as rig:  # its id is my-notes
+        assert (await (await rig.legacy(path="/mcp/servers/my-notes")).request("ping")).result == {}
+        visitor = Visitor(rig.app, "/mcp/servers/my_notes")
         assert (await visitor.initialize()).status == 200
 
 

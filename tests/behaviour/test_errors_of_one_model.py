@@ -65,8 +65,8 @@ async def test_every_error_names_a_server_in_one_way() -> None:
     async def odd(scene: Scene) -> bytes:
         return b"[]"
 
-    async with house_of(my_notes=LegacyServer({"crashes": crashes, "odd": odd})) as house:  # its id is my-notes
-        client = house.modern()
+    async with house_of(my_notes=LegacyServer({"crashes": crashes, "odd": odd})) as rig:  # its id is my-notes
+        client = rig.modern()
         replies = [await client.call(name) for name in ("my-notes__crashes", "my-notes__odd")]
         assert len({reply.error["data"]["server"] for reply in replies}) == 1
 

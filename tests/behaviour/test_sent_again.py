@@ -41,8 +41,8 @@ def annotated(there: Any, **annotations: bool) -> Any:
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
 async def test_a_harmless_call_is_sent_again_after_a_crash(server: Any, revision: str, hint: str) -> None:
     there = annotated(server({"t": crashing_once()}), **{hint: True})
-    async with gateway(there=there) as house:
-        assert (await (await house.client(revision)).call("there__t")).text == "done"
+    async with gateway(there=there) as rig:
+        assert (await (await rig.client(revision)).call("there__t")).text == "done"
         assert (len(there.calls), len(there.connections)) == (2, 2)
 
 
@@ -50,8 +50,8 @@ async def test_a_harmless_call_is_sent_again_after_a_crash(server: Any, revision
 @BOTH
 async def test_a_harmless_call_is_sent_again_once_and_no_more(server: Any) -> None:
     there = annotated(server({"t": crashes}), readOnlyHint=True)
-    async with gateway(there=there) as house:
-        error = (await house.modern().call("there__t")).error
+    async with gateway(there=there) as rig:
+        error = (await rig.modern().call("there__t")).error
         assert (error["data"]["code"], error["data"]["outcome"]) == ("SERVER_FAILED", "sent_unknown")
         assert len(there.calls) == 2
 
@@ -62,8 +62,8 @@ async def test_a_harmless_call_is_sent_again_once_and_no_more(server: Any) -> No
 @pytest.mark.parametrize("annotations", [{}, {"destructiveHint": True}, {"readOnlyHint": False}])
 async def test_a_call_that_may_do_harm_twice_is_sent_once(server: Any, revision: str, annotations: Any) -> None:
     there = annotated(server({"t": crashing_once()}), **annotations)
-    async with gateway(there=there) as house:
-        error = (await (await house.client(revision)).call("there__t")).error
+    async with gateway(there=there) as rig:
+        error = (await (await rig.client(revision)).call("there__t")).error
         assert error["code"] == -32603
         assert (error["data"]["code"], error["data"]["outcome"]) == ("SERVER_FAILED", "sent_unknown")
         assert len(there.calls) == 1
@@ -79,9 +79,9 @@ async def test_nothing_is_sent_again_after_a_timeout(server: Any, revision: str)
 
     there = annotated(server({"t": never}, timeout=5), readOnlyHint=True, idempotentHint=True)
     there.ever = asyncio.Event()
-    async with gateway(there=there) as house:
-        call = (await house.client(revision)).start("tools/call", name="there__t")
-        await house.clock.advance(6)
+    async with gateway(there=there) as rig:
+        call = (await rig.client(revision)).start("tools/call", name="there__t")
+        await rig.clock.advance(6)
         error = (await call.reply()).error
         assert error["data"]["code"] == "TIMEOUT"
         await eventually(lambda: there.cancelled)
@@ -91,9 +91,9 @@ async def test_nothing_is_sent_again_after_a_timeout(server: Any, revision: str)
 # By mcp_call, which promises a retry (seed 002).
 
 
-async def by_mcp_call(house: Any) -> Any:
+async def by_mcp_call(rig: Any) -> Any:
     """The result of a call through that control tool."""
-    client = house.modern()
+    client = rig.modern()
     await client.request("tools/list")
     return (await client.call("mcp_call", arguments={"server": "there", "tool": "t", "args": {}})).result
 
@@ -105,8 +105,8 @@ async def by_mcp_call(house: Any) -> Any:
 )
 async def test_mcp_call_to_a_vital_server_is_sent_again_after_a_crash(server: Any, annotations: Any) -> None:
     there = annotated(server({"t": crashing_once()}), **annotations)
-    async with gateway(there=there) as house:
-        assert not (await by_mcp_call(house)).get("isError")
+    async with gateway(there=there) as rig:
+        assert not (await by_mcp_call(rig)).get("isError")
         assert len(there.calls) == 2
 
 
@@ -124,16 +124,16 @@ async def test_mcp_call_to_a_vital_server_is_sent_again_after_a_crash(server: An
 )
 async def test_mcp_call_of_a_tool_that_may_do_harm_twice_is_sent_once(server: Any, annotations: Any) -> None:
     there = annotated(server({"t": crashing_once()}), **annotations)
-    async with gateway(there=there) as house:
-        assert (await by_mcp_call(house))["isError"]
+    async with gateway(there=there) as rig:
+        assert (await by_mcp_call(rig))["isError"]
         assert len(there.calls) == 1
 
 
 @BOTH
 async def test_mcp_call_to_an_optional_server_is_sent_once(server: Any) -> None:
     there = server({"t": crashing_once()}, criticality="optional")
-    async with gateway(there=there) as house:
-        assert (await by_mcp_call(house))["isError"]
+    async with gateway(there=there) as rig:
+        assert (await by_mcp_call(rig))["isError"]
         assert len(there.calls) == 1
 
 
@@ -148,6 +148,6 @@ async def test_a_call_whose_server_does_not_come_back_was_sent_all_the_same(serv
         return await make_link(*ground)
 
     there.make_link = once
-    async with gateway(there=there) as house:
-        error = (await house.modern().call("there__t")).error
+    async with gateway(there=there) as rig:
+        error = (await rig.modern().call("there__t")).error
         assert (error["data"]["code"], error["data"]["outcome"]) == ("SERVER_FAILED", "sent_unknown")

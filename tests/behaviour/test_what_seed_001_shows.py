@@ -247,8 +247,8 @@ async def test_a_semantic_search_without_its_engine_says_what_is_missing(era: st
 
 @pytest.mark.promise("b.001.search", "001.tools-list.search")
 async def test_what_a_session_has_found_is_listed_in_it_from_then_on_and_it_is_told() -> None:
-    async with house_of(config=searching(), office=office()) as house:
-        client, other = await house.legacy(), await house.legacy()
+    async with house_of(config=searching(), office=office()) as rig:
+        client, other = await rig.legacy(), await rig.legacy()
         ear, other_ear = await client.listen(), await other.listen()
         found = (await client.call("search_tools", arguments={"query": "send a mail", "limit": 1})).result
         assert found["structuredContent"]["activated"] == ["office__send_mail"]
@@ -268,8 +268,8 @@ async def test_what_a_session_has_found_is_listed_in_it_from_then_on_and_it_is_t
 
 @pytest.mark.promise("b.001.search")
 async def test_a_client_without_a_session_gets_schemas_and_a_list_that_stays() -> None:
-    async with house_of(config=searching(), office=office()) as house:
-        client = house.modern()
+    async with house_of(config=searching(), office=office()) as rig:
+        client = rig.modern()
         found = (await client.call("search_tools", arguments={"query": "send a mail", "limit": 1})).result
         assert found["structuredContent"]["activated"] == []
         assert found["structuredContent"]["matches"][0]["inputSchema"] == {"type": "object"}

@@ -12,7 +12,7 @@ from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
 
 from toolgate.config import Config, Server, Sessions
 from toolgate.core.model import Fault
-from toolgate.upstreams.inprocess import REGISTRIES
+from toolgate.upstreams.inprocess import BUILT_IN_SERVERS
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])
 DOWN = Fault("SERVER_FAILED", "Command not found: npx", reach="not_sent", hint="install Node")
@@ -337,7 +337,7 @@ async def test_who_comes_over_the_network_may_call_tools_but_neither_add_servers
 async def test_a_server_of_the_gateways_own_prefix_is_answered_inside_it(
     era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(REGISTRIES, "gobby-demo", REGISTRIES["greeter"])  # type: ignore[index]
+    monkeypatch.setitem(BUILT_IN_SERVERS, "gobby-demo", BUILT_IN_SERVERS["greeter"])  # type: ignore[index]
     async with gateway(Server(id="gobby-demo", name="gobby-demo", type="registry")) as app:
         asker = Asker(app, era, "/mcp/daemon")
         listed = await asker.told("list_tools", server="gobby-demo")

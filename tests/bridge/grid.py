@@ -20,11 +20,11 @@ from peers import (
     META,
     ROOTS,
     Client,
-    House,
     LegacyClient,
     LegacyServer,
     ModernServer,
     Pending,
+    Rig,
     Scene,
     form,
     gateway,
@@ -170,10 +170,10 @@ ANSWERS: Json = {
     "sampling/createMessage": sampled("hello"),
     "roots/list": rooted("file:///ann", "file:///shared"),
 }
-Conversation = Callable[[House, Client, Server], Awaitable[None]]
+Conversation = Callable[[Rig, Client, Server], Awaitable[None]]
 
 
-async def listed(house: House, client: Client, there: Server) -> None:
+async def listed(rig: Rig, client: Client, there: Server) -> None:
     names = {
         "tools/list": ("tools", "name", [f"there__{name}" for name in TOOLS]),
         "prompts/list": ("prompts", "name", ["there__greet"]),
@@ -186,30 +186,30 @@ async def listed(house: House, client: Client, there: Server) -> None:
         assert ("ttlMs" in result) == (client.revision == MODERN)
 
 
-async def called(house: House, client: Client, there: Server) -> None:
+async def called(rig: Rig, client: Client, there: Server) -> None:
     reply = await client.call("there__greet", arguments={"who": "Ann é"})
     assert reply.text == "Hello Ann é"
     assert (there.calls[0]["params"]["name"], there.calls[0]["params"]["arguments"]) == ("greet", {"who": "Ann é"})
 
 
-async def was_read(house: House, client: Client, there: Server) -> None:
+async def was_read(rig: Rig, client: Client, there: Server) -> None:
     for own in ("mem://a", "mem://made/7"):
         reply = await client.request("resources/read", uri=f"there+{own}")
         assert reply.result["contents"] == [{"uri": f"there+{own}", "text": f"the text of {own}"}]
 
 
-async def prompted(house: House, client: Client, there: Server) -> None:
+async def prompted(rig: Rig, client: Client, there: Server) -> None:
     reply = await client.request("prompts/get", name="there__greet", arguments={"who": "Ann"})
     assert reply.result["messages"] == [{"role": "user", "content": {"type": "text", "text": "Hello Ann"}}]
 
 
-async def told_of_progress(house: House, client: Client, there: Server) -> None:
+async def told_of_progress(rig: Rig, client: Client, there: Server) -> None:
     reply = await client.call("there__works", meta={"progressToken": "mine"})
     steps = [{"progressToken": "mine", "progress": step, "total": 2} for step in (1, 2)]
     assert (reply.text, reply.notes("notifications/progress")) == ("worked", steps)
 
 
-async def logged(house: House, client: Client, there: Server) -> None:
+async def logged(rig: Rig, client: Client, there: Server) -> None:
     meta = {}
     if client.revision == MODERN:
         meta = {META + "logLevel": "warning"}
@@ -220,7 +220,7 @@ async def logged(house: House, client: Client, there: Server) -> None:
     assert (reply.text, reply.notes("notifications/message")) == ("talked", heard)
 
 
-async def cancelled(house: House, client: Client, there: Server) -> None:
+async def cancelled(rig: Rig, client: Client, there: Server) -> None:
     call: Pending = client.start("tools/call", name="there__hold")
     held = await there.got("tools/call")
     if isinstance(client, LegacyClient):
@@ -231,13 +231,13 @@ async def cancelled(house: House, client: Client, there: Server) -> None:
     assert there.cancelled == [held["id"]]
 
 
-async def completed(house: House, client: Client, there: Server) -> None:
+async def completed(rig: Rig, client: Client, there: Server) -> None:
     ref, argument = {"type": "ref/prompt", "name": "there__greet"}, {"name": "who", "value": "A"}
     reply = await client.request("completion/complete", ref=ref, argument=argument)
     assert reply.result["completion"] == {"values": ["greet who Ax", "greet who Ay"], "total": 3, "hasMore": True}
 
 
-async def subscribed(house: House, client: Client, there: Server) -> None:
+async def subscribed(rig: Rig, client: Client, there: Server) -> None:
     ear = await client.listen("there+mem://a")
     there.update("mem://a")
     await settle()
@@ -247,17 +247,17 @@ async def subscribed(house: House, client: Client, there: Server) -> None:
     assert there.watched == []
 
 
-async def changed(house: House, client: Client, there: Server) -> None:
+async def changed(rig: Rig, client: Client, there: Server) -> None:
     await client.request("tools/list")
     ear = await client.listen(lists=[key.removesuffix("ListChanged") for key in FILTERS])
     there.offer("tools", {"name": "new", "inputSchema": {"type": "object"}})
-    await house.clock.advance(1)
+    await rig.clock.advance(1)
     assert ear.changed == ["tools"]
     assert [tool["name"] for tool in (await client.request("tools/list")).result["tools"]] == ["there__new"]
 
 
 def asked(tool: str, said: str) -> Conversation:
-    async def converse(house: House, client: Client, there: Server) -> None:
+    async def converse(rig: Rig, client: Client, there: Server) -> None:
         assert (await client.converse("tools/call", ANSWERS, name=f"there__{tool}")).text == said
 
     return converse
@@ -284,9 +284,9 @@ CONVERSATIONS: Mapping[str, Conversation] = {
 async def cell(name: str, client_speaks: str, server_speaks: str) -> None:
     """One cell, end to end through a gateway. Raises where it does not work."""
     there = server(server_speaks)
-    async with gateway(there=there) as house:
-        client: Any = await house.client(client_speaks)
-        await CONVERSATIONS[name](house, client, there)
+    async with gateway(there=there) as rig:
+        client: Any = await rig.client(client_speaks)
+        await CONVERSATIONS[name](rig, client, there)
 
 
 # The page.

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from inmemory import ENVELOPE, LATEST, META, MODERN, Exchange, Response, Visitor
-from peers import House, LegacyServer, Scene, form, gateway
+from peers import LegacyServer, Rig, Scene, form, gateway
 from task_peers import WITH_EXTENSION, LegacyTaskServer, ModernTaskServer
 from virtualtime import settle
 
@@ -51,11 +51,11 @@ class Work:
 class Ann:
     """What she holds, by what it is."""
 
-    def __init__(self, house: House, work: Work) -> None:
-        self.house = house
+    def __init__(self, rig: Rig, work: Work) -> None:
+        self.rig = rig
         self.work = work
-        self.modern = Visitor(house.app, x_test_principal="ann")
-        self.legacy = Visitor(house.app, x_test_principal="ann")
+        self.modern = Visitor(rig.app, x_test_principal="ann")
+        self.legacy = Visitor(rig.app, x_test_principal="ann")
         self.held: dict[str, str] = {}
         self.asked: dict[str, list[str]] = {}
         self.running: list[Exchange] = []
@@ -70,7 +70,7 @@ class Ann:
         self.begin("tools/call", name="asks__reports", _meta={"progressToken": "p"})
         await asyncio.sleep(1)
         self.held["event"] = "c1.0"
-        sse = Visitor(self.house.app, "/mcp/sse", x_test_principal="ann").begin("GET", headers=EVENTS)
+        sse = Visitor(self.rig.app, "/mcp/sse", x_test_principal="ann").begin("GET", headers=EVENTS)
         self.running.append(sse)
         await settle()
         self.held["pipe"] = sse.so_far.body.decode().partition("session_id=")[2].split("\n")[0].strip()
@@ -125,8 +125,8 @@ async def visited() -> AsyncGenerator[Ann]:
         "old": LegacyTaskServer(scripts, support={"slow": "optional"}, timeout=100_000.0),
         "new": ModernTaskServer(scripts, as_tasks=["slow"]),
     }
-    async with gateway(catalog=CatalogLimits(page_size=1), parking=ParkingLimits(ttl=100_000.0), **servers) as house:
-        ann = Ann(house, work)
+    async with gateway(catalog=CatalogLimits(page_size=1), parking=ParkingLimits(ttl=100_000.0), **servers) as rig:
+        ann = Ann(rig, work)
         await ann.arrive()
         yield ann
 
@@ -137,10 +137,10 @@ Try = Callable[["Bob", str], Any]
 
 
 class Bob:
-    def __init__(self, house: House, random: Random, principal: str = "bob") -> None:
+    def __init__(self, rig: Rig, random: Random, principal: str = "bob") -> None:
         self.random = random
-        self.visitor = Visitor(house.app, x_test_principal=principal)
-        self.pipe = Visitor(house.app, "/mcp/sse", x_test_principal=principal)
+        self.visitor = Visitor(rig.app, x_test_principal=principal)
+        self.pipe = Visitor(rig.app, "/mcp/sse", x_test_principal=principal)
         self.mine: list[str] = []
 
     async def arrive(self) -> None:
@@ -238,7 +238,7 @@ TRIED: tuple[Try, ...] = (
 async def test_what_another_holds_moves_nothing(seed: int) -> None:
     random = Random(seed)
     async with visited() as ann:
-        bob = Bob(ann.house, random)
+        bob = Bob(ann.rig, random)
         await bob.arrive()
         handles = list(ann.held.values())
         for _ in range(TRIES):
@@ -269,7 +269,7 @@ async def test_a_handle_of_another_is_as_one_that_never_was(what: str) -> None:
         for seed in range(20):
             told: list[tuple[int, str]] = []
             for handle in (ann.held[what], _nonsense(what, ann.held[what])):
-                bob = Bob(ann.house, Random(seed))
+                bob = Bob(ann.rig, Random(seed))
                 await bob.arrive()
                 response = await DIRECTED[what](bob, handle)
                 told.append((response.status, _without_ids(response, handle)))
@@ -287,7 +287,7 @@ def _without_ids(response: Response, handle: str) -> str:
 
 async def test_an_event_of_another_session_is_not_found_in_ones_own() -> None:
     async with visited() as ann:
-        bob = Bob(ann.house, Random(1))
+        bob = Bob(ann.rig, Random(1))
         await bob.arrive()
         for number in range(50):
             response = await bob.event(f"c1.{number}")

@@ -13,9 +13,9 @@ from markdown_it import MarkdownIt
 from peers import (
     LATEST,
     MODERN,
-    House,
     LegacyServer,
     ModernServer,
+    Rig,
     RpcError,
     Scene,
     eventually,
@@ -25,13 +25,13 @@ from peers import (
 )
 from virtualtime import FakeClock, settle
 
-from toolgate.auth import exhibit
+from toolgate.auth import safe_text
 from toolgate.config import Overlay, Parameter, access
 from toolgate.core.model import Call
 from toolgate.core.redaction import GONE, Redactor
 from toolgate.policy.approval import Approval
-from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, Request, Unfit
-from toolgate.policy.cases import LARGEST, MOST_SHOWN
+from toolgate.policy.approval_requests import LARGEST, MOST_SHOWN
+from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, StoredRequest, Unfit
 from toolgate.policy.validate import Validate
 from toolgate.state.memory import MemoryStore
 
@@ -49,7 +49,7 @@ async def hello(scene: Scene) -> str:
     return f"hello {(await scene.ask(form()))['content']['name']}, {json.dumps(scene.arguments)}"
 
 
-class Desk:
+class InProcessContext:
     """Where approvals are kept and decided; `gateway` opens a gateway that asks for everything of `there`."""
 
     def __init__(self, *by: Any, **settings: Any) -> None:
@@ -61,24 +61,24 @@ class Desk:
         self.verdict: access.Verdict = "ask"
 
     @property
-    def undecided(self) -> list[Request]:
+    def undecided(self) -> list[StoredRequest]:
         return [each for each in self.book.requests() if each.state == "undecided"]
 
-    async def request(self) -> Request:
+    async def request(self) -> StoredRequest:
         """The one that waits."""
         await eventually(lambda: self.undecided)
         (request,) = self.undecided
         return request
 
     @asynccontextmanager
-    async def gateway(self, **servers: Any) -> AsyncGenerator[House]:
+    async def gateway(self, **servers: Any) -> AsyncGenerator[Rig]:
         def verdict(call: Call) -> access.Verdict:
             return self.verdict if call.server == "there" else "allow"
 
         book = Approvals(self.store, self.clock)
         rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, Validate())
-        async with gateway(policies=[rule], store=self.store, **servers) as house:
-            yield house
+        async with gateway(policies=[rule], store=self.store, **servers) as rig:
+            yield rig
             assert not rule._decided and not rule._gone_on
 
 
@@ -111,8 +111,8 @@ def code(reply: Any) -> str:
 @REVISIONS
 async def test_the_question_names_server_tool_and_arguments(revision: str) -> None:
     asked = list[Any]()
-    async with Desk().gateway(there=LegacyServer({"echo": echo})) as house:
-        client = await house.client(revision)
+    async with InProcessContext().gateway(there=LegacyServer({"echo": echo})) as rig:
+        client = await rig.client(revision)
         await client.converse(
             "tools/call", decide("once", asked=asked), name="there__echo", arguments={"path": "/tmp/a", "force": True}
         )
@@ -151,8 +151,8 @@ async def test_nothing_that_caller_or_server_wrote_can_fake_the_question(revisio
     """It has as many lines as with harmless texts, and is the same Markdown but for the texts themselves."""
     asked = list[Any]()
     servers = {"there": LegacyServer({"echo": echo, text: echo})}
-    async with Desk().gateway(**servers) as house:
-        client = await house.client(revision, path="/mcp/servers/there")
+    async with InProcessContext().gateway(**servers) as rig:
+        client = await rig.client(revision, path="/mcp/servers/there")
         for name, given in (("echo", "x"), (text, text)):
             arguments = {given: given, f"{given}2": [given, {given: given}]}
             await client.converse("tools/call", decide("deny", asked=asked), name=name, arguments=arguments)
@@ -173,8 +173,8 @@ def shape(message: str) -> list[str]:
 @REVISIONS
 async def test_a_known_secret_is_not_shown_and_stays_where_it_was_left(revision: str) -> None:
     asked, there = list[Any](), LegacyServer({"echo": echo})
-    async with Desk().gateway(there=there) as house:
-        client = await house.client(revision)
+    async with InProcessContext().gateway(there=there) as rig:
+        client = await rig.client(revision)
         given = {"token": SECRET, "deep": {"token": f"Bearer {SECRET}", "n": 1}}
         changed = {"token": GONE, "deep": {"token": f"Bearer {GONE}", "n": 2}}
         await client.converse("tools/call", decide("once", changed, asked), name="there__echo", arguments=given)
@@ -201,11 +201,11 @@ def once_then_deny(first: Callable[[Any], Any], asked: list[Any]) -> Callable[[A
 async def test_what_a_form_cannot_show_whole_is_for_an_operator() -> None:
     there, long = LegacyServer({"echo": echo}), {"text": "x" * MOST_SHOWN}
     for by in (("client",), ("client", "operator")):
-        desk = Desk(*by)
-        async with desk.gateway(there=there) as house:
-            call = house.modern().start("tools/call", name="there__echo", arguments=long)
+        context = InProcessContext(*by)
+        async with context.gateway(there=there) as rig:
+            call = rig.modern().start("tools/call", name="there__echo", arguments=long)
             if "operator" in by:
-                await desk.book.allow(await desk.request(), "once", TTL)
+                await context.book.allow(await context.request(), "once", TTL)
                 assert (await call.reply()).result["content"]
             else:
                 assert code(await call.reply()) == "APPROVAL_REQUIRED"
@@ -215,8 +215,8 @@ async def test_what_a_form_cannot_show_whole_is_for_an_operator() -> None:
 @pytest.mark.parametrize("given", ['{"path":"/safe","path":"/etc"}', '{"a":{"x":1,"\\u0078":2}}'])
 async def test_arguments_that_readers_understand_in_several_ways_are_refused(given: str) -> None:
     there = LegacyServer({"echo": echo})
-    async with Desk("client", "operator").gateway(there=there) as house:
-        client = await house.legacy()
+    async with InProcessContext("client", "operator").gateway(there=there) as rig:
+        client = await rig.legacy()
         request = (
             f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"there__echo","arguments":{given}}}}}'
         )
@@ -232,8 +232,8 @@ async def test_prompts_and_resources_ask_too(revision: str, method: str, target:
 
     there, asked = LegacyServer({}, {"echo": said}, {"mem://echo": said}), list[Any]()
     params = {"uri": f"there+{target}"} if method == "resources/read" else {"name": f"there__{target}"}
-    async with Desk().gateway(there=there) as house:
-        client = await house.client(revision)
+    async with InProcessContext().gateway(there=there) as rig:
+        client = await rig.client(revision)
         assert code(await client.converse(method, decide("deny", asked=asked), **params)) == "APPROVAL_DENIED"
         assert (await client.converse(method, decide("once", asked=asked), **params)).text == "done"
     assert f'"{target}"' in asked[0]["message"] and len(there.calls) == 1
@@ -244,9 +244,9 @@ async def test_prompts_and_resources_ask_too(revision: str, method: str, target:
 
 @pytest.mark.promise("b.approval.bound")
 async def test_an_answer_is_good_once_and_for_its_own_call_only() -> None:
-    desk, there = Desk(), LegacyServer({"echo": echo, "other": echo})
-    async with desk.gateway(there=there) as house:
-        ann, bob = house.modern(), house.modern("bob")
+    context, there = InProcessContext(), LegacyServer({"echo": echo, "other": echo})
+    async with context.gateway(there=there) as rig:
+        ann, bob = rig.modern(), rig.modern("bob")
         call = ann.start("tools/call", name="there__echo", arguments={"n": 1, "m": 2})
         reply = await call.reply()
         answers = {reply.key: {"action": "accept", "content": {"decision": "once"}}}
@@ -265,9 +265,9 @@ async def test_an_answer_is_good_once_and_for_its_own_call_only() -> None:
 
 
 async def test_numbers_that_look_equal_to_some_readers_are_other_arguments() -> None:
-    desk, there = Desk(), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        client = house.modern()
+    context, there = InProcessContext(), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        client = rig.modern()
         one, other = (10**30 + number for number in (0, 1))
         call = client.start("tools/call", name="there__echo", arguments={"n": one})
         reply = await call.reply()
@@ -279,49 +279,49 @@ async def test_numbers_that_look_equal_to_some_readers_are_other_arguments() -> 
 @pytest.mark.promise("b.approval.bound")
 @REVISIONS
 async def test_what_an_operator_allows_is_good_once_and_for_that_call_only(revision: str) -> None:
-    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo, "other": echo})
-    async with desk.gateway(there=there) as house:
-        ann, bob = await house.client(revision), await house.client(revision, principal="bob")
+    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo, "other": echo})
+    async with context.gateway(there=there) as rig:
+        ann, bob = await rig.client(revision), await rig.client(revision, principal="bob")
 
         async def call(client: Any, n: int, tool: str = "echo") -> Any:
             return await client.call(f"there__{tool}", arguments={"n": n})
 
         refused = await call(ann, 1)
-        (request,) = desk.undecided
+        (request,) = context.undecided
         assert refused.error["data"]["approval"]["id"] == request.id
         assert refused.error["data"]["retryable"] is True
-        await desk.book.allow(request, "once", TTL)
+        await context.book.allow(request, "once", TTL)
         for other in (call(ann, 2), call(bob, 1), call(ann, 1, "other")):
             assert code(await other) == "APPROVAL_REQUIRED"
         assert json.loads((await call(ann, 1)).text) == {"n": 1}
         assert code(await call(ann, 1)) == "APPROVAL_REQUIRED"
         with pytest.raises(Unfit):  # what was decided once is decided
-            await desk.book.allow(request, "once", TTL)
+            await context.book.allow(request, "once", TTL)
     assert sent(there) == [{"n": 1}]
 
 
 @REVISIONS
 async def test_a_grant_is_of_one_principal_tool_and_server_as_it_is_reached(revision: str) -> None:
-    desk, there = Desk(), LegacyServer({"echo": echo, "other": echo})
-    desk.prints["there"] = "as it was"
-    async with desk.gateway(there=there) as house:
-        ann, bob = await house.client(revision), await house.client(revision, principal="bob")
+    context, there = InProcessContext(), LegacyServer({"echo": echo, "other": echo})
+    context.prints["there"] = "as it was"
+    async with context.gateway(there=there) as rig:
+        ann, bob = await rig.client(revision), await rig.client(revision, principal="bob")
         await ann.converse("tools/call", decide("always"), name="there__echo")
         for client, name, is_let in ((ann, "echo", True), (ann, "other", False), (bob, "echo", False)):
             reply = await client.converse("tools/call", decide("deny"), name=f"there__{name}")
             assert ("result" in reply.message) is is_let
-        desk.prints["there"] = "another"
+        context.prints["there"] = "another"
         assert code(await ann.converse("tools/call", decide("deny"), name="there__echo")) == "APPROVAL_DENIED"
     assert len(there.calls) == 2
 
 
 async def test_of_two_equal_calls_that_wait_one_decision_lets_one_go() -> None:
-    desk, there = Desk("operator"), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        one, two = (house.modern().start("tools/call", name="there__echo") for _ in range(2))
-        await desk.book.allow(await desk.request(), "once", TTL)
+    context, there = InProcessContext("operator"), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        one, two = (rig.modern().start("tools/call", name="there__echo") for _ in range(2))
+        await context.book.allow(await context.request(), "once", TTL)
         await eventually(lambda: one.is_answered or two.is_answered)
-        await desk.book.deny(await desk.request(), TTL)
+        await context.book.deny(await context.request(), TTL)
         replies = [await one.reply(), await two.reply()]
         assert sorted("result" in reply.message for reply in replies) == [False, True]
     assert len(there.calls) == 1
@@ -343,8 +343,8 @@ async def test_of_two_equal_calls_that_wait_one_decision_lets_one_go() -> None:
 @REVISIONS
 async def test_whatever_is_no_yes_is_a_no(revision: str, answer: Any) -> None:
     there = LegacyServer({"echo": echo})
-    async with Desk("client", "operator").gateway(there=there) as house:
-        client = await house.client(revision)
+    async with InProcessContext("client", "operator").gateway(there=there) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo")
         assert code(reply) == "APPROVAL_DENIED"
     assert there.calls == []
@@ -352,26 +352,26 @@ async def test_whatever_is_no_yes_is_a_no(revision: str, answer: Any) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 async def test_where_a_client_fails_at_the_form_an_operator_decides(revision: str) -> None:
-    desk, there = Desk("client", "operator"), LegacyServer({"echo": echo})
+    context, there = InProcessContext("client", "operator"), LegacyServer({"echo": echo})
 
     def fails(_params: Any) -> Any:
         raise RpcError(-32603, "no window")
 
-    async with desk.gateway(there=there) as house:
-        client = await house.legacy(revision, answers={"elicitation/create": fails})
+    async with context.gateway(there=there) as rig:
+        client = await rig.legacy(revision, answers={"elicitation/create": fails})
         call = client.start("tools/call", name="there__echo")
-        await desk.book.allow(await desk.request(), "once", TTL)
+        await context.book.allow(await context.request(), "once", TTL)
         assert (await call.reply()).result
     assert len(there.calls) == 1
 
 
 @REVISIONS
 async def test_a_client_without_forms_is_the_operators(revision: str) -> None:
-    desk, there = Desk("client", "operator"), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        client = await house.client(revision, capabilities={"elicitation": {"url": {}}} if revision >= LATEST else {})
+    context, there = InProcessContext("client", "operator"), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        client = await rig.client(revision, capabilities={"elicitation": {"url": {}}} if revision >= LATEST else {})
         call = client.start("tools/call", name="there__echo")
-        await desk.book.allow(await desk.request(), "once", TTL)
+        await context.book.allow(await context.request(), "once", TTL)
         assert (await call.reply()).result
 
 
@@ -383,12 +383,12 @@ async def test_a_client_without_forms_is_the_operators(revision: str) -> None:
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 async def test_a_client_that_takes_only_json_is_the_operators_where_there_is_one(revision: str) -> None:
     for by in (("client", "operator"), ("client",)):
-        desk, there = Desk(*by), LegacyServer({"echo": echo})
-        async with desk.gateway(there=there) as house:
-            client = await house.legacy(revision, accept="application/json")
+        context, there = InProcessContext(*by), LegacyServer({"echo": echo})
+        async with context.gateway(there=there) as rig:
+            client = await rig.legacy(revision, accept="application/json")
             pending = client.start("tools/call", name="there__echo", arguments={"a": 1})
             if "operator" in by:
-                await desk.book.allow(await desk.request(), "once", TTL)
+                await context.book.allow(await context.request(), "once", TTL)
                 assert json.loads((await pending.reply()).text) == {"a": 1}
             else:
                 error = (await pending.reply()).error
@@ -403,13 +403,13 @@ async def test_a_client_that_takes_only_json_is_the_operators_where_there_is_one
 async def test_a_call_that_its_server_asks_something_of_keeps_the_arguments_that_were_approved(
     revision: str, server: Any, by: str
 ) -> None:
-    desk, there = Desk(by, wait=0.0), server({"hello": hello})
-    async with desk.gateway(there=there) as house:
-        client = await house.client(revision)
+    context, there = InProcessContext(by, wait=0.0), server({"hello": hello})
+    async with context.gateway(there=there) as rig:
+        client = await rig.client(revision)
         asked = list[Any]()
         if by == "operator":
             assert code(await client.call("there__hello", arguments={"n": 1})) == "APPROVAL_REQUIRED"
-            await desk.book.allow(await desk.request(), "once", TTL, '{"n": 2}')
+            await context.book.allow(await context.request(), "once", TTL, '{"n": 2}')
         reply = await client.converse(
             "tools/call", decide("once", {"n": 2}, asked), name="there__hello", arguments={"n": 1}
         )
@@ -420,68 +420,68 @@ async def test_a_call_that_its_server_asks_something_of_keeps_the_arguments_that
 
 @pytest.mark.promise("b.approval.edited")
 async def test_they_are_kept_over_a_restart() -> None:
-    desk, there = Desk(), ModernServer({"hello": hello})
-    async with desk.gateway(there=there) as house:
-        client = house.modern()
+    context, there = InProcessContext(), ModernServer({"hello": hello})
+    async with context.gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"n": 1})
         reply = await call.reply()
         yes = {"action": "accept", "content": {"decision": "once", "arguments": '{"n": 2}'}}
         call = client.retry_later(call, reply, {reply.key: yes})
         reply = await call.reply()
-    async with desk.gateway(there=there) as house:
-        assert (await house.modern().retry(call, reply, {reply.key: named("Ann")})).text == 'hello Ann, {"n": 2}'
+    async with context.gateway(there=there) as rig:
+        assert (await rig.modern().retry(call, reply, {reply.key: named("Ann")})).text == 'hello Ann, {"n": 2}'
     assert sent(there) == [{"n": 2}, {"n": 2}]
 
 
 @pytest.mark.parametrize("verdict", ["allow", "off"])
 async def test_what_may_be_called_has_changed_while_a_call_waits(verdict: Any) -> None:
-    desk, there = Desk("operator"), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        call = house.modern().start("tools/call", name="there__echo", arguments={"n": 1})
-        await desk.book.allow(await desk.request(), "once", TTL, '{"n": 2}')
-        desk.verdict = verdict
+    context, there = InProcessContext("operator"), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        call = rig.modern().start("tools/call", name="there__echo", arguments={"n": 1})
+        await context.book.allow(await context.request(), "once", TTL, '{"n": 2}')
+        context.verdict = verdict
         reply = await call.reply()
         assert code(reply) == "ACCESS_DENIED" if verdict == "off" else json.loads(reply.text) == {"n": 2}
     assert sent(there) == ([] if verdict == "off" else [{"n": 2}])
 
 
 async def test_what_was_edited_stays_so_where_nobody_is_asked_any_more() -> None:
-    desk, there = Desk(), ModernServer({"hello": hello})
-    async with desk.gateway(there=there) as house:
-        client = house.modern()
+    context, there = InProcessContext(), ModernServer({"hello": hello})
+    async with context.gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"n": 1})
         reply = await call.reply()
         yes = {"action": "accept", "content": {"decision": "once", "arguments": '{"n": 2}'}}
         call = client.retry_later(call, reply, {reply.key: yes})
         reply = await call.reply()
-        desk.verdict = "allow"
+        context.verdict = "allow"
         assert (await client.retry(call, reply, {reply.key: named("Ann")})).text == 'hello Ann, {"n": 2}'
     assert sent(there) == [{"n": 2}, {"n": 2}]
 
 
 async def test_without_a_record_of_what_was_approved_the_person_is_asked_again() -> None:
-    desk, there = Desk(), ModernServer({"hello": hello})
-    async with desk.gateway(there=there) as house:
-        client = house.modern()
+    context, there = InProcessContext(), ModernServer({"hello": hello})
+    async with context.gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"n": 1})
         reply = await call.reply()
         yes = {"action": "accept", "content": {"decision": "once", "arguments": '{"n": 2}'}}
         call = client.retry_later(call, reply, {reply.key: yes})
         reply = await call.reply()
-        for key in desk.store.items("passages"):
-            await desk.store.delete("passages", key)
+        for key in context.store.items("passages"):
+            await context.store.delete("passages", key)
         again = await client.retry(call, reply, {reply.key: named("Ann")})
         assert '"n": 1' in again.asks["approval"]["params"]["message"]
     assert sent(there) == [{"n": 2}]
 
 
 async def test_calls_that_cannot_be_told_apart_are_not_let_pass() -> None:
-    desk = Desk()
-    desk.book.let_pass("here", None, TTL)
-    desk.book.let_pass("here", None, TTL)
-    assert desk.book.passage("here") is not None and not desk.book.passage("here").is_vague  # type: ignore[union-attr]
-    desk.book.let_pass("here", b"{}", TTL)
-    assert desk.book.passage("here").is_vague  # type: ignore[union-attr]
+    context = InProcessContext()
+    context.book.let_pass("here", None, TTL)
+    context.book.let_pass("here", None, TTL)
+    assert context.book.approval_pass("here") is not None and not context.book.approval_pass("here").is_vague  # type: ignore[union-attr]
+    context.book.let_pass("here", b"{}", TTL)
+    assert context.book.approval_pass("here").is_vague  # type: ignore[union-attr]
     await settle()
 
 
@@ -509,8 +509,8 @@ async def test_what_a_person_writes_is_held_against_the_schema_and_asked_again(
         given = written if len(asked) == 1 else '{"n": 2}'
         return {"action": "accept", "content": {"decision": "once", "arguments": given}}
 
-    async with Desk().gateway(there=there) as house:
-        client = await house.client(revision)
+    async with InProcessContext().gateway(there=there) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo", arguments={})
         assert json.loads(reply.text) == {"n": 2}
     assert problem in asked[1]["message"].split("\n")[0]
@@ -528,8 +528,8 @@ async def test_a_person_cannot_change_what_an_overlay_fixes(revision: str) -> No
         asked.append(params)
         return {"action": "accept", "content": {"decision": "once", "arguments": json.dumps(answers[len(asked) - 1])}}
 
-    async with Desk().gateway(there=there) as house:
-        client = await house.client(revision)
+    async with InProcessContext().gateway(there=there) as rig:
+        client = await rig.client(revision)
         reply = await client.converse(
             "tools/call", {"elicitation/create": answer}, name="there__echo", arguments={"count": 1}
         )
@@ -545,15 +545,15 @@ async def test_a_subscription_that_would_ask_is_refused(revision: str) -> None:
     async def said(scene: Scene) -> str:
         return "done"
 
-    desk, there = Desk("client", "operator"), LegacyServer({}, {}, {"mem://a": said}, tells=True)
-    async with desk.gateway(there=there) as house:
-        client = await house.client(revision)
+    context, there = InProcessContext("client", "operator"), LegacyServer({}, {}, {"mem://a": said}, tells=True)
+    async with context.gateway(there=there) as rig:
+        client = await rig.client(revision)
         if revision == MODERN:
             assert "resourceSubscriptions" not in (await client.listen("there+mem://a")).honoured
         else:
             reply = await client.request("resources/subscribe", uri="there+mem://a")
             assert code(reply) == "APPROVAL_REQUIRED"
-        assert desk.book.requests() == [] and there.watched == []
+        assert context.book.requests() == [] and there.watched == []
 
 
 @REVISIONS
@@ -561,50 +561,50 @@ async def test_a_completion_asks_nobody(revision: str) -> None:
     async def said(scene: Scene) -> str:
         return "done"
 
-    desk = Desk("client", "operator")
+    context = InProcessContext("client", "operator")
     there = LegacyServer({}, {"echo": said}, completes=lambda _params: {"values": ["x"]})
-    async with desk.gateway(there=there) as house:
-        client = await house.client(revision)
+    async with context.gateway(there=there) as rig:
+        client = await rig.client(revision)
         params = {"ref": {"type": "ref/prompt", "name": "there__echo"}, "argument": {"name": "a", "value": ""}}
         assert code(await client.request("completion/complete", **params)) == "APPROVAL_REQUIRED"
-        assert desk.book.requests() == []
+        assert context.book.requests() == []
 
 
 # What waits.
 
 
 async def test_a_call_that_is_given_up_leaves_its_question_and_the_next_one_finds_the_answer() -> None:
-    desk, there = Desk("operator"), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        client = house.modern()
+    context, there = InProcessContext("operator"), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__echo")
-        request = await desk.request()
+        request = await context.request()
         await call.gone()
-        await house.is_quiet()
-        await desk.book.allow(request, "once", TTL)
+        await rig.is_quiet()
+        await context.book.allow(request, "once", TTL)
         assert (await client.call("there__echo")).result
     assert len(there.calls) == 1
 
 
 async def test_so_many_calls_of_one_principal_wait_and_no_more() -> None:
-    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        ann, bob = house.modern(), house.modern("bob")
+    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        ann, bob = rig.modern(), rig.modern("bob")
         for number in range(MOST_UNDECIDED + 1):
             reply = await ann.call("there__echo", arguments={"n": number})
         assert "too many" in reply.error["message"] and code(reply) == "APPROVAL_REQUIRED"
-        assert len(desk.book.requests()) == MOST_UNDECIDED
+        assert len(context.book.requests()) == MOST_UNDECIDED
         assert "approval" in (await bob.call("there__echo")).error["data"]
     assert there.calls == []
 
 
 async def test_nothing_is_made_to_be_shown_of_calls_that_may_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[int]()
-    plain = exhibit.plain
-    monkeypatch.setattr(exhibit, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
-    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        ann = house.modern()
+    plain = safe_text.plain
+    monkeypatch.setattr(safe_text, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
+    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        ann = rig.modern()
         asked = (ann.call("there__echo", arguments={"text": "*" * 50_000, "n": n}) for n in range(3 * MOST_UNDECIDED))
         replies = await asyncio.gather(*asked)
     assert sum("too many" in reply.error["message"] for reply in replies) == 2 * MOST_UNDECIDED
@@ -613,20 +613,20 @@ async def test_nothing_is_made_to_be_shown_of_calls_that_may_not_wait(monkeypatc
 
 async def test_what_is_too_long_for_a_form_is_not_looked_at_to_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list[int]()
-    plain = exhibit.plain
-    monkeypatch.setattr(exhibit, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
-    async with Desk().gateway(there=LegacyServer({"echo": echo})) as house:
-        client = await house.legacy()
+    plain = safe_text.plain
+    monkeypatch.setattr(safe_text, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
+    async with InProcessContext().gateway(there=LegacyServer({"echo": echo})) as rig:
+        client = await rig.legacy()
         reply = await client.converse("tools/call", decide("once"), name="there__echo", arguments={"a": "*" * 50_000})
     assert code(reply) == "APPROVAL_REQUIRED" and max(shown, default=0) < 1000
 
 
 @pytest.mark.parametrize("by", ["client", "operator"])
 async def test_where_nothing_can_be_kept_nothing_is_let_through_by_an_operator(by: str) -> None:
-    desk, there = Desk(by, wait=0.0), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
-        await desk.store.close()
-        client = await house.legacy()
+    context, there = InProcessContext(by, wait=0.0), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
+        await context.store.close()
+        client = await rig.legacy()
         reply = await client.converse("tools/call", decide("always"), name="there__echo")
         if by == "operator":
             assert code(reply) == "APPROVAL_REQUIRED" and there.calls == []
@@ -635,26 +635,26 @@ async def test_where_nothing_can_be_kept_nothing_is_let_through_by_an_operator(b
 
 
 async def test_a_grant_is_not_made_shorter() -> None:
-    desk = Desk()
+    context = InProcessContext()
     place = Place("ann", "there", "", "tools", "echo")
-    await desk.book.grant(place, "always", "operator")
-    await desk.book.grant(place, "hour", "client")
-    await desk.clock.advance(7200)
-    assert desk.book.is_granted(place, "")
+    await context.book.grant(place, "always", "operator")
+    await context.book.grant(place, "hour", "client")
+    await context.clock.advance(7200)
+    assert context.book.is_granted(place, "")
 
 
 async def test_a_record_that_cannot_be_read_has_not_been_decided() -> None:
-    desk = Desk()
+    context = InProcessContext()
     place = Place("ann", "there", "", "tools", "echo")
-    await desk.book.grant(place, "always", "operator")
-    for key in desk.store.items("grants"):
-        await desk.store.put("grants", key, b"\xff")
-    assert not desk.book.is_granted(place, "") and desk.book.grants() == []
+    await context.book.grant(place, "always", "operator")
+    for key in context.store.items("grants"):
+        await context.store.put("grants", key, b"\xff")
+    assert not context.book.is_granted(place, "") and context.book.grants() == []
 
 
 async def test_arguments_that_are_too_long_for_anybody_are_refused() -> None:
-    desk, there = Desk("operator", wait=0.0), LegacyServer({"echo": echo})
-    async with desk.gateway(there=there) as house:
+    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo})
+    async with context.gateway(there=there) as rig:
         for size, expected in ((LARGEST - 100, "APPROVAL_REQUIRED"), (LARGEST, "INVALID_ARGS")):
-            reply = await house.modern().call("there__echo", arguments={"text": "é" * (size // 6)})
+            reply = await rig.modern().call("there__echo", arguments={"text": "é" * (size // 6)})
             assert code(reply) == expected

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 from official import LEGACY
-from peers import MODERN, Client, House, LegacyServer, ModernServer, Reply, Scene, eventually, gateway
+from peers import MODERN, Client, LegacyServer, ModernServer, Reply, Rig, Scene, eventually, gateway
 from virtualtime import FakeClock
 
 from toolgate.config import access
 from toolgate.core.model import Call
 from toolgate.core.redaction import Redactor
 from toolgate.policy.approval import Approval
-from toolgate.policy.approvals import Approvals, Request, Unfit
+from toolgate.policy.approvals import Approvals, StoredRequest, Unfit
 from toolgate.policy.validate import Validate
 from toolgate.state.memory import MemoryStore
 
@@ -70,21 +70,21 @@ class Stage:
         return [call["params"]["arguments"] for call in self.there.calls]
 
     @property
-    def undecided(self) -> list[Request]:
+    def undecided(self) -> list[StoredRequest]:
         return [each for each in self.book.requests() if each.state == "undecided"]
 
     @asynccontextmanager
-    async def gateway(self) -> AsyncGenerator[House]:
+    async def gateway(self) -> AsyncGenerator[Rig]:
         def verdict(call: Call) -> access.Verdict:
             return "ask" if call.server == "there" else "allow"
 
         book = Approvals(self.store, self.clock)
         rule = Approval(verdict, book, self.settings, Redactor(), self.clock, {}, Validate())
-        async with gateway(policies=[rule], store=self.store, there=self.there) as house:
-            yield house
+        async with gateway(policies=[rule], store=self.store, there=self.there) as rig:
+            yield rig
 
-    async def client(self, house: House) -> Client:
-        return await house.client(self.revision, stdio=self.is_stdio)
+    async def client(self, rig: Rig) -> Client:
+        return await rig.client(self.revision, stdio=self.is_stdio)
 
     async def call(self, client: Client, given: Any, decision: str, edited: Any = None) -> Reply:
         """One call to its end, with what the person says if there is a question."""
@@ -110,7 +110,7 @@ class Stage:
 
         return answer
 
-    async def decide(self, request: Request, decision: Any, edited: Any = None) -> None:
+    async def decide(self, request: StoredRequest, decision: Any, edited: Any = None) -> None:
         if decision == "deny":
             await self.book.deny(request, TTL)
         else:
@@ -122,16 +122,16 @@ class Stage:
 
 
 async def once(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         assert "written a" in repr((await stage.call(client, A, "once")).message)
         assert stage.is_refused(await stage.call(client, A, "deny"))
     assert (stage.sent, stage.asked) == ([A], 2)
 
 
 async def for_the_session(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         if stage.revision == MODERN:  # it has no session, so that there is nothing to be offered
             if stage.is_by_client:
                 assert stage.is_refused(await stage.call(client, A, "session"))
@@ -139,43 +139,43 @@ async def for_the_session(stage: Stage) -> None:
             else:
                 with pytest.raises(Unfit):
                     await stage.call(client, A, "session")
-                await house.clock.advance(WAIT)
+                await rig.clock.advance(WAIT)
             assert stage.sent == []
             return
         for given in (A, B, A):
             await stage.call(client, given, "session")
         assert (stage.sent, stage.asked) == ([A, B, A], 1)
-        other = await stage.client(house)
+        other = await stage.client(rig)
         assert stage.is_refused(await stage.call(other, A, "deny"))
     assert (stage.sent, stage.asked) == ([A, B, A], 2)
 
 
 async def for_an_hour(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         for given in (A, B):
             await stage.call(client, given, "hour")
         assert (stage.sent, stage.asked) == ([A, B], 1)
-        await house.clock.advance(3600)
-        assert stage.is_refused(await stage.call(await stage.client(house), A, "deny"))
+        await rig.clock.advance(3600)
+        assert stage.is_refused(await stage.call(await stage.client(rig), A, "deny"))
     assert (stage.sent, stage.asked) == ([A, B], 2)
 
 
 async def always(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        await stage.call(await stage.client(house), A, "always")
-        await house.clock.advance(10 * 24 * 3600)
-        await stage.call(await stage.client(house), B, "deny")
+    async with stage.gateway() as rig:
+        await stage.call(await stage.client(rig), A, "always")
+        await rig.clock.advance(10 * 24 * 3600)
+        await stage.call(await stage.client(rig), B, "deny")
         assert (stage.sent, stage.asked) == ([A, B], 1)
         (grant,) = stage.book.grants()
         await stage.book.revoke(grant)
-        assert stage.is_refused(await stage.call(await stage.client(house), A, "deny"))
+        assert stage.is_refused(await stage.call(await stage.client(rig), A, "deny"))
     assert (stage.sent, stage.asked) == ([A, B], 2)
 
 
 async def denied(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         assert stage.is_refused(await stage.call(client, A, "deny"))
         assert stage.is_refused(await stage.call(client, A, "deny"))
     assert stage.sent == []
@@ -183,15 +183,15 @@ async def denied(stage: Stage) -> None:
 
 
 async def edited(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        reply = await stage.call(await stage.client(house), A, "once", edited=B)
+    async with stage.gateway() as rig:
+        reply = await stage.call(await stage.client(rig), A, "once", edited=B)
         assert "written b" in repr(reply.message)
     assert stage.sent == [B]
 
 
 async def expired(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         await (_answered_too_late(stage, client) if stage.is_by_client else _decided_too_late(stage, client))
     assert stage.sent == []
 
@@ -242,15 +242,15 @@ async def restarted(stage: Stage) -> None:
 
 
 async def _restarted_while_an_operator_decides(stage: Stage) -> None:
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         pending = client.start("tools/call", **WAYS[stage.way](A))
         await eventually(lambda: stage.undecided)
-        await house.clock.advance(WAIT)
+        await rig.clock.advance(WAIT)
         assert stage.is_refused(await pending.reply(), "nobody has decided yet")
     await stage.decide(stage.undecided[0], "once", B)
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         assert "written b" in repr((await stage.call(client, A, "deny")).message)
         assert stage.asked == 0
         assert stage.is_refused(await stage.call(client, A, "deny"))
@@ -259,27 +259,27 @@ async def _restarted_while_an_operator_decides(stage: Stage) -> None:
 
 async def _restarted_while_a_form_is_open(stage: Stage) -> None:
     params = WAYS[stage.way](A)
-    async with stage.gateway() as house:
-        client: Any = await stage.client(house)
+    async with stage.gateway() as rig:
+        client: Any = await stage.client(rig)
         asked = client.start("tools/call", **params)
         reply = await asked.reply()
     answers = {reply.key: {"action": "accept", "content": {"decision": "once", "arguments": '{"path":"b"}'}}}
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         assert "written b" in repr((await client.retry(asked, reply, answers)).message)
         assert (await client.retry(asked, reply, answers)).error["code"] == -32602
-    async with stage.gateway() as house:
-        client = await stage.client(house)
+    async with stage.gateway() as rig:
+        client = await stage.client(rig)
         assert (await client.retry(asked, reply, answers)).error["code"] == -32602
     assert stage.sent == [B]
 
 
 async def _restarted_after_a_grant(stage: Stage) -> None:
     """A question to a legacy client ends with its connection."""
-    async with stage.gateway() as house:
-        await stage.call(await stage.client(house), A, "hour")
-    async with stage.gateway() as house:
-        await stage.call(await stage.client(house), B, "deny")
+    async with stage.gateway() as rig:
+        await stage.call(await stage.client(rig), A, "hour")
+    async with stage.gateway() as rig:
+        await stage.call(await stage.client(rig), B, "deny")
     assert (stage.sent, stage.asked) == ([A, B], 1)
 
 

@@ -28,8 +28,8 @@ async def test_a_page_is_listed_named_and_read_and_its_text_stays_as_it_is(serve
     there = server({"show": show}, resources={PAGE: panel}, scope="principal")
     tool = {"name": "show", "inputSchema": {"type": "object"}, "_meta": {"ui": {"resourceUri": PAGE}}}
     there.lists["tools/list"] = ("tools", [tool])
-    async with gateway(there=there) as house:
-        client = await house.client(revision, capabilities={"extensions": {UI: SHOWS}})
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision, capabilities={"extensions": {UI: SHOWS}})
         [listed] = (await client.request("tools/list")).result["tools"]
         page = listed["_meta"]["ui"]["resourceUri"]
         assert page == "ui://there+panel/main"
@@ -42,9 +42,9 @@ async def test_a_page_is_listed_named_and_read_and_its_text_stays_as_it_is(serve
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_server_of_its_own_hears_that_its_client_shows_pages(server: Any, revision: str) -> None:
     there = server({"show": show}, scope="session")
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for capabilities in ({"extensions": {UI: SHOWS, "example.org/other": {}}}, {}):
-            client = await house.client(revision, capabilities=capabilities)
+            client = await rig.client(revision, capabilities=capabilities)
             await client.call("there__show")
     told = [json.dumps(message) for message in there.received if message.get("method") in ("initialize", "tools/call")]
     assert any(UI in each and "text/html;profile=mcp-app" in each for each in told)

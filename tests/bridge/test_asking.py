@@ -60,8 +60,8 @@ async def two_rounds(scene: Scene) -> str:
 
 
 async def test_a_question_goes_to_a_modern_client_as_the_legacy_server_put_it() -> None:
-    async with gateway(old=LegacyServer({"hello": hello})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"hello": hello})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__hello")
         reply = await call.reply()
         method, params = form()
@@ -70,8 +70,8 @@ async def test_a_question_goes_to_a_modern_client_as_the_legacy_server_put_it() 
 
 
 async def test_a_question_goes_to_a_legacy_client_as_the_modern_server_put_it() -> None:
-    async with gateway(new=ModernServer({"hello": hello})) as house:
-        client = await house.legacy("2025-06-18", answers={"elicitation/create": named("Ann")})
+    async with gateway(new=ModernServer({"hello": hello})) as rig:
+        client = await rig.legacy("2025-06-18", answers={"elicitation/create": named("Ann")})
         assert (await client.call("new__hello")).text == "hello Ann"
         assert [(question["method"], question["params"]) for question in client.asked] == [form()]
 
@@ -82,17 +82,17 @@ async def test_the_mode_form_is_said_to_those_who_know_it() -> None:
         return (await scene.ask(form(mode="form")))["content"]["name"]
 
     for server in (LegacyServer({"hello": hello_in_a_form}), ModernServer({"hello": hello_in_a_form})):
-        async with gateway(there=server) as house:
+        async with gateway(there=server) as rig:
             for revision, knows_modes in (("2025-06-18", False), ("2025-11-25", True)):
-                client = await house.legacy(revision, answers={"elicitation/create": named("Ann")})
+                client = await rig.legacy(revision, answers={"elicitation/create": named("Ann")})
                 assert (await client.call("there__hello")).text == "Ann"
                 assert ("mode" in client.asked[0]["params"]) == knows_modes
 
 
 @pytest.mark.promise("spec.legacy.elicitation.url")
 async def test_a_url_to_visit_has_an_id_for_a_legacy_client_even_if_its_server_gave_none() -> None:
-    async with gateway(new=ModernServer({"visit": visit})) as house:
-        client = await house.legacy(LATEST, answers={"elicitation/create": ACCEPTED})
+    async with gateway(new=ModernServer({"visit": visit})) as rig:
+        client = await rig.legacy(LATEST, answers={"elicitation/create": ACCEPTED})
         assert (await client.call("new__visit")).text == "accept"
         assert (await client.call("new__visit")).text == "accept"
         first, second = (question["params"] for question in client.asked)
@@ -102,15 +102,15 @@ async def test_a_url_to_visit_has_an_id_for_a_legacy_client_even_if_its_server_g
 
 @pytest.mark.promise("spec.legacy.elicitation.url")
 async def test_a_url_to_visit_keeps_the_id_that_its_legacy_server_gave_it() -> None:
-    async with gateway(old=LegacyServer({"visit": visit})) as house:
-        client = await house.legacy(LATEST, answers={"elicitation/create": ACCEPTED})
+    async with gateway(old=LegacyServer({"visit": visit})) as rig:
+        client = await rig.legacy(LATEST, answers={"elicitation/create": ACCEPTED})
         assert (await client.call("old__visit")).text == "accept"
         assert client.asked[0]["params"]["elicitationId"] == "elicitation-1"
 
 
 async def test_a_url_to_visit_has_no_id_for_a_modern_client() -> None:
-    async with gateway(old=LegacyServer({"visit": visit})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"visit": visit})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__visit")
         reply = await call.reply()
         assert reply.asks[reply.key]["params"] == link()[1]
@@ -122,8 +122,8 @@ async def test_a_url_to_visit_has_no_id_for_a_modern_client() -> None:
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_a_refusal_reaches_the_server(answer: Any, server: Any, revision: str) -> None:
-    async with gateway(there=server({"hello": hello})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"hello": hello})) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__hello")
         assert reply.text == answer["action"]
 
@@ -138,8 +138,8 @@ async def test_an_error_of_a_legacy_client_reaches_a_legacy_server_as_it_is() ->
     def refuse(_params: Any) -> None:
         raise RpcError(-1, "User rejected sampling request", {"why": "no"})
 
-    async with gateway(old=LegacyServer({"told": told})) as house:
-        client = await house.legacy(answers={"sampling/createMessage": refuse})
+    async with gateway(old=LegacyServer({"told": told})) as rig:
+        client = await rig.legacy(answers={"sampling/createMessage": refuse})
         assert (await client.call("old__told")).text == "-1 User rejected sampling request {'why': 'no'}"
 
 
@@ -148,8 +148,8 @@ async def test_an_error_of_a_legacy_client_ends_the_call_of_a_modern_server_whic
         raise RpcError(-1, "User rejected sampling request")
 
     new = ModernServer({"model": model})
-    async with gateway(new=new) as house:
-        client = await house.legacy(answers={"sampling/createMessage": refuse})
+    async with gateway(new=new) as rig:
+        client = await rig.legacy(answers={"sampling/createMessage": refuse})
         error = (await client.call("new__model")).error
         assert error["code"] == -32603
         assert "User rejected sampling request" in error["message"]
@@ -161,8 +161,8 @@ async def test_an_error_of_a_legacy_client_ends_the_call_of_a_modern_server_whic
 
 async def test_two_questions_at_once_are_one_round_for_a_modern_client() -> None:
     old = LegacyServer({"both": both})
-    async with gateway(old=old) as house:
-        client = house.modern()
+    async with gateway(old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__both")
         reply = await call.reply()
         keys = {ask["method"]: key for key, ask in reply.asks.items()}
@@ -180,8 +180,8 @@ async def test_a_question_that_follows_within_the_window_is_merged_too() -> None
         second = await scene.ask(form("Second?"))
         return f"{(await first)['content']['name']} {second['content']['name']}"
 
-    async with gateway(old=LegacyServer({"both": one_after_the_other})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"both": one_after_the_other})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__both")
         reply = await call.reply()
         names = {key: named(ask["params"]["message"]) for key, ask in reply.asks.items()}
@@ -196,12 +196,12 @@ async def test_a_question_after_the_window_is_asked_in_the_next_round() -> None:
         second = await scene.ask(form("Second?"))
         return f"{(await first)['content']['name']} {second['content']['name']}"
 
-    async with gateway(old=LegacyServer({"both": one_after_the_other})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"both": one_after_the_other})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__both")
         first = await call.reply()
         assert len(first.asks) == 1
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         second_call = client.retry_later(call, first, {first.key: named("A")})
         second = await second_call.reply()
         assert [ask["params"]["message"] for ask in second.asks.values()] == ["Second?"]
@@ -210,8 +210,8 @@ async def test_a_question_after_the_window_is_asked_in_the_next_round() -> None:
 
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_two_questions_at_once_are_with_a_legacy_client_at_the_same_time(server: Any) -> None:
-    async with gateway(there=server({"both": both})) as house:
-        client = await house.legacy()
+    async with gateway(there=server({"both": both})) as rig:
+        client = await rig.legacy()
         call = client.start("tools/call", name="there__both")
         second, first = await client.question(2), await client.question(1)
         assert first["id"] != second["id"]
@@ -225,8 +225,8 @@ async def test_two_questions_at_once_are_with_a_legacy_client_at_the_same_time(s
 
 @pytest.mark.promise("b.rulings.14-stream")
 async def test_questions_come_on_the_stream_of_the_call_that_they_belong_to() -> None:
-    async with gateway(new=ModernServer({"hello": hello})) as house:
-        client = await house.legacy()
+    async with gateway(new=ModernServer({"hello": hello})) as rig:
+        client = await rig.legacy()
         listening = client.open_stream()
         calls = [client.start("tools/call", name="new__hello") for _ in "ab"]
         await client.question(2)
@@ -244,8 +244,8 @@ async def test_questions_come_on_the_stream_of_the_call_that_they_belong_to() ->
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_the_state_is_another_one_in_each_round(server: Any) -> None:
     there = server({"two": two_rounds})
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__two", arguments={"a": 1})
         first = await call.reply()
         second_call = client.retry_later(call, first, {first.key: named("A")})
@@ -261,8 +261,8 @@ async def test_a_legacy_client_is_led_through_ten_rounds_of_a_modern_server_and_
         return "at last"
 
     new = ModernServer({"many": many})
-    async with gateway(new=new) as house:
-        client = await house.legacy(answers={"elicitation/create": named("Ann")})
+    async with gateway(new=new) as rig:
+        client = await rig.legacy(answers={"elicitation/create": named("Ann")})
         assert (await client.call("new__many", arguments={"rounds": 10})).text == "at last"
         error = (await client.call("new__many", arguments={"rounds": 11})).error
         assert error["code"] == -32603
@@ -275,8 +275,8 @@ async def test_a_legacy_server_may_ask_a_legacy_client_as_often_as_it_likes() ->
             await scene.ask(form(f"Number {number}?"))
         return "at last"
 
-    async with gateway(old=LegacyServer({"many": many})) as house:
-        client = await house.legacy(answers={"elicitation/create": named("Ann")})
+    async with gateway(old=LegacyServer({"many": many})) as rig:
+        client = await rig.legacy(answers={"elicitation/create": named("Ann")})
         assert (await client.call("old__many")).text == "at last"
 
 
@@ -286,8 +286,8 @@ async def test_a_modern_server_that_wants_only_its_state_back_gets_it_without_an
         return "done"
 
     new = ModernServer({"slow": in_two_goes})
-    async with gateway(new=new) as house:
-        client = await house.legacy()
+    async with gateway(new=new) as rig:
+        client = await rig.legacy()
         assert (await client.call("new__slow")).text == "done"
         assert client.asked == []
         second = new.calls[1]
@@ -301,8 +301,8 @@ async def test_a_modern_client_itself_brings_a_bare_state_back() -> None:
         scene.back()  # type: ignore[attr-defined]
         return "done"
 
-    async with gateway(new=ModernServer({"slow": in_two_goes})) as house:
-        client = house.modern()
+    async with gateway(new=ModernServer({"slow": in_two_goes})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="new__slow")
         reply = await call.reply()
         assert reply.asks == {}
@@ -316,8 +316,8 @@ async def test_a_modern_client_itself_brings_a_bare_state_back() -> None:
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_a_modern_server_gets_its_own_state_back_byte_for_byte_under_a_new_id(revision: str) -> None:
     new = ModernServer({"hello": hello})
-    async with gateway(new=new) as house:
-        client = await house.client(revision)
+    async with gateway(new=new) as rig:
+        client = await rig.client(revision)
         arguments = {"deep": [1, 2.50, None], "text": "ü"}
         reply = await client.converse(
             "tools/call", {"elicitation/create": named("Ann")}, name="new__hello", arguments=arguments
@@ -333,8 +333,8 @@ async def test_a_modern_server_gets_its_own_state_back_byte_for_byte_under_a_new
 @pytest.mark.promise("spec.2026.mrtr.echo")
 async def test_a_modern_client_never_sees_the_state_of_a_modern_server() -> None:
     new = ModernServer({"hello": hello})
-    async with gateway(new=new) as house:
-        client = house.modern()
+    async with gateway(new=new) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="new__hello")
         reply = await call.reply()
         assert new.states[0] not in reply.raw.decode()
@@ -349,8 +349,8 @@ async def test_a_modern_client_never_sees_the_state_of_a_modern_server() -> None
 @pytest.mark.parametrize("forgotten", ["one", "all", "the member itself"])
 async def test_a_missing_answer_is_asked_for_again(server: Any, forgotten: str) -> None:
     there = server({"both": both})
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__both")
         first = await call.reply()
         keys = {ask["method"]: key for key, ask in first.asks.items()}
@@ -372,8 +372,8 @@ async def test_a_missing_answer_is_asked_for_again(server: Any, forgotten: str) 
 @pytest.mark.promise("spec.2026.mrtr.extra")
 @pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 async def test_an_answer_that_nobody_asked_for_is_ignored(server: Any) -> None:
-    async with gateway(there=server({"hello": hello})) as house:
-        client = house.modern()
+    async with gateway(there=server({"hello": hello})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__hello")
         reply = await call.reply()
         answers = {"nobody-asked": named("Eve"), reply.key: named("Ann"), "ask-99": sampled("hm")}
@@ -381,8 +381,8 @@ async def test_an_answer_that_nobody_asked_for_is_ignored(server: Any) -> None:
 
 
 async def test_a_response_to_no_question_of_this_session_counts_for_nothing() -> None:
-    async with gateway(new=ModernServer({"hello": hello})) as house:
-        ann, eve = await house.legacy(principal="ann"), await house.legacy(principal="eve")
+    async with gateway(new=ModernServer({"hello": hello})) as rig:
+        ann, eve = await rig.legacy(principal="ann"), await rig.legacy(principal="eve")
         call = ann.start("tools/call", name="new__hello")
         question = await ann.question()
         eve.answer(question, named("Eve"))
@@ -403,8 +403,8 @@ async def test_a_response_to_no_question_of_this_session_counts_for_nothing() ->
 async def test_an_elicitation_is_refused_for_a_client_without_the_capability_by_its_name(revision: str) -> None:
     """Nobody has declined: that is for a user to say."""
     old = LegacyServer({"hello": hello, "visit": visit})
-    async with gateway(old=old) as house:
-        client = await house.client(revision, capabilities={"sampling": {}})
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision, capabilities={"sampling": {}})
         for tool, mode in (("hello", "form"), ("visit", "url")):
             assert f"did not declare the capability elicitation.{mode}" in (await client.call(tool)).error["message"]
             told = old.answers[-1]["error"]
@@ -414,8 +414,8 @@ async def test_an_elicitation_is_refused_for_a_client_without_the_capability_by_
 @pytest.mark.promise("spec.2026.mrtr.declared", "spec.legacy.sampling")
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_sampling_is_refused_with_an_error_for_a_client_without_the_capability(revision: str) -> None:
-    async with gateway(old=LegacyServer({"model": model})) as house:
-        client = await house.client(revision, capabilities={"elicitation": {}})
+    async with gateway(old=LegacyServer({"model": model})) as rig:
+        client = await rig.client(revision, capabilities={"elicitation": {}})
         reply = await client.call("old__model")
         assert reply.text.startswith("error: ") and "ampling" in reply.text
 
@@ -437,8 +437,8 @@ async def test_only_the_declared_modes_of_elicitation_are_used(
     def consent(params: Any) -> Any:
         return ACCEPTED if params.get("mode") == "url" else named("Ann")
 
-    async with gateway(old=LegacyServer({"hello": hello, "visit": visit})) as house:
-        client = await house.client(revision, capabilities=declared)
+    async with gateway(old=LegacyServer({"hello": hello, "visit": visit})) as rig:
+        client = await rig.client(revision, capabilities=declared)
         for tool, said in answers.items():
             reply = await client.converse("tools/call", {"elicitation/create": consent}, name=f"old__{tool}")
             assert "did not declare" in reply.error["message"] if not said else reply.text == said
@@ -454,9 +454,9 @@ async def test_sampling_with_tools_needs_a_client_that_declared_them(revision: s
         except RpcError as error:
             return f"error: {error.message}"
 
-    async with gateway(old=LegacyServer({"with-tools": with_tools})) as house:
+    async with gateway(old=LegacyServer({"with-tools": with_tools})) as rig:
         for declared, said in (({"sampling": {}}, "error: "), ({"sampling": {"tools": {}}}, "hi")):
-            client = await house.client(revision, capabilities=declared)
+            client = await rig.client(revision, capabilities=declared)
             reply = await client.converse(
                 "tools/call", {"sampling/createMessage": sampled("hi")}, name="old__with-tools"
             )
@@ -474,15 +474,15 @@ async def test_a_modern_server_is_told_each_callers_own_capabilities(revision: s
     async def plain(scene: Scene) -> str:
         return ",".join(sorted(scene.meta["io.modelcontextprotocol/clientCapabilities"]))
 
-    async with gateway(new=ModernServer({"plain": plain})) as house:
-        client = await house.client(revision, capabilities=capabilities)
+    async with gateway(new=ModernServer({"plain": plain})) as rig:
+        client = await rig.client(revision, capabilities=capabilities)
         assert (await client.call("new__plain")).text == ",".join(sorted(capabilities))
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_a_modern_server_that_asks_for_what_was_not_declared_fails_its_call(revision: str) -> None:
-    async with gateway(new=ModernServer({"hello": hello})) as house:
-        client = await house.client(revision, capabilities={"sampling": {}})
+    async with gateway(new=ModernServer({"hello": hello})) as rig:
+        client = await rig.client(revision, capabilities={"sampling": {}})
         error = (await client.call("new__hello")).error
         assert error["code"] == -32603
         assert "elicitation/create" in error["message"]
@@ -497,8 +497,8 @@ async def test_a_legacy_client_that_accepts_only_json_gets_an_error_that_names_t
     server: Any, tool: str, capability: str
 ) -> None:
     there = server({"hello": hello, "model": model, "both": both})
-    async with gateway(there=there) as house:
-        client = await house.legacy(accept="application/json")
+    async with gateway(there=there) as rig:
+        client = await rig.legacy(accept="application/json")
         error = (await client.call(f"there__{tool}")).error
         assert error["code"] == -32603
         assert capability in error["message"]
@@ -509,8 +509,8 @@ async def test_a_legacy_client_that_accepts_only_json_gets_an_error_that_names_t
 
 
 async def test_a_modern_client_that_accepts_only_json_can_be_asked_all_the_same() -> None:
-    async with gateway(old=LegacyServer({"hello": hello})) as house:
-        client = house.modern(accept="application/json")
+    async with gateway(old=LegacyServer({"hello": hello})) as rig:
+        client = rig.modern(accept="application/json")
         reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, name="old__hello")
         assert reply.text == "hello Ann"
 
@@ -523,17 +523,17 @@ async def test_a_question_that_the_server_takes_back_is_taken_back_from_its_clie
         scene.connection.withdraw(id)  # type: ignore[attr-defined]
         return "never mind"
 
-    async with gateway(old=LegacyServer({"hm": changes_its_mind})) as house:
-        client = await house.legacy()
+    async with gateway(old=LegacyServer({"hm": changes_its_mind})) as rig:
+        client = await rig.legacy()
         call = client.start("tools/call", name="old__hm")
         question = await client.question()
         assert (await call.reply()).text == "never mind"
         assert client.withdrawn == [question["id"]]
 
-        modern = house.modern()
+        modern = rig.modern()
         call = modern.start("tools/call", name="old__hm")
         reply = await call.reply()
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert (await modern.retry(call, reply, {reply.key: named("Ann")})).text == "never mind"
 
 
@@ -548,11 +548,11 @@ async def test_a_question_is_taken_back_at_once_though_its_call_goes_on() -> Non
         await going_on.wait()
         return (await scene.ask(form("And now?")))["action"]
 
-    async with gateway(old=LegacyServer({"hm": changes_its_mind})) as house:
-        client = await house.legacy()
+    async with gateway(old=LegacyServer({"hm": changes_its_mind})) as rig:
+        client = await rig.legacy()
         call = client.start("tools/call", name="old__hm")
         question = await client.question()
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert client.withdrawn == [question["id"]]
         going_on.set()
         client.answer(await client.question(2), DECLINED)
@@ -571,9 +571,9 @@ async def list_roots(scene: Scene) -> str:
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, "2026-07-28"])
 async def test_a_server_of_ones_own_session_gets_ones_own_roots(revision: str) -> None:
     old = LegacyServer({"roots": list_roots}, scope="session")
-    async with gateway(old=old) as house:
-        ann = await house.client(revision, principal="ann")
-        bob = await house.client(revision, principal="bob")
+    async with gateway(old=old) as rig:
+        ann = await rig.client(revision, principal="ann")
+        bob = await rig.client(revision, principal="bob")
         for client, uri in ((ann, "file:///ann"), (bob, "file:///bob"), (ann, "file:///ann/new")):
             reply = await client.converse("tools/call", {"roots/list": rooted(uri)}, name="old__roots")
             assert reply.text == uri
@@ -586,9 +586,9 @@ async def test_a_server_of_ones_own_session_gets_ones_own_roots(revision: str) -
 async def test_a_server_of_several_clients_gets_the_roots_of_the_configuration(scope: str) -> None:
     old = LegacyServer({"roots": list_roots}, roots=(Root("file:///srv", "shared"),), scope=scope)
     bare = LegacyServer({"roots": list_roots}, scope=scope)
-    async with gateway(old=old, bare=bare) as house:
+    async with gateway(old=old, bare=bare) as rig:
         for revision in ("2025-06-18", "2026-07-28"):
-            client = await house.client(revision)
+            client = await rig.client(revision)
             assert (await client.call("old__roots")).text == "file:///srv"
             assert (await client.call("bare__roots")).text == "none"
         assert "roots" in old.connections[0].client_capabilities
@@ -608,8 +608,8 @@ async def test_roots_that_a_server_asks_for_as_soon_as_it_is_open_are_asked_with
         return known[0]
 
     old = LegacyServer({"roots": what_it_knows}, on_initialized=at_once, scope="session")
-    async with gateway(old=old) as house:
-        client = await house.client(revision)
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"roots/list": rooted("file:///ann")}, name="old__roots")
         assert reply.text == "file:///ann"
 
@@ -631,8 +631,8 @@ async def test_a_question_that_is_still_open_after_a_quick_call_is_asked_again_w
         return known[0]
 
     old = LegacyServer({"quick": quick, "roots": what_it_knows}, on_initialized=at_once, scope="session")
-    async with gateway(old=old) as house:
-        client = await house.client(revision)
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision)
         assert (await client.call("old__quick")).text == "quick"
         assert old.answers == []
         reply = await client.converse("tools/call", {"roots/list": rooted("file:///ann")}, name="old__roots")
@@ -643,6 +643,6 @@ async def test_a_question_with_an_id_for_its_page_that_is_none_is_answered_all_t
     async def ask(scene: Scene) -> str:
         return (await scene.ask(form(elicitationId=7)))["action"]
 
-    async with gateway(there=LegacyServer({"ask": ask})) as house:
-        reply = await house.modern().converse("tools/call", {"elicitation/create": named("Ann")}, name="ask")
+    async with gateway(there=LegacyServer({"ask": ask})) as rig:
+        reply = await rig.modern().converse("tools/call", {"elicitation/create": named("Ann")}, name="ask")
         assert reply.text == "accept"

@@ -14,7 +14,19 @@ import msgspec
 import pytest
 from asgi import HttpRequest
 from msgspec import Raw
-from peers import LATEST, MODERN, House, LegacyServer, ModernClient, ModernServer, RpcError, Scene, form, gateway, named
+from peers import (
+    LATEST,
+    MODERN,
+    LegacyServer,
+    ModernClient,
+    ModernServer,
+    Rig,
+    RpcError,
+    Scene,
+    form,
+    gateway,
+    named,
+)
 from virtualtime import FakeClock, settle
 
 from toolgate.app import running
@@ -53,10 +65,10 @@ async def forever(scene: Scene) -> str:
 
 
 class Audited:
-    """A house whose audit is read when it is closed."""
+    """A rig whose audit is read when it is closed."""
 
-    def __init__(self, house: House, trail: Trail) -> None:
-        self.house = house
+    def __init__(self, rig: Rig, trail: Trail) -> None:
+        self.rig = rig
         self.trail = trail
 
     async def lines(self) -> list[dict[str, Any]]:
@@ -76,8 +88,8 @@ async def audited(
     trail = Trail(file / "audit.jsonl", clock, MemoryStore(clock), Redactor(secrets))
     config = more.pop("config", Config())
     on = msgspec.structs.replace(config, audit=msgspec.structs.replace(settings, enabled=True))
-    async with gateway(config=on, audit=trail, **more) as house:
-        yield Audited(house, trail)
+    async with gateway(config=on, audit=trail, **more) as rig:
+        yield Audited(rig, trail)
         await trail.close()
 
 
@@ -85,7 +97,7 @@ async def audited(
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_call_is_a_line(tmp_path: Path, revision: str, server: Any) -> None:
     async with audited(tmp_path, there=server({"plain": plain})) as there:
-        client = await there.house.client(revision)
+        client = await there.rig.client(revision)
         await client.request("tools/call", name="there__plain", arguments={"a": 1})
         (line,) = await there.lines()
         assert line["arguments_sha256"] == hashlib.sha256(b'{"a": 1}').hexdigest()
@@ -107,7 +119,7 @@ async def test_a_call_is_a_line(tmp_path: Path, revision: str, server: Any) -> N
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_what_a_call_came_through_is_named(tmp_path: Path, revision: str) -> None:
     async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
-        client = await there.house.client(revision, path="/mcp/meta")
+        client = await there.rig.client(revision, path="/mcp/meta")
         await client.request("tools/call", name="mcp_call", arguments={"server": "there", "tool": "plain"})
         (line,) = await there.lines()
         assert (line["via"], line["server"], line["target"]) == ("mcp_call", "there", "plain")
@@ -119,7 +131,7 @@ async def test_failures_say_whose_they_are(tmp_path: Path, server: Any) -> None:
     async with audited(
         tmp_path, config=Config(limits=limits), there=server({"fails": fails, "raises": raises})
     ) as there:
-        client = there.house.modern()
+        client = there.rig.modern()
         await client.request("tools/call", name="there__fails")
         await client.request("tools/call", name="there__raises")
         await client.request("tools/call", name="there__fails", arguments={"a": "x" * 100})
@@ -136,9 +148,9 @@ async def test_failures_say_whose_they_are(tmp_path: Path, server: Any) -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
-async def test_a_call_that_asks_is_a_line_for_each_leg(tmp_path: Path, revision: str, server: Any) -> None:
+async def test_a_call_that_asks_is_a_line_for_each_round(tmp_path: Path, revision: str, server: Any) -> None:
     async with audited(tmp_path, there=server({"hello": hello})) as there:
-        client = await there.house.client(revision)
+        client = await there.rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": lambda _: named("Ann")}, name="there__hello")
         assert reply.text == "hello Ann"
         asked, done = await there.lines()
@@ -169,7 +181,7 @@ async def test_what_a_policy_asks_is_its_decision_and_the_rest_is_told_once(
     build = chain.build
     monkeypatch.setattr(chain, "build", lambda *given, **more: (*build(*given, **more), AskOnce()))
     async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
-        client = await there.house.client(revision)
+        client = await there.rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": lambda _: named("Ann")}, name="there__plain")
         assert reply.text == "done"
         asked, done = await there.lines()
@@ -181,10 +193,10 @@ async def test_what_a_policy_asks_is_its_decision_and_the_rest_is_told_once(
 async def test_a_call_that_was_cancelled_is_a_line(tmp_path: Path, revision: str) -> None:
     server = LegacyServer({"forever": forever})
     async with audited(tmp_path, there=server) as there:
-        client = await there.house.client(revision)
+        client = await there.rig.client(revision)
         running = client.start("tools/call", name="there__forever", id="abc")
         await server.got("tools/call")
-        await there.house.clock.advance(2.0)
+        await there.rig.clock.advance(2.0)
         if isinstance(client, ModernClient):
             await running.gone()
         else:
@@ -202,7 +214,7 @@ async def test_arguments_are_noted_in_full_only_where_that_is_wanted_and_without
         async with audited(
             tmp_path / choice, settings, ("canary-0123456789",), there=LegacyServer({"plain": plain})
         ) as there:
-            await there.house.modern().request("tools/call", name="there__plain", arguments=given)
+            await there.rig.modern().request("tools/call", name="there__plain", arguments=given)
             (line,) = await there.lines()
             assert "canary" not in json.dumps(line)
             assert ("arguments_sha256" in line) == (choice != "none")
@@ -215,7 +227,7 @@ async def test_calls_are_refused_while_the_audit_cannot_be_written_where_that_is
 ) -> None:
     server = LegacyServer({"plain": plain})
     async with audited(tmp_path, Audit(on_failure="block"), there=server) as there:
-        client = await there.house.client(revision)
+        client = await there.rig.client(revision)
         assert (await client.request("tools/call", name="there__plain")).text == "done"
         there.trail.problem = "no space is left"
         reply = await client.request("tools/call", name="there__plain")
@@ -229,17 +241,17 @@ async def test_calls_are_refused_while_the_audit_cannot_be_written_where_that_is
 async def test_calls_go_on_while_the_audit_cannot_be_written_where_nothing_is_said(tmp_path: Path) -> None:
     async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
         there.trail.problem = "no space is left"
-        assert (await there.house.modern().request("tools/call", name="there__plain")).text == "done"
+        assert (await there.rig.modern().request("tools/call", name="there__plain")).text == "done"
 
 
-async def test_legs_that_never_come_back_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rounds_that_never_come_back_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule, "MOST_ASKED", 3)
     async with audited(tmp_path, there=LegacyServer({"hello": hello})) as there:
-        client = there.house.modern()
+        client = there.rig.modern()
         for _ in range(10):
             assert (await client.request("tools/call", name="there__hello")).asks
-        await there.house.clock.advance(400)
-        (policy,) = [each for each in there.house.app.gateway.route("/mcp").policies if each.name == "audit"]
+        await there.rig.clock.advance(400)
+        (policy,) = [each for each in there.rig.app.gateway.route("/mcp").policies if each.name == "audit"]
         assert isinstance(policy, rule.Audit)
         assert not policy._begun
         assert len(policy._asked) <= 3
@@ -254,7 +266,7 @@ async def test_a_server_that_a_tool_call_adds_is_noted_with_its_command_and_who_
     known = KnownClient(id="ann", name="ann", servers="all", admin=True)
     config = Config(clients=(known,), add_servers="allow")
     async with audited(tmp_path, config=config, there=LegacyServer({"plain": plain})) as there:
-        ann = await there.house.client(revision, principal="ann/admin")
+        ann = await there.rig.client(revision, principal="ann/admin")
         new = {"name": "More", "transport": "stdio", "command": "no-such-program", "enabled": enabled}
         new |= {"args": ["--token", "canary-of-a-token", "run"], "env": {"TOKEN": "canary-of-a-token"}}
         assert json.loads((await ann.call("add_mcp_server", arguments=new)).text)["success"]
@@ -291,7 +303,7 @@ async def test_a_name_without_end_goes_nowhere(tmp_path: Path, revision: str) ->
     """Neither into the audit, nor among meters, decisions or requests for approval."""
     long, config = "z" * 100_000, Config(clients=(KnownClient(id="ann", name="ann", servers=("other",)),))
     async with audited(tmp_path, config=config, there=LegacyServer({"plain": plain}), other=LegacyServer({})) as there:
-        client = await there.house.client(revision)
+        client = await there.rig.client(revision)
         assert (await client.request("tools/call", name=f"there__{long}")).error["code"] == -32602
         assert (await client.request("resources/read", uri=f"other+file:///{long}")).error["code"] == -32602
         for tool, asked in {

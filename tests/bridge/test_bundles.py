@@ -33,8 +33,8 @@ async def listed(client: Any, method: str, kind: str, key: str = "name") -> list
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_bundle_lists_what_its_patterns_mean_in_their_order(revision: str) -> None:
-    async with gateway(bundles=BUNDLES, **servers()) as house:
-        client = await house.client(revision, path="/mcp/bundles/work")
+    async with gateway(bundles=BUNDLES, **servers()) as rig:
+        client = await rig.client(revision, path="/mcp/bundles/work")
         assert await listed(client, "tools/list", "tools") == [
             "time__now",
             "time__zone",
@@ -43,13 +43,13 @@ async def test_a_bundle_lists_what_its_patterns_mean_in_their_order(revision: st
         ]
         assert await listed(client, "prompts/list", "prompts") == ["notes__ask"]
         assert await listed(client, "resources/list", "resources", "uri") == ["notes+mem://n"]
-        assert not house.servers["other"].requests("tools/list")
+        assert not rig.servers["other"].requests("tools/list")
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_bundle_resolves_names_as_the_aggregate_does_and_hides_without_forbidding(revision: str) -> None:
-    async with gateway(bundles=BUNDLES, **servers()) as house:
-        client = await house.client(revision, path="/mcp/bundles/work")
+    async with gateway(bundles=BUNDLES, **servers()) as rig:
+        client = await rig.client(revision, path="/mcp/bundles/work")
         for name in ("time__now", "now", "notes__add", "notes__drop"):
             assert (await client.call(name)).text == f"{name.rpartition('__')[2]} was called"
         assert (await client.call("other__other")).error["data"]["code"] == "TOOL_NOT_FOUND"
@@ -59,8 +59,8 @@ async def test_a_bundle_resolves_names_as_the_aggregate_does_and_hides_without_f
 async def test_a_bundle_goes_by_the_names_that_overlays_give() -> None:
     found = servers()
     found["notes"].settings["tools"] = {"add": Overlay(name="get_new"), "get_all": Overlay(hidden=True)}
-    async with gateway(bundles=BUNDLES, **found) as house:
-        client = house.modern(path="/mcp/bundles/work")
+    async with gateway(bundles=BUNDLES, **found) as rig:
+        client = rig.modern(path="/mcp/bundles/work")
         assert await listed(client, "tools/list", "tools") == ["time__now", "time__zone", "notes__get_new"]
         assert (await client.call("notes__get_new")).text == "add was called"
         assert (await client.call("notes__add")).error["data"]["code"] == "TOOL_NOT_FOUND"
@@ -68,8 +68,8 @@ async def test_a_bundle_goes_by_the_names_that_overlays_give() -> None:
 
 async def test_a_bundle_of_servers_that_are_not_there_is_empty_and_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        async with gateway(bundles=BUNDLES, **servers()) as house:
-            assert await listed(house.modern(path="/mcp/bundles/none"), "tools/list", "tools") == []
+        async with gateway(bundles=BUNDLES, **servers()) as rig:
+            assert await listed(rig.modern(path="/mcp/bundles/none"), "tools/list", "tools") == []
     assert "bundles.none: gone__* means no server's tools" in caplog.text
 
 
@@ -77,16 +77,16 @@ async def test_a_client_of_a_bundle_hears_of_its_servers_lists_only() -> None:
     found = servers()
     for each in found.values():
         each.announces = True
-    async with gateway(bundles=BUNDLES, **found) as house:
-        client, everywhere = house.modern(path="/mcp/bundles/work"), house.modern()
+    async with gateway(bundles=BUNDLES, **found) as rig:
+        client, everywhere = rig.modern(path="/mcp/bundles/work"), rig.modern()
         for each in (client, everywhere):
             await each.request("tools/list")
         ear = await client.listen(lists=["tools"])
         await everywhere.listen(lists=["tools"])
         found["other"].offer("tools")
-        await house.clock.advance(60)
+        await rig.clock.advance(60)
         await settle()
         assert ear.changed == []
         found["time"].offer("tools")
-        await house.clock.advance(60)
+        await rig.clock.advance(60)
         assert ear.changed == ["tools"]

@@ -46,8 +46,8 @@ async def hints(client: Any, method: str = "tools/list", **params: Any) -> tuple
 @pytest.mark.parametrize("method", METHODS)
 async def test_lists_hold_as_long_as_all_servers_say(servers: list[Any], expected: Any, method: str) -> None:
     fresh = {f"s{number}": type(each)(**_offer(each)) for number, each in enumerate(servers)}
-    async with gateway(**fresh) as house:
-        assert await hints(house.modern(), method) == expected
+    async with gateway(**fresh) as rig:
+        assert await hints(rig.modern(), method) == expected
 
 
 def _offer(server: Any) -> Json:
@@ -60,8 +60,8 @@ async def test_a_list_that_lacks_a_server_holds_for_nobody(path: str) -> None:
     one = a_server(5000, "public")
     broken = a_server(5000, "public")
     broken.connection = type("Refusing", (broken.connection,), {"requested": _refuse_lists})
-    async with gateway(one=one, broken=broken) as house:
-        shown = await hints(house.modern(path=path))
+    async with gateway(one=one, broken=broken) as rig:
+        shown = await hints(rig.modern(path=path))
         assert shown == ((0, "private") if path == "/mcp" else (5000, "public"))
 
 
@@ -75,14 +75,14 @@ def _refuse_lists(self: Any, message: Json) -> None:
 @pytest.mark.promise("b.001.cache-upstream")
 async def test_a_list_is_asked_for_again_when_its_time_is_over() -> None:
     there = a_server(10_000)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         assert await hints(client) == (10_000, "private")
-        await house.clock.advance(4)
+        await rig.clock.advance(4)
         ttl, _ = await hints(client)
         assert 5_900 <= ttl <= 6_000
         assert len(there.requests("tools/list")) == 1
-        await house.clock.advance(6)
+        await rig.clock.advance(6)
         assert await hints(client) == (10_000, "private")
         assert len(there.requests("tools/list")) == 2
 
@@ -91,30 +91,30 @@ async def test_a_list_is_asked_for_again_when_its_time_is_over() -> None:
 @pytest.mark.parametrize(("ttl", "asked"), [(0, 3), (60_000, 1), (None, 1)])
 async def test_what_a_server_lets_be_kept_is_kept_for_clients_of_all_revisions(ttl: int | None, asked: int) -> None:
     there = a_server(ttl)
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for revision in ("2024-11-05", LATEST, MODERN):
-            await (await house.client(revision)).request("tools/list")
+            await (await rig.client(revision)).request("tools/list")
         assert len(there.requests("tools/list")) == asked
 
 
 @pytest.mark.promise("b.001.cache-ttl")
 async def test_a_server_that_says_nothing_is_asked_again_after_the_configured_time() -> None:
     there = a_server(None)
-    async with gateway(catalog=CatalogLimits(ttl=30), there=there) as house:
-        client = house.modern()
+    async with gateway(catalog=CatalogLimits(ttl=30), there=there) as rig:
+        client = rig.modern()
         for seconds, asked in ((0, 1), (29, 1), (2, 2)):
-            await house.clock.advance(seconds)
+            await rig.clock.advance(seconds)
             await client.request("tools/list")
             assert len(there.requests("tools/list")) == asked
 
 
 async def test_a_change_ends_what_still_holds() -> None:
     there = a_server(600_000, "public", announces=True)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         await client.request("tools/list")
         there.offer("tools", {"name": "new", "inputSchema": {"type": "object"}})
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         [tool] = (await client.request("tools/list")).result["tools"]
         assert tool["name"] == "there__new"
 
@@ -122,9 +122,9 @@ async def test_a_change_ends_what_still_holds() -> None:
 async def test_a_list_of_a_principals_own_server_is_kept_for_that_principal() -> None:
     there = a_server(600_000, scope="private")
     there.settings["scope"] = "principal"
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for who in ("ann", "bob", "ann", "bob"):
-            await house.modern(who).request("tools/list")
+            await rig.modern(who).request("tools/list")
         assert len(there.requests("tools/list")) == 2
 
 
@@ -135,9 +135,9 @@ async def test_a_list_of_a_principals_own_server_is_kept_for_that_principal() ->
 async def test_hints_out_of_shape_are_put_right(declared: Json, method: str) -> None:
     there = a_server(0)
     there.keeps = declared
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         params = {"uri": "there+mem://a"} if method == "resources/read" else {}
-        reply = await house.modern().request(method, **params)
+        reply = await rig.modern().request(method, **params)
         if declared.get("ttlMs") == "x" and method == "tools/list":
             assert reply.error["code"] == -32603
             return
@@ -149,23 +149,23 @@ async def test_hints_out_of_shape_are_put_right(declared: Json, method: str) -> 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/servers/there"])
 async def test_what_a_server_says_of_a_resource_is_passed_on(path: str) -> None:
     there = a_server(7000, "public")
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         uri = "there+mem://a" if path == "/mcp" else "mem://a"
-        assert await hints(house.modern(path=path), "resources/read", uri=uri) == (7000, "public")
+        assert await hints(rig.modern(path=path), "resources/read", uri=uri) == (7000, "public")
 
 
 async def test_a_legacy_servers_resources_are_not_to_be_kept() -> None:
-    async with gateway(there=a_server(None)) as house:
-        assert await hints(house.modern(), "resources/read", uri="there+mem://a") == (0, "private")
+    async with gateway(there=a_server(None)) as rig:
+        assert await hints(rig.modern(), "resources/read", uri="there+mem://a") == (0, "private")
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", LATEST])
 async def test_a_legacy_client_is_told_nothing_of_it(revision: str) -> None:
-    async with gateway(there=a_server(7000, "public")) as house:
-        result = (await (await house.legacy(revision)).request("tools/list")).result
+    async with gateway(there=a_server(7000, "public")) as rig:
+        result = (await (await rig.legacy(revision)).request("tools/list")).result
         assert not {"ttlMs", "cacheScope", "resultType"} & result.keys()
 
 
 async def test_what_a_server_is_holds_for_nobody_but_whoever_asked() -> None:
-    async with gateway(there=a_server(7000, "public")) as house:
-        assert await hints(house.modern(), "server/discover") == (0, "private")
+    async with gateway(there=a_server(7000, "public")) as rig:
+        assert await hints(rig.modern(), "server/discover") == (0, "private")

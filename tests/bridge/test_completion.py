@@ -41,8 +41,8 @@ ARGUMENT = {"name": "id", "value": "a"}
 )
 async def test_an_argument_is_completed_by_its_server(kind: Any, revision: str, ref: Json, own: Json) -> None:
     there, other = a_server(kind), a_server(LegacyServer, completes=lambda params: {"values": ["wrong"]})
-    async with gateway(there=there, other=other) as house:
-        client = await house.client(revision)
+    async with gateway(there=there, other=other) as rig:
+        client = await rig.client(revision)
         reply = await client.request("completion/complete", ref=ref, argument=ARGUMENT)
         assert reply.result["completion"] == {"values": ["aé"], "total": 1, "hasMore": False, "x-more": [1]}
         [asked] = there.requests("completion/complete")
@@ -54,8 +54,8 @@ async def test_an_argument_is_completed_by_its_server(kind: Any, revision: str, 
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_what_else_a_request_says_reaches_the_server(kind: Any, revision: str) -> None:
     there = a_server(kind)
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         context = {"arguments": {"é": "\u2028"}}
         await client.request(
             "completion/complete",
@@ -80,8 +80,8 @@ async def test_a_servers_own_name_is_understood_where_it_is_its_only_one(
     kind: Any, revision: str, ref: Json, path: str
 ) -> None:
     there = a_server(kind)
-    async with gateway(there=there, other=LegacyServer(prompts={"else": plain})) as house:
-        client = await house.client(revision, path=path)
+    async with gateway(there=there, other=LegacyServer(prompts={"else": plain})) as rig:
+        client = await rig.client(revision, path=path)
         reply = await client.request("completion/complete", ref=ref, argument=ARGUMENT)
         assert reply.result["completion"]["values"] == ["aé"]
         assert there.requests("completion/complete")[0]["params"]["ref"] == ref
@@ -104,8 +104,8 @@ async def test_a_servers_own_name_is_understood_where_it_is_its_only_one(
     ids=str,
 )
 async def test_what_names_no_prompt_or_template_is_refused(revision: str, ref: Any) -> None:
-    async with gateway(one=a_server(LegacyServer), two=a_server(ModernServer)) as house:
-        client = await house.client(revision)
+    async with gateway(one=a_server(LegacyServer), two=a_server(ModernServer)) as rig:
+        client = await rig.client(revision)
         assert (await client.request("completion/complete", ref=ref, argument=ARGUMENT)).error["code"] == -32602
 
 
@@ -115,8 +115,8 @@ async def test_a_servers_refusal_is_its_own(kind: Any, revision: str) -> None:
     def refuses(params: Json) -> Json:
         raise RpcError(-32602, "no such argument", {"argument": params["argument"]["name"]})
 
-    async with gateway(there=a_server(kind, completes=refuses), mute=kind(prompts={"letter": plain})) as house:
-        client = await house.client(revision)
+    async with gateway(there=a_server(kind, completes=refuses), mute=kind(prompts={"letter": plain})) as rig:
+        client = await rig.client(revision)
         error = (await client.request("completion/complete", ref=PROMPT, argument=ARGUMENT)).error
         assert error == {"code": -32602, "message": "no such argument", "data": {"argument": "id"}}
         ref = {"type": "ref/prompt", "name": "mute__letter"}
@@ -127,8 +127,8 @@ async def test_a_servers_refusal_is_its_own(kind: Any, revision: str) -> None:
 async def test_more_completions_than_the_newest_revision_allows_are_cut_for_it(revision: str) -> None:
     values = [str(number) for number in range(150)]
     there = a_server(LegacyServer, completes=lambda params: {"values": values, "total": 150})
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         completion = (await client.request("completion/complete", ref=PROMPT, argument=ARGUMENT)).result["completion"]
         shown = {"values": values[:100], "total": 150, "hasMore": True}
         assert completion == (shown if revision == MODERN else {"values": values, "total": 150})
@@ -140,8 +140,8 @@ async def test_more_completions_than_the_newest_revision_allows_are_cut_for_it(r
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_templates_are_listed_and_read_in_the_clients_names(kind: Any, revision: str) -> None:
-    async with gateway(there=a_server(kind), other=LegacyServer(templates={"mem://other/{id}/x": plain})) as house:
-        client = await house.client(revision)
+    async with gateway(there=a_server(kind), other=LegacyServer(templates={"mem://other/{id}/x": plain})) as rig:
+        client = await rig.client(revision)
         found = (await client.request("resources/templates/list")).result["resourceTemplates"]
         assert [each["uriTemplate"] for each in found] == ["there+mem://made/{id}", "other+mem://other/{id}/x"]
         for uri in ("there+mem://made/7", "mem://made/7", "mem://other/7/x"):
@@ -155,7 +155,7 @@ async def test_templates_are_listed_and_read_in_the_clients_names(kind: Any, rev
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_a_uri_that_two_servers_templates_make_is_refused_with_the_candidates(revision: str) -> None:
-    async with gateway(one=a_server(LegacyServer), two=a_server(ModernServer)) as house:
-        client = await house.client(revision)
+    async with gateway(one=a_server(LegacyServer), two=a_server(ModernServer)) as rig:
+        client = await rig.client(revision)
         error = (await client.request("resources/read", uri="mem://made/7")).error
         assert error["data"]["candidates"] == ["one+mem://made/7", "two+mem://made/7"]

@@ -116,8 +116,8 @@ async def asks_and_fails(scene: Scene) -> dict[str, Any]:
 async def test_a_question_through_a_control_tool_reaches_the_client_and_its_answer_the_server(
     server: Any, revision: str, control: str
 ) -> None:
-    async with gateway(there=server({"hello": hello})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"hello": hello})) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, **params(control, "hello"))
         assert said(control, reply) == TOOLS[control][1]("hello Ann")
         assert not reply.result.get("isError")
@@ -128,8 +128,8 @@ async def test_a_question_through_a_control_tool_reaches_the_client_and_its_answ
 @CLIENTS
 @FORWARDING
 async def test_several_rounds_and_sampling_work_as_well(server: Any, revision: str, control: str) -> None:
-    async with gateway(there=server({"two": two_rounds, "model": model})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"two": two_rounds, "model": model})) as rig:
+        client = await rig.client(revision)
         names = iter(["Ann", "Bea"])
         answers = {"elicitation/create": lambda _: named(next(names)), "sampling/createMessage": sampled("hi")}
         reply = await client.converse("tools/call", answers, **params(control, "two"))
@@ -143,8 +143,8 @@ async def test_several_rounds_and_sampling_work_as_well(server: Any, revision: s
 @CLIENTS
 @FORWARDING
 async def test_a_refusal_reaches_the_server(server: Any, revision: str, control: str) -> None:
-    async with gateway(there=server({"hello": hello})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"hello": hello})) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": DECLINED}, **params(control, "hello"))
         assert said(control, reply) == TOOLS[control][1]("decline")
 
@@ -153,8 +153,8 @@ async def test_a_refusal_reaches_the_server(server: Any, revision: str, control:
 @SERVERS
 @FORWARDING
 async def test_a_parked_call_is_resumed_by_the_same_call_alone(server: Any, control: str) -> None:
-    async with gateway(there=server({"hello": hello, "plain": plain})) as house:
-        client = house.modern()
+    async with gateway(there=server({"hello": hello, "plain": plain})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", **params(control, "hello"))
         reply = await call.reply()
         state = reply.state
@@ -174,8 +174,8 @@ async def test_a_client_that_cannot_be_asked_is_told_so_by_the_protocol(control:
     async def needs(scene: Scene) -> str:
         raise RpcError(-32021, "Missing capability", {"requiredCapabilities": {"elicitation": {}}})
 
-    async with gateway(there=ModernServer({"needs": needs})) as house:
-        reply = await house.modern(capabilities={}).call(**params(control, "needs"))
+    async with gateway(there=ModernServer({"needs": needs})) as rig:
+        reply = await rig.modern(capabilities={}).call(**params(control, "needs"))
         assert reply.error["code"] == -32021
         assert reply.error["data"]["requiredCapabilities"] == {"elicitation": {}}
 
@@ -183,8 +183,8 @@ async def test_a_client_that_cannot_be_asked_is_told_so_by_the_protocol(control:
 @pytest.mark.promise("b.meta.asking")
 @FORWARDING
 async def test_a_server_that_asks_who_cannot_be_asked_has_failed(control: str) -> None:
-    async with gateway(there=ModernServer({"hello": hello})) as house:
-        reply = await house.modern(capabilities={}).call(**params(control, "hello"))
+    async with gateway(there=ModernServer({"hello": hello})) as rig:
+        reply = await rig.modern(capabilities={}).call(**params(control, "hello"))
         assert reply.result["isError"] is True
         assert TOOLS[control][2](said(control, reply))
         assert "did not declare" in reply.text
@@ -195,13 +195,13 @@ async def test_a_client_without_elicitation_by_url_is_referred_as_the_protocol_h
     async def visit(scene: Scene) -> str:
         raise RpcError(-32042, "sign in first", {"elicitations": [{**link()[1], "elicitationId": "e1"}]})
 
-    async with gateway(there=LegacyServer({"visit": visit})) as house:
-        client = await house.legacy()
+    async with gateway(there=LegacyServer({"visit": visit})) as rig:
+        client = await rig.legacy()
         for control in TOOLS:
             assert (await client.call(**params(control, "visit"))).error["code"] == -32042
 
 
-# Failures on a later leg.
+# Failures on a later round.
 
 
 @pytest.mark.promise("b.meta.failing-late")
@@ -213,8 +213,8 @@ async def test_what_fails_after_an_answer_has_the_seeds_shape_too(
     server: Any, revision: str, control: str, tool: str
 ) -> None:
     scripts = {"crashes": asks_and_crashes, "refuses": asks_and_refuses}
-    async with gateway(there=server(scripts)) as house:
-        client = await house.client(revision)
+    async with gateway(there=server(scripts)) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, **params(control, tool))
         assert reply.result["isError"] is True
         assert TOOLS[control][2](said(control, reply)), reply.text
@@ -226,8 +226,8 @@ async def test_what_fails_after_an_answer_has_the_seeds_shape_too(
 @CLIENTS
 @FORWARDING
 async def test_a_tools_own_failure_after_an_answer_is_flagged(server: Any, revision: str, control: str) -> None:
-    async with gateway(there=server({"fails": asks_and_fails})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"fails": asks_and_fails})) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, **params(control, "fails"))
         assert reply.result["isError"] is True
         assert "no such file" in reply.text
@@ -239,11 +239,11 @@ async def test_a_tools_own_failure_after_an_answer_is_flagged(server: Any, revis
 async def test_a_question_that_nobody_answers_in_time_ends_in_the_seeds_shape_or_unknown(
     server: Any, control: str
 ) -> None:
-    async with gateway(there=server({"hello": hello})) as house:
-        client = house.modern()
+    async with gateway(there=server({"hello": hello})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", **params(control, "hello"))
         reply = await call.reply()
-        await house.clock.advance(1000)
+        await rig.clock.advance(1000)
         late = await client.retry(call, reply, {reply.key: named("Ann")})
         assert late.error["data"]["code"] == "INVALID_STATE"  # the protocol's own business
 
@@ -261,8 +261,8 @@ async def test_progress_comes_under_the_clients_own_token(server: Any, revision:
         scene.progress(2, total=2)
         return "done"
 
-    async with gateway(there=server({"works": works})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"works": works})) as rig:
+        client = await rig.client(revision)
         reply = await client.call(**params(control, "works"), meta={"progressToken": "mine"})
         told = reply.notes("notifications/progress")
         assert [(each["progressToken"], each["progress"]) for each in told] == [("mine", 1), ("mine", 2)]
@@ -277,8 +277,8 @@ async def test_logs_of_a_call_come_with_it(server: Any, control: str) -> None:
         scene.log("warning", "careful")
         return "done"
 
-    async with gateway(there=server({"talks": talks})) as house:
-        client = house.modern()
+    async with gateway(there=server({"talks": talks})) as rig:
+        client = rig.modern()
         meta = {"io.modelcontextprotocol/logLevel": "info"}
         reply = await client.call(**params(control, "talks"), meta=meta)
         assert [note["data"] for note in reply.notes("notifications/message")] == ["careful"]
@@ -290,12 +290,12 @@ async def test_logs_of_a_call_come_with_it(server: Any, control: str) -> None:
 @FORWARDING
 async def test_a_cancelled_call_is_cancelled_at_its_server(server: Any, revision: str, control: str) -> None:
     async def waits(scene: Scene) -> str:
-        await house.clock.sleep(1000)
+        await rig.clock.sleep(1000)
         return "late"
 
-    async with gateway(there=server({"waits": waits})) as house:
-        client = await house.client(revision)
-        there = house.servers["there"]
+    async with gateway(there=server({"waits": waits})) as rig:
+        client = await rig.client(revision)
+        there = rig.servers["there"]
         call = client.start("tools/call", **params(control, "waits"))
         await eventually(lambda: there.calls)
         if revision == MODERN:
@@ -304,7 +304,7 @@ async def test_a_cancelled_call_is_cancelled_at_its_server(server: Any, revision
             client.cancel(call)  # type: ignore[union-attr]
         await eventually(lambda: there.cancelled)
         await settle()
-        await house.is_quiet()
+        await rig.is_quiet()
 
 
 # Rules, and where a call goes.
@@ -334,8 +334,8 @@ class Watch:
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/children", "/mcp/meta", "/mcp/daemon", "/mcp/components", "/mcp/all"])
 async def test_rules_see_the_true_server_and_tool_whatever_was_called(server: Any, revision: str, path: str) -> None:
     watch = Watch()
-    async with gateway([watch], there=server({"plain": plain}, resources={"there://a": plain})) as house:
-        client = await house.client(revision, path=path)
+    async with gateway([watch], there=server({"plain": plain}, resources={"there://a": plain})) as rig:
+        client = await rig.client(revision, path=path)
         for control in TOOLS:
             await client.call(**params(control, "plain"))
         await client.call("read_mcp_resource", arguments={"server_name": "there", "resource_uri": "there://a"})
@@ -367,22 +367,22 @@ class Deny:
 @SERVERS
 @CLIENTS
 async def test_what_a_rule_refuses_is_refused_through_every_control_tool(server: Any, revision: str) -> None:
-    async with gateway([Deny()], there=server({"secret": plain})) as house:
-        client = await house.client(revision)
+    async with gateway([Deny()], there=server({"secret": plain})) as rig:
+        client = await rig.client(revision)
         for control in TOOLS:
             reply = await client.call(**params(control, "secret"))
             assert reply.result["isError"] is True
             assert "This tool is not for you" in reply.text
         assert (await client.call("there__secret")).error["code"] == -32600
-        assert house.servers["there"].calls == []
+        assert rig.servers["there"].calls == []
 
 
 @pytest.mark.promise("b.meta.asking")
 @pytest.mark.parametrize("control", [*TOOLS, "mcp_discover"])
 async def test_a_control_tool_does_not_run_as_a_task_where_tasks_are_offered(control: str) -> None:
     tasks = {"tasks": {"requests": {"tools": {"call": {}}}}}
-    async with gateway(there=LegacyServer({"plain": plain}, declares={"tools": {}, **tasks})) as house:
-        client = await house.legacy(LATEST)
+    async with gateway(there=LegacyServer({"plain": plain}, declares={"tools": {}, **tasks})) as rig:
+        client = await rig.legacy(LATEST)
         given = params(control, "plain") if control in TOOLS else {"name": control, "arguments": {}}
         reply = await client.call(**given, task={"ttl": 1000})
         assert reply.error["code"] == -32601
@@ -397,8 +397,8 @@ async def test_a_tool_that_is_listed_out_of_shape_spoils_no_control_tool(member:
     server = LegacyServer({"odd": plain, "fine": plain}, resources={"file:///a": plain})
     server.offer("tools", {"name": "odd", member: odd}, {"name": "fine", "inputSchema": {"type": "object"}})
     server.offer("resources", {"uri": "file:///a", "name": "a", member: odd})
-    async with gateway(there=server) as house:
-        client = await house.client(LATEST)
+    async with gateway(there=server) as rig:
+        client = await rig.client(LATEST)
         for control, arguments in ASKING:
             reply = await client.call(control, arguments=arguments)
             assert "odd" in reply.text and "fine" in reply.text, f"{control}: {reply.text}"
@@ -416,8 +416,8 @@ ASKING: list[tuple[str, dict[str, Any]]] = [
 
 
 async def test_of_parameters_that_there_are_not_only_some_are_named() -> None:
-    async with gateway(there=LegacyServer({"t": plain})) as house:
-        client = await house.client(LATEST)
+    async with gateway(there=LegacyServer({"t": plain})) as rig:
+        client = await rig.client(LATEST)
         reply = await client.call("call_tool", arguments={f"tool_nam{number}": 1 for number in range(20_000)})
         assert "did you mean tool_name?" in reply.text and "19,990 more" in reply.text
         assert len(reply.text) < 5_000
@@ -455,11 +455,11 @@ async def test_a_control_tool_that_waits_for_a_server_that_is_removed_meanwhile_
         return msgspec.structs.replace(config, servers=config.servers[1:], bundles={})
 
     other = LegacyServer({"o": plain})
-    async with gateway(slow=slow, other=other, bundles=SOME, edited=without_it) as house:
-        client = await house.client(LATEST, path=path)
+    async with gateway(slow=slow, other=other, bundles=SOME, edited=without_it) as rig:
+        client = await rig.client(LATEST, path=path)
         call = client.start("tools/call", name=control, arguments=arguments)
         await settle()
-        await house.app.reload()
+        await rig.app.reload()
         reply = await call.reply()
         opens.set()
         assert "result" in reply.message, reply.message
@@ -478,9 +478,9 @@ async def test_a_found_tool_says_how_it_is_called_and_a_refusal_says_it_again() 
         "properties": {"path": {"type": "string"}, "head": {"type": "integer"}},
         "required": ["path"],
     }
-    async with gateway(files=LegacyServer({"read_file": read})) as house:
-        house.servers["files"].lists["tools/list"][1][:] = [{"name": "read_file", "inputSchema": schema}]
-        client = await house.client(LATEST, path="/mcp/meta")
+    async with gateway(files=LegacyServer({"read_file": read})) as rig:
+        rig.servers["files"].lists["tools/list"][1][:] = [{"name": "read_file", "inputSchema": schema}]
+        client = await rig.client(LATEST, path="/mcp/meta")
         found = json.loads((await client.call("mcp_discover", arguments={"query": "read file"})).text)
         assert found[0]["signature"] == "read_file(path: string, head?: integer)"
         told = json.loads((await client.call("mcp_discover", arguments={"server": "files"})).text)
@@ -499,15 +499,15 @@ async def test_a_piece_of_a_name_is_found() -> None:
     async def shoot(scene: Scene) -> str:
         return "done"
 
-    async with gateway(there=LegacyServer({"browser_screenshot": shoot, "browser_click": shoot})) as house:
-        client = await house.client(LATEST, path="/mcp/meta")
+    async with gateway(there=LegacyServer({"browser_screenshot": shoot, "browser_click": shoot})) as rig:
+        client = await rig.client(LATEST, path="/mcp/meta")
         found = json.loads((await client.call("mcp_discover", arguments={"query": "shot"})).text)
         assert [(each["tool"], each["score"]) for each in found] == [("browser_screenshot", 5)]
 
 
 async def test_the_children_are_shown_with_their_arguments_and_no_secret_of_them() -> None:
-    async with gateway(there=LegacyServer({}, args=("-y", "server", "--api-key", "hunter2hunter2"))) as house:
-        client = await house.client(LATEST, path="/mcp/children")
+    async with gateway(there=LegacyServer({}, args=("-y", "server", "--api-key", "hunter2hunter2"))) as rig:
+        client = await rig.client(LATEST, path="/mcp/children")
         read = await client.request("resources/read", uri="mcp://children_servers")
         (child,) = json.loads(read.result["contents"][0]["text"])["children"]
         assert child["config"]["args"] == ["-y", "server", "--api-key", "***"]
@@ -517,7 +517,7 @@ async def test_a_server_may_be_named_as_it_is_configured() -> None:
     async def echo(scene: Scene) -> str:
         return "heard"
 
-    async with gateway(my_server=LegacyServer({"x": echo})) as house:
-        client = await house.client(LATEST)
+    async with gateway(my_server=LegacyServer({"x": echo})) as rig:
+        client = await rig.client(LATEST)
         for written in ("my-server", "my_server"):
             assert (await client.call(f"{written}__x")).text == "heard"

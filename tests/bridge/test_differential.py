@@ -186,10 +186,10 @@ class Direct:
         return self.messages.pop()
 
 
-async def through(house: Any, server: Any, method: str, more: bytes = b"") -> bytes:
+async def through(rig: Any, server: Any, method: str, more: bytes = b"") -> bytes:
     """The same by way of the gateway, in the view of this server alone."""
     kind = MODERN if isinstance(server, ModernServer) else LATEST
-    client = await house.client(kind, path="/mcp/servers/there", capabilities={})
+    client = await rig.client(kind, path="/mcp/servers/there", capabilities={})
     return (await client.raw(request(client, method, more))).raw
 
 
@@ -207,9 +207,9 @@ def result(message: bytes) -> bytes:
 @pytest.mark.parametrize("method", CALLS)
 async def test_the_result_of_a_call_is_the_same_bytes(kind: Any, method: str) -> None:
     there = a_server(kind)
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         direct = await Direct(there).ask(method)
-        assert result(await through(house, there, method)) == result(direct) == body_of(kind, method).strip()
+        assert result(await through(rig, there, method)) == result(direct) == body_of(kind, method).strip()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -218,12 +218,12 @@ async def test_any_other_result_differs_in_what_is_declared(kind: Any, method: s
     there = a_server(kind)
     if method == "hello":
         method = "initialize" if kind is LegacyServer else "server/discover"
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         expected: Members = members(result(await Direct(there).ask(method)))
         if method in LISTS:
-            heard = members(result(await through(house, there, method)))
+            heard = members(result(await through(rig, there, method)))
         else:
-            heard = members(await hello(house, kind))
+            heard = members(await hello(rig, kind))
         for rewrite in REWRITES:
             if method in rewrite.methods and kind in rewrite.kinds:
                 expected = rewrite.change(expected)
@@ -237,11 +237,11 @@ async def test_any_other_result_differs_in_what_is_declared(kind: Any, method: s
                 assert json.loads(bytes(member)) == json.loads(bytes(expected[name]))
 
 
-async def hello(house: Any, kind: Any) -> bytes:
+async def hello(rig: Any, kind: Any) -> bytes:
     if kind is LegacyServer:
-        client = house.legacy_stranger(LATEST, path="/mcp/servers/there")
+        client = rig.legacy_stranger(LATEST, path="/mcp/servers/there")
         return json.dumps((await client.initialize()).result).encode()
-    client = house.modern(path="/mcp/servers/there")
+    client = rig.modern(path="/mcp/servers/there")
     return json.dumps((await client.request("server/discover")).result).encode()
 
 
@@ -266,9 +266,9 @@ ERRORS = (
 async def test_an_error_is_the_same(kind: Any, method: str, error: bytes) -> None:
     """Its code, its message and, as bytes, its data."""
     there = a_server(kind, {method: error})
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         direct = members(members(await Direct(there).ask(method))["error"])
-        heard = members(members(await through(house, there, method))["error"])
+        heard = members(members(await through(rig, there, method))["error"])
         assert json.loads(bytes(heard["code"])) == json.loads(bytes(direct["code"]))
         assert json.loads(bytes(heard["message"])) == json.loads(bytes(direct["message"]))
         assert heard.get("data") == direct.get("data")
@@ -283,10 +283,10 @@ OF_THE_HOP = tuple(META + name for name in ("protocolVersion", "clientInfo", "cl
 async def test_what_a_server_is_asked_is_the_same(kind: Any, method: str) -> None:
     """Every parameter as the same bytes, save what belongs to the hop."""
     there = a_server(kind)
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         direct = Direct(there)
         await direct.ask(method, b' , "progressToken" : "mine"')
-        await through(house, there, method, b' , "progressToken" : "mine"')
+        await through(rig, there, method, b' , "progressToken" : "mine"')
         said = members(members(direct.connection.raw[-1])["params"])
         heard = members(members(there.connections[0].raw[-1])["params"])
         said_meta, heard_meta = members(said.pop("_meta")), members(heard.pop("_meta"))
@@ -325,9 +325,9 @@ async def test_a_log_line_is_the_same_bytes_and_progress_has_the_clients_own_tok
             spelled(self, message)
 
     there.connection = Telling
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         revision = MODERN if kind is ModernServer else LATEST
-        client = await house.client(revision, path="/mcp/servers/there", capabilities={})
+        client = await rig.client(revision, path="/mcp/servers/there", capabilities={})
         more = b' , "progressToken" : "mine", "%b" : "debug"' % (META + "logLevel").encode()
         reply = await client.raw(request(client, "tools/call", more))
         logged, progress = (members(members(raw)["params"]) for raw in reply.raw_before)

@@ -38,8 +38,8 @@ def there(server: Any, script: Any = rows, **more: Any) -> Any:
 @pytest.mark.promise("b.surfaces.server.methods")
 @PAIRS
 async def test_a_method_that_we_do_not_know_is_its_servers_to_answer(revision: str, server: Any) -> None:
-    async with gateway(there=there(server)) as house:
-        client: Any = await house.client(revision, path=PATH)
+    async with gateway(there=there(server)) as rig:
+        client: Any = await rig.client(revision, path=PATH)
         reply = await client.request(METHOD, of="t", arguments=7, meta={"example.com/kind": "k"})
         given = {"of": "t", "arguments": 7}
         assert {"rows": [1, 2], "given": given, "kind": "k"}.items() <= reply.result.items()
@@ -51,8 +51,8 @@ async def test_its_error_stands_as_it_is(revision: str, server: Any) -> None:
     async def fails(scene: Scene) -> Any:
         raise RpcError(-31999, "no such table", {"table": "t"})
 
-    async with gateway(there=there(server, fails)) as house:
-        client: Any = await house.client(revision, path=PATH)
+    async with gateway(there=there(server, fails)) as rig:
+        client: Any = await rig.client(revision, path=PATH)
         error = (await client.request(METHOD)).error
         assert error == {"code": -31999, "message": "no such table", "data": {"table": "t"}}
 
@@ -62,8 +62,8 @@ async def test_it_may_ask_as_any_call_may(revision: str, server: Any) -> None:
     async def asks(scene: Scene) -> Any:
         return {"who": (await scene.ask(form()))["content"]["name"]}
 
-    async with gateway(there=there(server, asks)) as house:
-        client: Any = await house.client(revision, path=PATH)
+    async with gateway(there=there(server, asks)) as rig:
+        client: Any = await rig.client(revision, path=PATH)
         reply = await client.converse(METHOD, {"elicitation/create": named("Ann")}, of="t")
         assert reply.result["who"] == "Ann"
 
@@ -71,37 +71,37 @@ async def test_it_may_ask_as_any_call_may(revision: str, server: Any) -> None:
 @PAIRS
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/meta"])
 async def test_on_a_merged_path_nobody_knows_whose_it_is(revision: str, server: Any, path: str) -> None:
-    async with gateway(there=there(server)) as house:
-        client = await house.client(revision, path=path)
+    async with gateway(there=there(server)) as rig:
+        client = await rig.client(revision, path=path)
         assert (await client.request(METHOD)).error["code"] == -32601
-        assert not house.servers["there"].requests(METHOD)
+        assert not rig.servers["there"].requests(METHOD)
 
 
 @CROSSED
 async def test_it_is_not_translated_into_another_era(revision: str, server: Any) -> None:
-    async with gateway(there=there(server)) as house:
-        client: Any = await house.client(revision, path=PATH)
+    async with gateway(there=there(server)) as rig:
+        client: Any = await rig.client(revision, path=PATH)
         assert (await client.request(METHOD)).error["code"] == -32601
-        assert not house.servers["there"].requests(METHOD)
+        assert not rig.servers["there"].requests(METHOD)
 
 
 @pytest.mark.promise("b.surfaces.server.methods.shared")
 @pytest.mark.parametrize("settings", [{}, {"scope": "session"}, {"scope": "principal"}])
 async def test_a_process_that_all_share_gets_none_unless_it_declares_more(settings: Any) -> None:
-    async with gateway(there=there(LegacyServer, declares={"tools": {}}, **settings)) as house:
-        client = await house.legacy(LATEST, path=PATH)
+    async with gateway(there=there(LegacyServer, declares={"tools": {}}, **settings)) as rig:
+        client = await rig.legacy(LATEST, path=PATH)
         message = (await client.request(METHOD)).message
         assert ("result" in message) is bool(settings)
-        assert len(house.servers["there"].requests(METHOD)) == bool(settings)
+        assert len(rig.servers["there"].requests(METHOD)) == bool(settings)
 
 
 @pytest.mark.parametrize("method", ["tasks/list", "resources/subscribe", "server/discover", "roots/list"])
 async def test_what_mcp_defines_is_ours_to_answer(method: str) -> None:
-    async with gateway(there=there(LegacyServer)) as house:
-        client = await house.legacy(LATEST, path=PATH)
-        before = len(house.servers["there"].requests(method))
+    async with gateway(there=there(LegacyServer)) as rig:
+        client = await rig.legacy(LATEST, path=PATH)
+        before = len(rig.servers["there"].requests(method))
         assert "error" in (await client.request(method)).message
-        assert len(house.servers["there"].requests(method)) == before
+        assert len(rig.servers["there"].requests(method)) == before
 
 
 # Who may.
@@ -126,20 +126,20 @@ def known(servers: Any = "all", **permissions: Any) -> Config:
     ],
 )
 async def test_it_is_for_clients_who_have_the_whole_server(config: Config, passes: bool) -> None:
-    async with gateway(config=config, there=there(LegacyServer)) as house:
-        client = await house.legacy(LATEST, path=PATH, principal="ann")
+    async with gateway(config=config, there=there(LegacyServer)) as rig:
+        client = await rig.legacy(LATEST, path=PATH, principal="ann")
         message = (await client.request(METHOD)).message
         assert ("result" in message) is passes
         client.tell({"jsonrpc": "2.0", "method": "example/seen", "params": {}})
         assert (await client.request("ping")).result == {}
-        assert len(house.servers["there"].requests(METHOD)) == passes
+        assert len(rig.servers["there"].requests(METHOD)) == passes
 
 
 async def test_where_an_operator_hides_tools_it_is_refused() -> None:
     server = there(LegacyServer)
     server.settings["tools"] = {"plain": Overlay(hidden=True)}
-    async with gateway(there=server) as house:
-        client = await house.legacy(LATEST, path=PATH)
+    async with gateway(there=server) as rig:
+        client = await rig.legacy(LATEST, path=PATH)
         assert (await client.request(METHOD)).error["data"]["code"] == "ACCESS_DENIED"
 
 
@@ -148,10 +148,10 @@ async def test_where_an_operator_hides_tools_it_is_refused() -> None:
 
 @pytest.mark.promise("b.surfaces.server.notifications")
 async def test_a_notification_that_we_do_not_know_reaches_the_server() -> None:
-    async with gateway(there=there(LegacyServer)) as house:
-        client = await house.legacy(LATEST, path=PATH)
+    async with gateway(there=there(LegacyServer)) as rig:
+        client = await rig.legacy(LATEST, path=PATH)
         client.tell({"jsonrpc": "2.0", "method": "example/seen", "params": {"row": 1.0}})
-        assert (await house.servers["there"].got("example/seen"))["params"] == {"row": 1.0}
+        assert (await rig.servers["there"].got("example/seen"))["params"] == {"row": 1.0}
 
 
 @pytest.mark.promise("b.surfaces.server.notifications")
@@ -161,8 +161,8 @@ async def test_one_of_the_server_reaches_whose_request_it_is(revision: str, serv
         scene.connection.say({"jsonrpc": "2.0", "method": "example/row", "params": {"row": 1}})
         return await rows(scene)
 
-    async with gateway(there=there(server, tells)) as house:
-        client: Any = await house.client(revision, path=PATH)
+    async with gateway(there=there(server, tells)) as rig:
+        client: Any = await rig.client(revision, path=PATH)
         reply = await client.request(METHOD)
         assert [each["params"] for each in reply.before if each.get("method") == "example/row"] == [{"row": 1}]
 
@@ -177,8 +177,8 @@ async def test_a_type_of_result_that_we_do_not_know_passes(revision: str, path: 
     async def typed(scene: Scene) -> Any:
         return {"resultType": "example/table", "rows": [1.0]}
 
-    async with gateway(there=ModernServer({"typed": typed})) as house:
-        client = await house.client(revision, path=path)
+    async with gateway(there=ModernServer({"typed": typed})) as rig:
+        client = await rig.client(revision, path=path)
         message = (await client.call("typed")).message
         if revision == MODERN and path == PATH:
             assert message["result"] == {"resultType": "example/table", "rows": [1.0]}
@@ -195,8 +195,8 @@ async def test_a_clients_progress_with_a_question_reaches_its_asker() -> None:
         method, params = form()
         return (await scene.ask((method, {**params, "_meta": {"progressToken": "mine"}})))["action"]
 
-    async with gateway(there=LegacyServer({"asks": asks})) as house:
-        client = await house.legacy(LATEST)
+    async with gateway(there=LegacyServer({"asks": asks})) as rig:
+        client = await rig.legacy(LATEST)
         pending = client.start("tools/call", name="there__asks")
         await eventually(lambda: client.asked, "nothing was asked")
         token = client.asked[0]["params"]["_meta"]["progressToken"]
@@ -204,11 +204,11 @@ async def test_a_clients_progress_with_a_question_reaches_its_asker() -> None:
         for told in (token, 999, "x"):
             params = {"progressToken": told, "progress": 0.5}
             client.tell({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
-        got = await house.servers["there"].got("notifications/progress")
+        got = await rig.servers["there"].got("notifications/progress")
         assert got["params"] == {"progressToken": "mine", "progress": 0.5}
         client.answer(client.asked[0], named("Ann"))
         await pending.reply()
-        assert len(house.servers["there"].requests("notifications/progress")) == 1
+        assert len(rig.servers["there"].requests("notifications/progress")) == 1
 
 
 # Answers that nobody can read.
@@ -221,8 +221,8 @@ async def test_an_answer_out_of_shape_ends_its_question_by_an_error() -> None:
         except RpcError as error:
             return f"no answer: {error.code}"
 
-    async with gateway(there=LegacyServer({"asks": asks})) as house:
-        client = await house.legacy(LATEST, stdio=True)
+    async with gateway(there=LegacyServer({"asks": asks})) as rig:
+        client = await rig.legacy(LATEST, stdio=True)
         pending = client.start("tools/call", name="there__asks")
         await eventually(lambda: client.asked, "nothing was asked")
         wire: Any = client.wire

@@ -50,8 +50,8 @@ async def test_a_result_passes_byte_for_byte(server: Any, revision: str, asks: b
             await scene.ask(form())
         return body
 
-    async with gateway(there=server({"odd": odd})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"odd": odd})) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, name="there__odd")
         if revision == MODERN and server is LegacyServer:
             added = b'"resultType":"complete",'
@@ -74,8 +74,8 @@ async def test_a_tools_own_error_is_a_result(server: Any, revision: str) -> None
     async def fails(scene: Scene) -> Any:
         return {"content": [{"type": "text", "text": "no such file"}], "isError": True}
 
-    async with gateway(there=server({"fails": fails})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"fails": fails})) as rig:
+        client = await rig.client(revision)
         reply = await client.call("there__fails")
         assert reply.result["isError"] is True
         assert reply.text == "no such file"
@@ -90,8 +90,8 @@ async def test_structured_content_that_is_no_object_is_for_modern_clients_only(r
     async def structured(scene: Scene) -> Any:
         return {"content": [{"type": "text", "text": text}], "structuredContent": content, "more": 1}
 
-    async with gateway(new=ModernServer({"structured": structured})) as house:
-        reply = await (await house.client(revision)).call("new__structured")
+    async with gateway(new=ModernServer({"structured": structured})) as rig:
+        reply = await (await rig.client(revision)).call("new__structured")
         assert reply.text == text
         assert reply.result["more"] == 1
         if revision == MODERN:
@@ -110,8 +110,8 @@ async def test_content_that_a_revision_does_not_know_becomes_text(revision: str,
             return {"messages": [{"role": "user", "content": block}]}
         return {"content": [block, {"type": "text", "text": "more"}]}
 
-    async with gateway(new=ModernServer({"linked": linked}, {"linked": linked})) as house:
-        reply = await (await house.legacy(revision)).request(method, name="new__linked")
+    async with gateway(new=ModernServer({"linked": linked}, {"linked": linked})) as rig:
+        reply = await (await rig.legacy(revision)).request(method, name="new__linked")
         assert "notes" in reply.text and "file:///a" in reply.text
 
 
@@ -120,8 +120,8 @@ async def test_content_that_a_revision_does_not_know_becomes_text(revision: str,
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 async def test_arguments_and_unknown_parameters_reach_the_server_as_they_were(server: Any, revision: str) -> None:
     there = server({"plain": plain})
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         arguments = {"é": [1, 2.5, None, {"deep": "\u2028"}], "empty": {}, "big": 2**53 + 1}
         meta = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "example.com/x": [1]}
         await client.call("there__plain", arguments=arguments, meta=meta, unknown={"a": 1})
@@ -135,8 +135,8 @@ async def test_arguments_and_unknown_parameters_reach_the_server_as_they_were(se
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_what_belongs_to_one_hop_is_not_passed_on(revision: str) -> None:
     old = LegacyServer({"plain": plain})
-    async with gateway(old=old) as house:
-        client = await house.client(revision)
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision)
         await client.call("old__plain")
         meta = old.calls[0]["params"].get("_meta", {})
         assert not [name for name in meta if name.startswith("io.modelcontextprotocol/")]
@@ -145,8 +145,8 @@ async def test_what_belongs_to_one_hop_is_not_passed_on(revision: str) -> None:
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_call_without_arguments_has_none(server: Any) -> None:
     there = server({"plain": plain})
-    async with gateway(there=there) as house:
-        await (await house.legacy()).call("there__plain")
+    async with gateway(there=there) as rig:
+        await (await rig.legacy()).call("there__plain")
         assert "arguments" not in there.calls[0]["params"]
 
 
@@ -177,8 +177,8 @@ async def test_an_error_of_a_server_is_relayed_as_it_is(
             await scene.ask(form())
         raise RpcError(code, message, data)
 
-    async with gateway(there=server({"fails": fails})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"fails": fails})) as rig:
+        client = await rig.client(revision)
         arguments = {"elicit": True} if asks and revision >= "2025-06-18" else {}
         reply = await client.converse(
             "tools/call", {"elicitation/create": named("Ann")}, name="there__fails", arguments=arguments
@@ -207,8 +207,8 @@ async def test_a_resource_that_is_not_found_has_the_code_of_the_clients_revision
     async def missing(scene: Scene) -> Any:
         raise RpcError(sent, "Resource not found", {"uri": scene.target})
 
-    async with gateway(there=server(resources={"mem://gone": missing})) as house:
-        client = await house.client(revision, path="/mcp/servers/there")
+    async with gateway(there=server(resources={"mem://gone": missing})) as rig:
+        client = await rig.client(revision, path="/mcp/servers/there")
         error = (await client.request("resources/read", uri="mem://gone")).error
         assert error == {"code": received, "message": "Resource not found", "data": {"uri": "mem://gone"}}
 
@@ -219,8 +219,8 @@ async def test_wrong_arguments_are_no_missing_resource(server: Any, revision: st
     async def fails(scene: Scene) -> Any:
         raise RpcError(-32602, "bad arguments")
 
-    async with gateway(there=server({"fails": fails}, {"fails": fails})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"fails": fails}, {"fails": fails})) as rig:
+        client = await rig.client(revision)
         for method in ("tools/call", "prompts/get"):
             assert (await client.request(method, name="there__fails")).error["code"] == -32602
 
@@ -232,10 +232,10 @@ async def test_a_request_to_sign_in_first_reaches_the_clients_that_know_it() -> 
     async def fails(scene: Scene) -> Any:
         raise RpcError(-32042, "Sign in first", data)
 
-    async with gateway(old=LegacyServer({"fails": fails})) as house:
-        legacy = await house.legacy(LATEST)
+    async with gateway(old=LegacyServer({"fails": fails})) as rig:
+        legacy = await rig.legacy(LATEST)
         assert (await legacy.call("old__fails")).error == {"code": -32042, "message": "Sign in first", "data": data}
-        cannot = (await house.modern(capabilities={}).call("old__fails")).error
+        cannot = (await rig.modern(capabilities={}).call("old__fails")).error
         assert (cannot["code"], cannot["message"], cannot["data"]) == (-32603, "Sign in first", data)
 
 
@@ -249,8 +249,8 @@ async def test_a_request_to_sign_in_first_becomes_a_question_to_modern_clients()
             raise RpcError(-32042, "Sign in first", {"elicitations": [page]})
         return "welcome"
 
-    async with gateway(old=LegacyServer({"enter": signed_in})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"enter": signed_in})) as rig:
+        client = rig.modern()
         asked = client.start("tools/call", name="old__enter")
         reply = await asked.reply()
         [question] = reply.asks.values()
@@ -267,8 +267,8 @@ async def test_a_request_to_sign_in_first_becomes_a_question_to_modern_clients()
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_name_that_nobody_has_is_an_error_of_the_gateway(server: Any, revision: str) -> None:
     there = server({"plain": plain}, {"plain": plain}, {"mem://plain": plain})
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         for method, params, code in (
             ("tools/call", {"name": "there__plian"}, -32602),
             ("prompts/get", {"name": "there__plian"}, -32602),
@@ -288,8 +288,8 @@ async def test_a_name_that_nobody_has_is_an_error_of_the_gateway(server: Any, re
 @pytest.mark.parametrize("id", ["abc", "", "0", 0, 1, -7, 12345678901234567890, "é\n\u2028", "x" * 1000])
 async def test_an_id_comes_back_as_it_was(revision: str, stdio: bool, id: Any) -> None:
     old = LegacyServer({"plain": plain, "fails": plain})
-    async with gateway(old=old) as house:
-        client = await house.client(revision, stdio=stdio)
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision, stdio=stdio)
         reply = await client.call("old__plain", id=id)
         assert json.loads(reply.raw)["id"] == id
         error = await client.call("old__nothing", id=id)
@@ -301,8 +301,8 @@ async def test_an_id_comes_back_as_it_was(revision: str, stdio: bool, id: Any) -
 @pytest.mark.parametrize("server", SERVERS)
 async def test_an_id_of_a_client_is_never_one_of_the_gateways(revision: str, server: Any) -> None:
     there = server({"plain": plain})
-    async with gateway(there=there) as house:
-        clients = [await house.client(revision, principal=who) for who in ("ann", "bob")]
+    async with gateway(there=there) as rig:
+        clients = [await rig.client(revision, principal=who) for who in ("ann", "bob")]
         for client in clients:
             for _ in range(3):
                 await client.call("there__plain", id=77)
@@ -320,8 +320,8 @@ async def test_an_id_may_be_used_again_when_its_request_is_over_and_not_before(r
         return "done"
 
     old = LegacyServer({"slow": slow})
-    async with gateway(old=old) as house:
-        client = await house.client(revision, stdio=revision == MODERN)
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision, stdio=revision == MODERN)
         first = client.start("tools/call", name="old__slow", id=5)
         await old.got("tools/call")
         if revision != MODERN:
@@ -346,8 +346,8 @@ async def works(scene: Scene) -> str:
 @pytest.mark.parametrize("token", ["text", "0", "", 0, 1, 9007199254740993])
 async def test_progress_comes_under_the_clients_own_token(server: Any, revision: str, token: Any) -> None:
     there = server({"works": works})
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         reply = await client.call("there__works", meta={"progressToken": token})
         notes = reply.notes("notifications/progress")
         assert [note["progress"] for note in notes] == [0, 1, 2.5]
@@ -365,8 +365,8 @@ async def test_two_calls_with_one_token_get_each_their_own_progress(server: Any,
             await asyncio.sleep(0.001)
         return "done"
 
-    async with gateway(there=server({"counts": counts})) as house:
-        clients = [await house.client(revision, principal=who) for who in ("ann", "bob")]
+    async with gateway(there=server({"counts": counts})) as rig:
+        clients = [await rig.client(revision, principal=who) for who in ("ann", "bob")]
         calls = [
             client.start("tools/call", name="there__counts", arguments={"from": start}, meta={"progressToken": 1})
             for client, start in zip(clients, (10, 20), strict=True)
@@ -380,8 +380,8 @@ async def test_two_calls_with_one_token_get_each_their_own_progress(server: Any,
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
 async def test_a_server_is_asked_for_progress_only_if_its_client_wants_it(server: Any, revision: str) -> None:
     there = server({"plain": plain})
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         await client.call("there__plain")
         await client.call("there__plain", meta={"progressToken": "t"})
         without, with_token = (call["params"].get("_meta", {}) for call in there.calls)
@@ -399,10 +399,10 @@ async def test_progress_after_the_answer_or_under_a_strange_token_reaches_nobody
         asyncio.get_running_loop().call_later(0.01, scene.progress, 99)
         return "done"
 
-    async with gateway(old=LegacyServer({"strange": strange})) as house:
-        for client in (await house.legacy(), house.modern()):
+    async with gateway(old=LegacyServer({"strange": strange})) as rig:
+        for client in (await rig.legacy(), rig.modern()):
             reply = await client.call("old__strange", meta={"progressToken": 1})
-            await house.clock.advance(0.1)
+            await rig.clock.advance(0.1)
             assert reply.notes("notifications/progress") == []
 
 
@@ -434,9 +434,9 @@ async def test_a_modern_client_hears_the_logs_that_its_request_wants(
     server: Any, wanted: str | None, heard: list[str]
 ) -> None:
     there = server({"talks": talks})
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         meta = {"io.modelcontextprotocol/logLevel": wanted} if wanted else {}
-        reply = await house.modern().call("there__talks", meta=meta)
+        reply = await rig.modern().call("there__talks", meta=meta)
         assert levels(reply) == heard
         if server is ModernServer:
             assert there.calls[0]["params"]["_meta"].get("io.modelcontextprotocol/logLevel") == wanted
@@ -452,8 +452,8 @@ async def test_a_legacy_client_hears_the_logs_of_the_level_that_it_has_set(
     server: Any, wanted: str, heard: list[str]
 ) -> None:
     there = server({"talks": talks})
-    async with gateway(there=there) as house:
-        client = await house.legacy()
+    async with gateway(there=there) as rig:
+        client = await rig.legacy()
         await client.request("logging/setLevel", level=wanted)
         assert levels(await client.call("there__talks")) == heard
         if server is ModernServer:
@@ -463,8 +463,8 @@ async def test_a_legacy_client_hears_the_logs_of_the_level_that_it_has_set(
 @pytest.mark.promise("spec.2026.logging.level")
 @pytest.mark.parametrize("level", ["loud", "", 3, None])
 async def test_a_level_that_there_is_not_is_an_error(level: Any) -> None:
-    async with gateway(old=LegacyServer({"talks": talks})) as house:
-        client = await house.legacy()
+    async with gateway(old=LegacyServer({"talks": talks})) as rig:
+        client = await rig.legacy()
         assert (await client.request("logging/setLevel", level=level)).error["code"] == -32602
 
 
@@ -473,13 +473,13 @@ async def test_who_the_server_is_stays_with_clients_of_its_era() -> None:
         info = {"name": "foreign", "version": "1"}
         return {"content": [], "_meta": {"io.modelcontextprotocol/serverInfo": info, "example.com/a": 1}}
 
-    async with gateway(there=ModernServer({"signed": signed})) as house:
-        client = await house.client(LATEST)
+    async with gateway(there=ModernServer({"signed": signed})) as rig:
+        client = await rig.client(LATEST)
         assert (await client.call("there__signed")).result == {"content": [], "_meta": {"example.com/a": 1}}
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_a_gateway_without_servers_lists_nothing(revision: str) -> None:
-    async with gateway() as house:
-        client = await house.client(revision)
+    async with gateway() as rig:
+        client = await rig.client(revision)
         assert (await client.request("tools/list")).result["tools"] == []

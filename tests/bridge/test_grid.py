@@ -35,8 +35,8 @@ def test_a_revision_has_what_its_official_schema_has(name: str, revision: str) -
 @pytest.mark.parametrize(("name", "client", "server"), WHOSE_IS_OLDER)
 async def test_a_client_is_not_asked_what_its_revision_does_not_have(name: str, client: str, server: str) -> None:
     """The server, which has it, is told so; a modern one is not to ask what was not declared."""
-    async with gateway(there=grid.server(server)) as house:
-        asked = await house.legacy(client)
+    async with gateway(there=grid.server(server)) as rig:
+        asked = await rig.legacy(client)
         reply = await asked.call("there__user" if name == "elicitation" else "there__visit")
         assert asked.asked == []
         assert "did not declare" in reply.error["message"]
@@ -69,8 +69,8 @@ PARAMS: Json = {
 async def test_every_method_of_a_revision_is_served(revision: str, server: str) -> None:
     """Tasks, an experiment of one revision and an extension of the next, have tests of their own."""
     methods = [method for method in official.requests(revision) if not method.startswith("tasks/")]
-    async with gateway(there=grid.server(server)) as house:
-        client = await house.client(revision)
+    async with gateway(there=grid.server(server)) as rig:
+        client = await rig.client(revision)
         for method in methods:
             if method == "subscriptions/listen":
                 ear = await client.listen("there+mem://a")  # type: ignore[misc]

@@ -20,8 +20,8 @@ def complete(params: Json) -> Json:
     return {"values": []}
 
 
-async def greeting(house: Any, revision: str, path: str = "/mcp") -> Json:
-    client = await house.client(revision, path=path)
+async def greeting(rig: Any, revision: str, path: str = "/mcp") -> Json:
+    client = await rig.client(revision, path=path)
     if revision == MODERN:
         return (await client.request("server/discover")).result
     return (await client.initialize()).result
@@ -32,8 +32,8 @@ async def greeting(house: Any, revision: str, path: str = "/mcp") -> Json:
 async def test_instructions_of_several_servers_stand_under_their_names(revision: str) -> None:
     one = LegacyServer({"plain": plain}, instructions="Use it é.\n\nWell.")
     two, three = ModernServer({"plain": plain}, instructions="Ask first."), LegacyServer({"plain": plain})
-    async with gateway(one=one, two=two, three=three) as house:
-        said = (await greeting(house, revision))["instructions"]
+    async with gateway(one=one, two=two, three=three) as rig:
+        said = (await greeting(rig, revision))["instructions"]
         assert said == "# one\nUse it é.\n\nWell.\n\n# two\nAsk first."
 
 
@@ -42,9 +42,9 @@ async def test_instructions_of_several_servers_stand_under_their_names(revision:
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_in_its_own_view_a_servers_instructions_stand_as_they_are(revision: str, kind: Any) -> None:
     text = "# Mine\n\n  Use  it \t é \u2028"
-    async with gateway(one=kind({"plain": plain}, instructions=text), two=kind({"plain": plain})) as house:
-        assert (await greeting(house, revision, "/mcp/servers/one"))["instructions"] == text
-        assert "instructions" not in await greeting(house, revision, "/mcp/servers/two")
+    async with gateway(one=kind({"plain": plain}, instructions=text), two=kind({"plain": plain})) as rig:
+        assert (await greeting(rig, revision, "/mcp/servers/one"))["instructions"] == text
+        assert "instructions" not in await greeting(rig, revision, "/mcp/servers/two")
 
 
 @pytest.mark.parametrize("revision", CLIENTS)
@@ -52,12 +52,12 @@ async def test_a_server_that_does_not_start_keeps_nobody_waiting_for_long(revisi
     stuck = LegacyServer({"plain": plain}, instructions="never heard")
     stuck.connection = type("Stuck", (stuck.connection,), {"requested": lambda self, message: None})
     there = LegacyServer({"plain": plain}, instructions="Here.")
-    async with gateway(stuck=stuck, there=there) as house:
+    async with gateway(stuck=stuck, there=there) as rig:
         if revision == MODERN:
-            pending = house.modern().start("server/discover")
+            pending = rig.modern().start("server/discover")
         else:
-            pending = house.legacy_stranger(revision).start("initialize", **HELLO, protocolVersion=revision)
-        await house.clock.advance(3)
+            pending = rig.legacy_stranger(revision).start("initialize", **HELLO, protocolVersion=revision)
+        await rig.clock.advance(3)
         assert pending.is_answered
         assert (await pending.reply()).result["instructions"] == "# there\nHere."
         stuck.connections[0].hang_up()
@@ -98,8 +98,8 @@ EVERYTHING: Json = {
 async def test_what_a_server_offers_is_shown_at_its_own_path_what_we_do_not_know_too(
     revision: str, kind: Any, declared: Json, shown: Json
 ) -> None:
-    async with gateway(there=kind(declares=declared)) as house:
-        assert (await greeting(house, revision, "/mcp/servers/there"))["capabilities"] == shown
+    async with gateway(there=kind(declares=declared)) as rig:
+        assert (await greeting(rig, revision, "/mcp/servers/there"))["capabilities"] == shown
 
 
 TASKS: Json = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -116,8 +116,8 @@ SERVED: Json = {
 async def test_of_several_servers_the_gateway_says_what_it_serves_itself(path: str, revision: str) -> None:
     one = LegacyServer(declares={"resources": {}, "logging": {}})
     two = ModernServer(declares={"completions": {}})
-    async with gateway(one=one, two=two, bundles={"some": ("one__*", "two__*")}) as house:
-        assert (await greeting(house, revision, path))["capabilities"] == SERVED[revision]
-        assert "subscribe" not in (await greeting(house, revision, "/mcp/servers/one"))["capabilities"]["resources"]
-    async with gateway(bundles={"some": ("one__*",)}) as house:
-        assert (await greeting(house, revision, path))["capabilities"] == SERVED[revision]
+    async with gateway(one=one, two=two, bundles={"some": ("one__*", "two__*")}) as rig:
+        assert (await greeting(rig, revision, path))["capabilities"] == SERVED[revision]
+        assert "subscribe" not in (await greeting(rig, revision, "/mcp/servers/one"))["capabilities"]["resources"]
+    async with gateway(bundles={"some": ("one__*",)}) as rig:
+        assert (await greeting(rig, revision, path))["capabilities"] == SERVED[revision]

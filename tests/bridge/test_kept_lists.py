@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from peers import LATEST, MODERN, House, Json, LegacyServer, ModernServer, Scene, gateway
+from peers import LATEST, MODERN, Json, LegacyServer, ModernServer, Rig, Scene, gateway
 from virtualtime import FakeClock
 
 from toolgate.config import Config
@@ -44,16 +44,16 @@ def tool(name: str, schema: Json, **annotations: bool) -> Json:
 
 
 @asynccontextmanager
-async def changed(kind: Any, config: Config | None = None, **more: Any) -> AsyncIterator[tuple[House, Any]]:
+async def changed(kind: Any, config: Config | None = None, **more: Any) -> AsyncIterator[tuple[Rig, Any]]:
     """A gateway that knows a server as it was, and the server as it is."""
     store = MemoryStore(FakeClock())
-    async with gateway(store=store, there=before(kind)) as house:
+    async with gateway(store=store, there=before(kind)) as rig:
         for method in ("tools/list", "prompts/list"):
-            await house.modern().request(method)
-        await house.clock.advance(1)
+            await rig.modern().request(method)
+        await rig.clock.advance(1)
     there = after(kind)
-    async with gateway(store=store, there=there, config=config, **more) as house:
-        yield house, there
+    async with gateway(store=store, there=there, config=config, **more) as rig:
+        yield rig, there
 
 
 WAYS: Mapping[str, tuple[str, str, Json]] = {
@@ -81,8 +81,8 @@ async def test_a_call_that_the_server_takes_now_is_not_refused_by_what_is_kept(
     kind: Any, revision: str, way: str
 ) -> None:
     for name in ("new", "turns"):
-        async with changed(kind) as (house, there):
-            client = await house.client(revision, path=WAYS[way][0])
+        async with changed(kind) as (rig, there):
+            client = await rig.client(revision, path=WAYS[way][0])
             assert not there.connections
             assert "just so" in await called(client, way, name, {"s": "x"})
             assert len(there.connections) == 1
@@ -96,8 +96,8 @@ async def test_what_the_server_would_not_take_now_is_refused_by_its_list_of_now(
         ("turns", {"s": 1}, "Invalid arguments"),
         ("nothing", {}, "Tool not found"),
     ):
-        async with changed(kind) as (house, there):
-            client = house.modern(path=WAYS[way][0])
+        async with changed(kind) as (rig, there):
+            client = rig.modern(path=WAYS[way][0])
             for _ in range(2):
                 assert why in await called(client, way, name, arguments)
             assert len(there.requests("tools/list")) == 1
@@ -106,9 +106,9 @@ async def test_what_the_server_would_not_take_now_is_refused_by_its_list_of_now(
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_call_that_what_is_kept_lets_go_on_waits_for_no_list(kind: Any) -> None:
-    async with changed(kind) as (house, there):
+    async with changed(kind) as (rig, there):
         there.lists["tools/list"] = ("tools", [tool("turns", NUMBER)])
-        assert (await house.modern().call("there__turns", arguments={"n": 1})).text == "just so"
+        assert (await rig.modern().call("there__turns", arguments={"n": 1})).text == "just so"
         asked = [message["method"] for message in there.received if message.get("method", "").startswith("tools/")]
         assert asked[0] == "tools/call"
 
@@ -116,20 +116,20 @@ async def test_a_call_that_what_is_kept_lets_go_on_waits_for_no_list(kind: Any) 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_the_same_holds_after_a_server_was_stopped(kind: Any) -> None:
     there = before(kind)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         await client.request("tools/list")
-        await house.app.gateway.snapshot.upstreams["there"].stop()
+        await rig.app.gateway.snapshot.upstreams["there"].stop()
         there.scripts, there.lists = after(kind).scripts, after(kind).lists
         assert (await client.call("there__new", arguments={"s": "x"})).text == "just so"
 
 
 async def test_a_bare_name_that_nobody_has_starts_no_server_that_was_listed_and_is_stopped() -> None:
     one, two = LegacyServer({"a": plain}), LegacyServer({"b": plain})
-    async with gateway(one=one, two=two) as house:
-        client = house.modern()
+    async with gateway(one=one, two=two) as rig:
+        client = rig.modern()
         await client.request("tools/list")
-        for upstream in house.app.gateway.snapshot.upstreams.values():
+        for upstream in rig.app.gateway.snapshot.upstreams.values():
             await upstream.stop()
         assert (await client.call("c")).error["code"] == -32602
         assert len(one.connections) == len(two.connections) == 1
@@ -137,8 +137,8 @@ async def test_a_bare_name_that_nobody_has_starts_no_server_that_was_listed_and_
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_prompt_that_is_new_is_found(kind: Any) -> None:
-    async with changed(kind) as (house, _):
-        assert (await house.modern().request("prompts/get", name="there__tell")).text == "just so"
+    async with changed(kind) as (rig, _):
+        assert (await rig.modern().request("prompts/get", name="there__tell")).text == "just so"
 
 
 def ann(servers: Any = "all", **permissions: Any) -> Config:
@@ -149,8 +149,8 @@ def ann(servers: Any = "all", **permissions: Any) -> Config:
 @pytest.mark.parametrize("way", ["prefixed", "meta", "alone"])
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_permissions_that_go_by_annotations_go_by_those_of_now(kind: Any, way: str) -> None:
-    async with changed(kind, ann(read_only="off")) as (house, there):
-        client = house.modern(path=WAYS[way][0])
+    async with changed(kind, ann(read_only="off")) as (rig, there):
+        client = rig.modern(path=WAYS[way][0])
         assert "just so" in await called(client, way, "turns", {"s": "x"})
         assert "denied" in await called(client, way, "new", {"s": "x"})
         assert len(there.requests("tools/call")) == 1
@@ -159,17 +159,17 @@ async def test_permissions_that_go_by_annotations_go_by_those_of_now(kind: Any, 
 @pytest.mark.parametrize("way", ["prefixed", "meta"])
 @pytest.mark.parametrize("config", [ann("none"), ann(tools={"there__turns": "off"})], ids=["server", "tool"])
 async def test_for_what_a_client_may_not_call_no_server_is_started(config: Config, way: str) -> None:
-    async with changed(LegacyServer, config) as (house, there):
-        client = house.modern(path=WAYS[way][0])
+    async with changed(LegacyServer, config) as (rig, there):
+        client = rig.modern(path=WAYS[way][0])
         assert "just so" not in await called(client, way, "turns", {"s": "x"})
         assert not there.connections
 
 
 async def test_a_server_that_does_not_start_says_so_instead_of_refusing_by_what_is_kept() -> None:
-    async with changed(LegacyServer) as (house, there):
+    async with changed(LegacyServer) as (rig, there):
         there.connection = type(
             "Broken", (there.connection,), {"requested": lambda self, message: self.hang_up("it broke")}
         )
-        error = (await house.modern().call("there__new", arguments={"s": "x"})).error
+        error = (await rig.modern().call("there__new", arguments={"s": "x"})).error
         assert json.dumps(error["data"]["code"]) == '"SERVER_FAILED"'
         assert error["data"]["outcome"] == "not_sent"

@@ -34,8 +34,8 @@ def from_(level: str) -> list[str]:
 async def test_a_level_is_passed_to_all_servers_that_log() -> None:
     one, two = LegacyServer({"talks": talks}), LegacyServer({"talks": talks})
     silent, new = LegacyServer({"talks": talks}, declares={"tools": {}}), ModernServer({"talks": talks})
-    async with gateway(one=one, two=two, silent=silent, new=new) as house:
-        client = await house.legacy()
+    async with gateway(one=one, two=two, silent=silent, new=new) as rig:
+        client = await rig.legacy()
         assert (await client.request("logging/setLevel", level="warning")).result == {}
         assert [told(each) for each in (one, two, silent, new)] == [["warning"], ["warning"], [], []]
         await client.call("new__talks")
@@ -44,17 +44,17 @@ async def test_a_level_is_passed_to_all_servers_that_log() -> None:
 
 async def test_a_server_is_told_the_most_that_is_wanted_once() -> None:
     there = LegacyServer({"talks": talks})
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for level in ("error", "error", "critical", "info", "warning", "debug", "info"):
-            assert (await (await house.legacy()).request("logging/setLevel", level=level)).result == {}
+            assert (await (await rig.legacy()).request("logging/setLevel", level=level)).result == {}
         assert told(there) == ["error", "info", "debug"]
 
 
 async def test_a_modern_request_raises_the_level_too_before_it_is_made() -> None:
     there = LegacyServer({"talks": talks}, heeds_levels=True)
-    async with gateway(there=there) as house:
-        await (await house.legacy()).request("logging/setLevel", level="error")
-        reply = await house.modern().call("there__talks", meta={META + "logLevel": "info"})
+    async with gateway(there=there) as rig:
+        await (await rig.legacy()).request("logging/setLevel", level="error")
+        reply = await rig.modern().call("there__talks", meta={META + "logLevel": "info"})
         assert heard(reply) == from_("info")
         assert told(there) == ["error", "info"]
 
@@ -63,21 +63,21 @@ async def test_a_modern_request_raises_the_level_too_before_it_is_made() -> None
 @pytest.mark.parametrize("level", LEVELS)
 async def test_each_client_hears_from_its_own_level_up(kind: Any, level: str) -> None:
     there = kind({"talks": talks}, heeds_levels=True)
-    async with gateway(there=there) as house:
-        loud, own = await house.legacy(), await house.legacy()
+    async with gateway(there=there) as rig:
+        loud, own = await rig.legacy(), await rig.legacy()
         await loud.request("logging/setLevel", level="debug")
         await own.request("logging/setLevel", level=level)
         assert heard(await own.call("there__talks")) == from_(level)
-        assert heard(await house.modern().call("there__talks", meta={META + "logLevel": level})) == from_(level)
+        assert heard(await rig.modern().call("there__talks", meta={META + "logLevel": level})) == from_(level)
         assert heard(await loud.call("there__talks")) == list(LEVELS)
-        assert heard(await house.modern().call("there__talks")) == []
+        assert heard(await rig.modern().call("there__talks")) == []
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", LATEST])
 async def test_a_legacy_client_that_sets_none_hears_what_the_server_sends(revision: str) -> None:
     old, new = LegacyServer({"talks": talks}), ModernServer({"talks": talks}, heeds_levels=True)
-    async with gateway(old=old, new=new) as house:
-        client = await house.legacy(revision)
+    async with gateway(old=old, new=new) as rig:
+        client = await rig.legacy(revision)
         assert heard(await client.call("old__talks")) == list(LEVELS)
         assert heard(await client.call("new__talks")) == from_("info")
         assert told(old) == []
@@ -86,8 +86,8 @@ async def test_a_legacy_client_that_sets_none_hears_what_the_server_sends(revisi
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_client_may_change_its_mind(kind: Any) -> None:
     there = kind({"talks": talks}, heeds_levels=True)
-    async with gateway(there=there) as house:
-        client = await house.legacy()
+    async with gateway(there=there) as rig:
+        client = await rig.legacy()
         for level in ("error", "debug", "alert"):
             await client.request("logging/setLevel", level=level)
             assert heard(await client.call("there__talks")) == from_(level)
@@ -95,8 +95,8 @@ async def test_a_client_may_change_its_mind(kind: Any) -> None:
 
 async def test_when_a_server_is_there_again_it_is_told_again() -> None:
     there = LegacyServer({"talks": talks}, heeds_levels=True)
-    async with gateway(there=there) as house:
-        client = await house.legacy()
+    async with gateway(there=there) as rig:
+        client = await rig.legacy()
         await client.request("logging/setLevel", level="notice")
         there.connections[0].hang_up()
         await settle()
@@ -106,9 +106,9 @@ async def test_when_a_server_is_there_again_it_is_told_again() -> None:
 
 async def test_a_server_of_ones_own_has_ones_own_level() -> None:
     there = LegacyServer({"talks": talks}, heeds_levels=True, scope="session")
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for level in ("error", "debug", "warning"):
-            client = await house.legacy()
+            client = await rig.legacy()
             await client.request("logging/setLevel", level=level)
             assert heard(await client.call("there__talks")) == from_(level)
         assert [connection.level for connection in there.open_connections] == ["error", "debug", "warning"]
@@ -116,10 +116,10 @@ async def test_a_server_of_ones_own_has_ones_own_level() -> None:
 
 async def test_what_is_logged_outside_calls_is_heard_from_the_level_up_by_whose_own_the_server_is() -> None:
     there = LegacyServer({"talks": talks}, scope="session")
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         ears = []
         for level in ("error", "debug"):
-            client = await house.legacy()
+            client = await rig.legacy()
             await client.request("logging/setLevel", level=level)
             ears.append(await client.listen())
         for connection in there.open_connections:
@@ -131,8 +131,8 @@ async def test_what_is_logged_outside_calls_is_heard_from_the_level_up_by_whose_
 
 async def test_what_a_shared_server_logs_outside_calls_is_nobodys() -> None:
     there = LegacyServer({"talks": talks})
-    async with gateway(there=there) as house:
-        clients = [await house.legacy(principal=who) for who in ("ann", "bob")]
+    async with gateway(there=there) as rig:
+        clients = [await rig.legacy(principal=who) for who in ("ann", "bob")]
         ears = [await client.listen() for client in clients]
         await clients[0].call("there__talks")
         there.open_connections[0].log("alert", "of somebody")
@@ -151,11 +151,11 @@ async def test_a_server_that_refuses_levels_refuses_nobodys_call() -> None:
         (there.connection,),
         {"requested": lambda self, m: (refuse if m["method"] == "logging/setLevel" else original)(self, m)},
     )
-    async with gateway(there=there) as house:
-        client = await house.legacy()
+    async with gateway(there=there) as rig:
+        client = await rig.legacy()
         assert (await client.request("logging/setLevel", level="error")).result == {}
         assert heard(await client.call("there__talks")) == from_("error")
-        assert heard(await house.modern().call("there__talks", meta={META + "logLevel": "alert"})) == from_("alert")
+        assert heard(await rig.modern().call("there__talks", meta={META + "logLevel": "alert"})) == from_("alert")
 
 
 @pytest.mark.promise("spec.2026.logging.own")
@@ -167,8 +167,8 @@ async def test_two_calls_of_one_client_with_two_levels_each_hear_their_own() -> 
         return await talks(scene)
 
     new = ModernServer({"waits": waits}, heeds_levels=True)
-    async with gateway(new=new) as house:
-        client = house.modern()
+    async with gateway(new=new) as rig:
+        client = rig.modern()
         loud = client.start("tools/call", name="new__waits", meta={META + "logLevel": "debug"})
         await new.got("tools/call")
         go.set()
@@ -178,8 +178,8 @@ async def test_two_calls_of_one_client_with_two_levels_each_hear_their_own() -> 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_a_level_that_there_is_not_is_refused(revision: str) -> None:
-    async with gateway(there=LegacyServer({"talks": talks})) as house:
-        client = await house.client(revision)
+    async with gateway(there=LegacyServer({"talks": talks})) as rig:
+        client = await rig.client(revision)
         if revision == MODERN:
             reply = await client.call("there__talks", meta={META + "logLevel": "loud"})
         else:
@@ -188,6 +188,6 @@ async def test_a_level_that_there_is_not_is_refused(revision: str) -> None:
 
 
 async def test_a_level_is_refused_at_the_path_of_a_server_that_logs_nothing() -> None:
-    async with gateway(there=LegacyServer({}, declares={"tools": {}})) as house:
-        client = await house.legacy(path="/mcp/servers/there")
+    async with gateway(there=LegacyServer({}, declares={"tools": {}})) as rig:
+        client = await rig.legacy(path="/mcp/servers/there")
         assert (await client.request("logging/setLevel", level="debug")).error["code"] == -32601

@@ -16,7 +16,7 @@ from toolgate.core.model import Principal
 from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
 from toolgate.policy.limits import Meters
-from toolgate.policy.spills import Spills
+from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.truncate import META_KEY
 from toolgate.state.audit import nowhere
 from toolgate.state.memory import MemoryStore
@@ -30,12 +30,12 @@ ECHO = {"type": "object", "properties": {"message": {"type": "string"}, "count":
 ECHO |= {"required": ["message"]}
 
 
-def common(spills: Spills) -> chain.Common:
+def common(overflow: OverflowStore) -> chain.PolicyDeps:
     clock = FakeClock()
-    return chain.Common(
+    return chain.PolicyDeps(
         clock,
         MemoryStore(clock),
-        spills,
+        overflow,
         Redactor(),
         Access(Config()),
         nowhere(clock),
@@ -44,10 +44,10 @@ def common(spills: Spills) -> chain.Common:
     )
 
 
-def limited(**limits: Any) -> tuple[Spills, Any]:
+def limited(**limits: Any) -> tuple[OverflowStore, Any]:
     config = Config(limits=Limits(**limits))
-    spills = chain.make_spills(config, FakeClock())
-    return spills, chain.build(config, common(spills))
+    overflow = chain.make_overflow(config, FakeClock())
+    return overflow, chain.build(config, common(overflow))
 
 
 async def log(scene: Scene) -> str:
@@ -71,11 +71,11 @@ async def echo(scene: Scene) -> str:
     return "echoed"
 
 
-def whole(spills: Spills, uri: str) -> str:
+def whole(overflow: OverflowStore, uri: str) -> str:
     """All that is kept there, by the ranges that it proposes."""
     asked, found = f"{uri}?bytes=0-99", ""
     while asked:
-        read = spills.read(ANN, asked)
+        read = overflow.read(ANN, asked)
         found += read["contents"][0]["text"]
         asked = read["_meta"]["toolgate/range"].get("next", "")
     return found
@@ -84,26 +84,26 @@ def whole(spills: Spills, uri: str) -> str:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_long_text_is_cut_and_its_whole_can_be_read(revision: str, server: Any) -> None:
-    spills, policies = limited(result_limit=300, head=2, tail=1)
-    async with gateway(policies=policies, there=server({"log": log})) as house:
-        client = await house.client(revision)
+    overflow, policies = limited(result_limit=300, head=2, tail=1)
+    async with gateway(policies=policies, there=server({"log": log})) as rig:
+        client = await rig.client(revision)
         reply = await client.call("there__log")
         assert reply.text.startswith(
             "line 1\nline 2\n...\nline 1000\n\n\n[Cut by toolgate: the first 2 and the last 1 of"
         )
         (part,) = reply.result["_meta"][META_KEY]["parts"]
         assert part["uri"] in reply.text
-        assert whole(spills, part["uri"]) == LOG
-        assert not spills.knows(Principal("bob"), part["uri"])
-        spills.close()
+        assert whole(overflow, part["uri"]) == LOG
+        assert not overflow.knows(Principal("bob"), part["uri"])
+        overflow.close()
 
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_json_is_left_out_whole_with_a_link_that_each_revision_can_read(revision: str, server: Any) -> None:
-    spills, policies = limited(result_limit=300)
-    async with gateway(policies=policies, there=server({"rows": rows})) as house:
-        client = await house.client(revision, path="/mcp/servers/there")
+    overflow, policies = limited(result_limit=300)
+    async with gateway(policies=policies, there=server({"rows": rows})) as rig:
+        client = await rig.client(revision, path="/mcp/servers/there")
         result = (await client.call("rows")).result
         notice, link = result["content"]
         assert "structuredContent" not in result and "isError" not in result
@@ -113,55 +113,55 @@ async def test_json_is_left_out_whole_with_a_link_that_each_revision_can_read(re
             assert link == {"type": "text", "text": f"[rows: json] {uri}"}
         else:
             assert (link["type"], link["uri"]) == ("resource_link", uri)
-        assert json.loads(whole(spills, uri)) == ROWS
-        spills.close()
+        assert json.loads(whole(overflow, uri)) == ROWS
+        overflow.close()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_promised_structured_content_that_is_too_large_is_an_error_that_was_executed(revision: str) -> None:
-    spills, policies = limited(result_limit=300)
+    overflow, policies = limited(result_limit=300)
     there = LegacyServer({"rows": rows})
     there.lists["tools/list"][1][0]["outputSchema"] = {"type": "object", "required": ["rows"]}
-    async with gateway(policies=policies, there=there) as house:
-        result = (await (await house.client(revision)).call("there__rows")).result
+    async with gateway(policies=policies, there=there) as rig:
+        result = (await (await rig.client(revision)).call("there__rows")).result
         assert result["isError"] is True
         assert result["content"][0]["text"].startswith("[The call was executed.")
         assert "structuredContent" not in result
-        spills.close()
+        overflow.close()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_an_image_is_left_out_whole(revision: str) -> None:
-    spills, policies = limited(result_limit=300)
-    async with gateway(policies=policies, there=ModernServer({"picture": picture})) as house:
-        result = (await (await house.client(revision)).call("there__picture")).result
+    overflow, policies = limited(result_limit=300)
+    async with gateway(policies=policies, there=ModernServer({"picture": picture})) as rig:
+        result = (await (await rig.client(revision)).call("there__picture")).result
         (part,) = result["_meta"][META_KEY]["parts"]
-        assert spills.read(ANN, f"{part['uri']}?bytes=0-99")["contents"][0]["mimeType"] == "image/png"
+        assert overflow.read(ANN, f"{part['uri']}?bytes=0-99")["contents"][0]["mimeType"] == "image/png"
         assert "image (image/png), 1,000 bytes" in result["content"][0]["text"]
-        spills.close()
+        overflow.close()
 
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
 async def test_what_comes_after_questions_is_limited_too(revision: str, server: Any) -> None:
-    spills, policies = limited(result_limit=300)
-    async with gateway(policies=policies, there=server({"hello": hello})) as house:
-        client = await house.client(revision)
+    overflow, policies = limited(result_limit=300)
+    async with gateway(policies=policies, there=server({"hello": hello})) as rig:
+        client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": named("Ann")}, name="there__hello")
         assert reply.text.startswith("hello Ann\nline 1\n")
         assert "[Cut by toolgate" in reply.text
-        assert len(spills) == 1
-        spills.close()
+        assert len(overflow) == 1
+        overflow.close()
 
 
 async def test_without_limits_nothing_cuts_results() -> None:
     for is_transparent in (False, True):
-        assert "truncate" not in chained(Config(), Spills(FakeClock()), is_transparent=is_transparent)
+        assert "truncate" not in chained(Config(), OverflowStore(FakeClock()), is_transparent=is_transparent)
 
 
-def chained(config: Config, spills: Spills, **more: Any) -> dict[str, Any]:
+def chained(config: Config, overflow: OverflowStore, **more: Any) -> dict[str, Any]:
     """The policies of a configuration by name."""
-    return {policy.name: policy for policy in chain.build(config, common(spills), **more)}
+    return {policy.name: policy for policy in chain.build(config, common(overflow), **more)}
 
 
 async def test_a_servers_own_limit_is_enough() -> None:
@@ -170,13 +170,13 @@ async def test_a_servers_own_limit_is_enough() -> None:
         Server(id="b", name="b", type="stdio"),
     )
     config = Config(servers=servers, limits=Limits(head=1, tail=2))
-    spills = Spills(FakeClock())
-    policies = chained(config, spills)
+    overflow = OverflowStore(FakeClock())
+    policies = chained(config, overflow)
     validate, truncate = policies["validate"], policies["truncate"]
     assert validate._trusted == {"a"}
     assert {id: limit.bytes for id, limit in truncate._limits.items()} == {"a": 10}
     assert truncate._limit.bytes is None
-    unjudged = chained(Config(servers=servers, validate_arguments=False), spills)
+    unjudged = chained(Config(servers=servers, validate_arguments=False), overflow)
     assert "truncate" in unjudged and "validate" not in unjudged
 
 
@@ -192,8 +192,8 @@ async def test_wrong_arguments_never_reach_the_server(revision: str, server: Any
     there = server({"echo": echo})
     there.lists["tools/list"][1][0]["inputSchema"] = ECHO
     _, policies = limited()
-    async with gateway(policies=policies, there=there) as house:
-        client = await house.client(revision)
+    async with gateway(policies=policies, there=there) as rig:
+        client = await rig.client(revision)
         error = (await client.call("there__echo", arguments={"count": "x"})).error
         assert error["code"] == -32602
         assert error["message"] == (
@@ -222,8 +222,8 @@ async def test_wrong_arguments_never_reach_the_server(revision: str, server: Any
 async def test_what_has_passed_goes_on_whatever_becomes_of_the_schema(revision: str, server: Any) -> None:
     there = server({"hello": hello}, announces=True)
     _, policies = limited()
-    async with gateway(policies=policies, there=there) as house:
-        client = await house.client(revision)
+    async with gateway(policies=policies, there=there) as rig:
+        client = await rig.client(revision)
 
         def answered(_params: Any) -> Any:
             there.offer("tools", {"name": "hello", "inputSchema": ECHO})
@@ -232,7 +232,7 @@ async def test_what_has_passed_goes_on_whatever_becomes_of_the_schema(revision: 
         answers = {"elicitation/create": answered}
         reply = await client.converse("tools/call", answers, name="there__hello", arguments={"n": 1})
         assert reply.text.startswith("hello Ann")
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert (await client.call("there__hello", arguments={"n": 1})).error["code"] == -32602
 
 
@@ -243,8 +243,8 @@ async def test_a_schema_that_cannot_be_used_is_no_ones_obstacle(caplog: Any) -> 
         "properties": {"x": {"$ref": "file:///etc/passwd"}},
     }
     _, policies = limited()
-    async with gateway(policies=policies, there=there) as house:
-        client = house.modern()
+    async with gateway(policies=policies, there=there) as rig:
+        client = rig.modern()
         for _ in range(3):
             assert (await client.call("there__echo", arguments={"x": 1})).text == "echoed"
     assert [record.levelname for record in caplog.records if "go unchecked" in record.getMessage()] == ["WARNING"]

@@ -44,13 +44,13 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_call_takes_them_there_and_back(revision: str, server: Any, stdio: bool, path: str) -> None:
-    async with gateway(there=server({"echo": echo})) as house:
-        house.servers["there"].lists["tools/list"][1][:] = [tool("echo")]
-        client = await house.client(revision, stdio=stdio, path=path)
+    async with gateway(there=server({"echo": echo})) as rig:
+        rig.servers["there"].lists["tools/list"][1][:] = [tool("echo")]
+        client = await rig.client(revision, stdio=stdio, path=path)
         name = "echo" if path.endswith("there") else "there__echo"
         reply = await client.call(name, arguments={"text": CUT})
         assert reply.text == CUT
-        assert house.servers["there"].calls[-1]["params"]["arguments"] == {"text": CUT}
+        assert rig.servers["there"].calls[-1]["params"]["arguments"] == {"text": CUT}
         too_long = await client.call(name, arguments={"text": CUT * 9})
         assert ("error" in too_long.message) is not path.endswith("there")
 
@@ -58,11 +58,11 @@ async def test_a_call_takes_them_there_and_back(revision: str, server: Any, stdi
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_one_in_a_description_or_a_schema_is_shown_as_it_is(revision: str, server: Any) -> None:
-    async with gateway(there=server({"a": echo, "b": echo})) as house:
+    async with gateway(there=server({"a": echo, "b": echo})) as rig:
         described = tool("a", description=CUT, title=TAIL)
         described["inputSchema"]["properties"]["text"]["default"] = CUT
-        house.servers["there"].lists["tools/list"][1][:] = [described, tool("b")]
-        client = await house.client(revision)
+        rig.servers["there"].lists["tools/list"][1][:] = [described, tool("b")]
+        client = await rig.client(revision)
         listed = (await client.request("tools/list")).result["tools"]
         assert [each["name"] for each in listed] == ["there__a", "there__b"]
         assert listed[0]["description"] == CUT
@@ -79,11 +79,11 @@ async def test_prompts_resources_and_their_lists_have_them(revision: str, server
     async def resource(scene: Scene) -> Any:
         return {"contents": [{"uri": scene.target, "text": CUT}]}
 
-    async with gateway(there=server(prompts={"greet": prompt}, resources={"note://1": resource})) as house:
-        there = house.servers["there"]
+    async with gateway(there=server(prompts={"greet": prompt}, resources={"note://1": resource})) as rig:
+        there = rig.servers["there"]
         there.lists["prompts/list"][1][0]["description"] = CUT
         there.lists["resources/list"][1][0]["description"] = TAIL
-        client = await house.client(revision)
+        client = await rig.client(revision)
         assert (await client.request("prompts/list")).result["prompts"][0]["description"] == CUT
         assert (await client.request("resources/list")).result["resources"][0]["description"] == TAIL
         got = await client.request("prompts/get", name="there__greet", arguments={"who": CUT})
@@ -102,8 +102,8 @@ async def test_errors_questions_and_answers_have_them(revision: str, server: Any
     async def fails(scene: Scene) -> Any:
         raise RpcError(-32000, CUT, {"why": TAIL})
 
-    async with gateway(there=server({"asks": asks, "fails": fails})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"asks": asks, "fails": fails})) as rig:
+        client = await rig.client(revision)
         error = (await client.call("there__fails")).error
         assert (error["code"], error["message"], error["data"]) == (-32000, CUT, {"why": TAIL})
         if revision != "2025-03-26":
@@ -118,8 +118,8 @@ async def test_progress_and_log_lines_have_them(revision: str) -> None:
         scene.log("error", CUT)
         return "done"
 
-    async with gateway(there=LegacyServer({"tells": tells})) as house:
-        client = await house.client(revision)
+    async with gateway(there=LegacyServer({"tells": tells})) as rig:
+        client = await rig.client(revision)
         meta = {"progressToken": "p", "io.modelcontextprotocol/logLevel": "debug"}
         reply = await client.call("there__tells", meta=meta if revision == MODERN else {"progressToken": "p"})
         assert [note["message"] for note in reply.notes("notifications/progress")] == [CUT]
@@ -127,8 +127,8 @@ async def test_progress_and_log_lines_have_them(revision: str) -> None:
 
 
 async def test_control_tools_wrap_them_in_json_that_holds_them_still() -> None:
-    async with gateway(there=LegacyServer({"echo": echo})) as house:
-        client = await house.client(LATEST, path="/mcp/all")
+    async with gateway(there=LegacyServer({"echo": echo})) as rig:
+        client = await rig.client(LATEST, path="/mcp/all")
         given = {"text": CUT}
         wrapped = await client.call(
             "execute_child_tool", arguments={"server_id": "there", "tool_name": "echo", "arguments": given}
@@ -158,9 +158,9 @@ async def test_control_tools_wrap_them_in_json_that_holds_them_still() -> None:
 
 
 async def test_search_finds_a_tool_whose_description_holds_half_a_character() -> None:
-    async with gateway(there=LegacyServer({"draw": echo, "b": echo})) as house:
-        house.servers["there"].lists["tools/list"][1][:] = [tool("draw", description=f"Draws a {CUT}"), tool("b")]
-        client = await house.client(LATEST, path="/mcp/meta")
+    async with gateway(there=LegacyServer({"draw": echo, "b": echo})) as rig:
+        rig.servers["there"].lists["tools/list"][1][:] = [tool("draw", description=f"Draws a {CUT}"), tool("b")]
+        client = await rig.client(LATEST, path="/mcp/meta")
         found = json.loads((await client.call("mcp_discover", arguments={"query": "draw a smile"})).text)
         assert (found[0]["tool"], found[0]["description"]) == ("draw", f"Draws a {CUT}")
 
@@ -169,9 +169,9 @@ async def test_search_finds_a_tool_whose_description_holds_half_a_character() ->
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_names_have_them_too(revision: str, server: Any) -> None:
     """Nobody sane calls a tool so. Nothing breaks for it, and it can be called."""
-    async with gateway(there=server({CUT: echo, "b": echo})) as house:
-        house.servers["there"].lists["tools/list"][1][:] = [tool(CUT), tool("b")]
-        client = await house.client(revision, stdio=True)
+    async with gateway(there=server({CUT: echo, "b": echo})) as rig:
+        rig.servers["there"].lists["tools/list"][1][:] = [tool(CUT), tool("b")]
+        client = await rig.client(revision, stdio=True)
         listed = [each["name"] for each in (await client.request("tools/list")).result["tools"]]
         assert listed == [f"there__{CUT}", "there__b"]
         assert (await client.call(f"there__{CUT}", arguments={"text": TAIL})).text == TAIL
@@ -181,17 +181,17 @@ async def test_names_have_them_too(revision: str, server: Any) -> None:
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_result_that_is_cut_may_hold_one(revision: str, server: Any) -> None:
     async def long(scene: Scene) -> Any:
-        return {"content": [{"type": "text", "text": f"{CUT}\n" * 100_000}]}
+        return {"content": [{"type": "text", "text": f"{CUT}\n" * 10_000}]}
 
-    async with gateway(there=server({"long": long})) as house:
-        client = await house.client(revision)
+    async with gateway(there=server({"long": long})) as rig:
+        client = await rig.client(revision)
         assert "smile" in (await client.call("there__long")).text
 
 
 @pytest.mark.parametrize("id", ["a\ud83d", "\ude00"])
 async def test_an_id_may_hold_one(id: str) -> None:
-    async with gateway(there=LegacyServer({"echo": echo})) as house:
-        modern = house.modern()
+    async with gateway(there=LegacyServer({"echo": echo})) as rig:
+        modern = rig.modern()
         assert (await modern.call("there__echo", id=id)).message["id"] == id
 
 
@@ -201,8 +201,8 @@ BROKEN = rb'{"jsonrpc":"2.0","id":"q7","method":"tools/call","params":{"name":"t
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 @pytest.mark.parametrize("stdio", [False, True])
 async def test_a_request_that_cannot_be_read_is_refused_under_its_id(revision: str, stdio: bool) -> None:
-    async with gateway(there=LegacyServer({"echo": echo})) as house:
-        client = await house.client(revision, stdio=stdio)
+    async with gateway(there=LegacyServer({"echo": echo})) as rig:
+        client = await rig.client(revision, stdio=stdio)
         envelope = client.start("tools/call", name="there__echo") if revision == MODERN else None
         spelled = BROKEN
         if envelope:
@@ -224,8 +224,8 @@ async def test_a_question_that_cannot_be_read_is_refused_under_its_id() -> None:
             await answer
         return "went on"
 
-    async with gateway(there=LegacyServer({"asks": asks})) as house:
-        client = await house.client(LATEST)
+    async with gateway(there=LegacyServer({"asks": asks})) as rig:
+        client = await rig.client(LATEST)
         assert text_of((await client.call("there__asks")).result) == "went on"
-        (answer,) = house.servers["there"].answers
+        (answer,) = rig.servers["there"].answers
         assert (answer["id"], answer["error"]["code"]) == ("theirs", -32700)

@@ -22,8 +22,8 @@ def exchanges() -> int:
 @pytest.mark.promise("b.memory.calls")
 @pytest.mark.parametrize("made", [LegacyServer, ModernServer])
 async def test_an_error_of_a_server_is_not_kept_with_its_call_and_its_connection(made: type[LegacyServer]) -> None:
-    async with gateway(there=made(tools={"refuses": refuses})) as house:
-        client = house.modern()
+    async with gateway(there=made(tools={"refuses": refuses})) as rig:
+        client = rig.modern()
         await client.request("tools/call", name="there__refuses")
         before = exchanges()
         for _ in range(10):

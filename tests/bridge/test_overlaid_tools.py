@@ -43,7 +43,7 @@ FIND = Overlay(
 CHANGES = {"seek": FIND, "drop": Overlay(hidden=True)}
 
 
-class Watching:
+class Resubscriber:
     """A rule that lets everything pass, and sees it."""
 
     name = "watching"
@@ -79,10 +79,10 @@ def a_server(kind: Any, changes: Mapping[str, Overlay] = CHANGES, **more: Any) -
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_tool_is_shown_and_called_as_it_was_changed(kind: Any, revision: str) -> None:
-    there, rule = a_server(kind), Watching()
-    async with gateway(policies=[rule], there=there) as house:
+    there, rule = a_server(kind), Resubscriber()
+    async with gateway(policies=[rule], there=there) as rig:
         for path, prefix in (("/mcp", "there__"), ("/mcp/servers/there", "")):
-            client = await house.client(revision, path=path)
+            client = await rig.client(revision, path=path)
             tools = (await client.request("tools/list")).result["tools"]
             assert [tool["name"] for tool in tools] == [f"{prefix}find", f"{prefix}news"]
             assert tools[0]["description"] == "Finds pages"
@@ -109,10 +109,10 @@ async def test_a_tool_is_shown_and_called_as_it_was_changed(kind: Any, revision:
 async def test_what_is_hidden_or_renamed_away_cannot_be_called_by_any_name_on_any_path(
     kind: Any, revision: str
 ) -> None:
-    there, rule = a_server(kind), Watching()
-    async with gateway(policies=[rule], bundles={"all": ("*",)}, there=there) as house:
+    there, rule = a_server(kind), Resubscriber()
+    async with gateway(policies=[rule], bundles={"all": ("*",)}, there=there) as rig:
         for path in ("/mcp", "/mcp/aggregate", "/mcp/servers/there", "/mcp/bundles/all"):
-            client = await house.client(revision, path=path)
+            client = await rig.client(revision, path=path)
             for name in ("drop", "there__drop", "seek", "there__seek", "unlisted"):
                 error = (await client.call(name, arguments={})).error
                 assert error["data"]["code"] == "TOOL_NOT_FOUND"
@@ -132,10 +132,10 @@ FORWARDING = {
 @pytest.mark.parametrize("control", FORWARDING)
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/all"])
 async def test_overlays_hold_for_calls_through_control_tools(control: str, path: str) -> None:
-    there, rule = a_server(LegacyServer), Watching()
+    there, rule = a_server(LegacyServer), Resubscriber()
     server, tool, arguments = FORWARDING[control]
-    async with gateway(policies=[rule], there=there) as house:
-        client = house.modern(path=path)
+    async with gateway(policies=[rule], there=there) as rig:
+        client = rig.modern(path=path)
         for name, given in (("drop", {}), ("seek", {"q": "a"}), ("find", {"query": "a", "token": "mine"})):
             reply = await client.call(control, arguments={server: "there", tool: name, arguments: given})
             assert b'"success": false' in reply.raw or b"failed" in reply.raw or reply.result["isError"]
@@ -151,9 +151,9 @@ async def test_overlays_hold_for_calls_through_control_tools(control: str, path:
 async def test_what_is_hidden_cannot_be_called_as_a_task_either() -> None:
     there = LegacyTaskServer({"slow": plain, "drop": plain})
     there.settings["tools"] = {"slow": Overlay(name="long"), "drop": Overlay(hidden=True)}
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for path, prefix in (("/mcp", "there__"), ("/mcp/servers/there", "")):
-            client = await house.legacy(LATEST, path=path)
+            client = await rig.legacy(LATEST, path=path)
             await client.request("tools/list")
             for name in ("drop", "slow"):
                 reply = await client.call(prefix + name, task={"ttl": 1000})
@@ -163,9 +163,9 @@ async def test_what_is_hidden_cannot_be_called_as_a_task_either() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_caller_who_gives_what_is_fixed_is_refused_before_any_rule(revision: str) -> None:
-    there, rule = a_server(LegacyServer), Watching()
-    async with gateway(policies=[rule], there=there) as house:
-        client = await house.client(revision)
+    there, rule = a_server(LegacyServer), Resubscriber()
+    async with gateway(policies=[rule], there=there) as rig:
+        client = await rig.client(revision)
         for given in ({"query": "a", "token": "mine"}, {"q": "a"}):
             error = (await client.call("there__find", arguments=given)).error
             assert (error["code"], error["data"]["code"], error["data"]["tool"]) == (-32602, "INVALID_ARGS", "find")
@@ -173,15 +173,15 @@ async def test_a_caller_who_gives_what_is_fixed_is_refused_before_any_rule(revis
 
 
 async def test_an_error_names_the_tool_as_the_client_knows_it() -> None:
-    class Refusing(Watching):
+    class Refusing(Resubscriber):
         def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
             raise Fault("ACCESS_DENIED", "Not this one")
 
     there = a_server(LegacyServer)
-    async with gateway(policies=[Refusing()], there=there) as house:
-        error = (await house.modern().call("there__find", arguments={"query": "a"})).error
+    async with gateway(policies=[Refusing()], there=there) as rig:
+        error = (await rig.modern().call("there__find", arguments={"query": "a"})).error
         assert error["data"]["tool"] == "find"
-        task = (await (await house.legacy()).call("there__find", arguments={"query": "a"}, task={"ttl": 1})).error
+        task = (await (await rig.legacy()).call("there__find", arguments={"query": "a"}, task={"ttl": 1})).error
         assert task["data"]["tool"] == "find"
 
 
@@ -206,30 +206,30 @@ def names_of(reply: Any) -> list[str]:
 
 async def test_only_changes_that_can_be_seen_are_told_of() -> None:
     there = a_server(LegacyServer)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         await client.request("tools/list")
         ear = await client.listen(lists=["tools"])
         there.offer("tools", listed("seek"), listed("drop", {"type": "object"}), listed("news"))
-        await house.clock.advance(60)
+        await rig.clock.advance(60)
         assert ear.changed == []
         there.offer("tools", listed("seek"))
-        await house.clock.advance(60)
+        await rig.clock.advance(60)
         assert ear.changed == ["tools"]
 
 
 async def test_other_overlays_are_shown_at_once_and_told_of() -> None:
     there = a_server(LegacyServer)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         await client.request("tools/list")
         ear = await client.listen(lists=["tools"])
-        house.app.gateway.snapshot.catalog.show({"there": {"news": Overlay(hidden=True)}})
+        rig.app.gateway.snapshot.catalog.show({"there": {"news": Overlay(hidden=True)}})
         await settle()
         assert ear.changed == ["tools"]
         assert names_of(await client.request("tools/list")) == ["there__seek", "there__drop"]
         assert (await client.call("there__find")).error["data"]["code"] == "TOOL_NOT_FOUND"
-        house.app.gateway.snapshot.catalog.show({})
+        rig.app.gateway.snapshot.catalog.show({})
         await settle()
         assert names_of(await client.request("tools/list")) == ["there__seek", "there__drop", "there__news"]
         assert len(there.requests("tools/list")) == 1
@@ -238,15 +238,15 @@ async def test_other_overlays_are_shown_at_once_and_told_of() -> None:
 async def test_what_overlays_name_in_vain_is_logged_once_and_kept_as_data(caplog: pytest.LogCaptureFixture) -> None:
     there = a_server(LegacyServer, {"gone": Overlay(hidden=True)})
     with caplog.at_level(logging.WARNING):
-        async with gateway(there=there) as house:
-            client = house.modern()
+        async with gateway(there=there) as rig:
+            client = rig.modern()
             for _ in range(3):
                 await client.request("tools/list")
                 there.offer("tools", *there.lists["tools/list"][1])
-                await house.clock.advance(60)
-            catalog = house.app.gateway.snapshot.catalog
-            shelf = catalog.known("there", "tools", Client())
-            assert shelf and shelf.warnings == ("gone: there is no such tool",)
+                await rig.clock.advance(60)
+            catalog = rig.app.gateway.snapshot.catalog
+            server_list = catalog.known("there", "tools", Client())
+            assert server_list and server_list.warnings == ("gone: there is no such tool",)
     assert caplog.text.count("gone: there is no such tool") == 1
 
 
@@ -260,8 +260,8 @@ async def test_a_server_that_asks_is_called_again_with_its_own_arguments(kind: A
     there = kind({"seek": ask})
     there.settings["tools"] = CHANGES
     there.lists["tools/list"] = ("tools", [listed("seek")])
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         answers = {"elicitation/create": {"action": "decline"}}
         reply = await client.converse("tools/call", answers, name="there__find", arguments={"query": "a"})
         assert reply.text == "{'q': 'a', 'limit': 10, 'token': 't-1'} decline"
@@ -273,8 +273,8 @@ async def test_the_errors_and_results_of_a_server_are_not_touched() -> None:
 
     there = LegacyServer({"seek": failing})
     there.settings["tools"] = {"seek": FIND}
-    async with gateway(there=there) as house:
-        error = (await house.modern().call("there__find", arguments={"query": "a"})).error
+    async with gateway(there=there) as rig:
+        error = (await rig.modern().call("there__find", arguments={"query": "a"})).error
         assert error == {"code": -32602, "message": "q must not be empty"}
 
 
@@ -285,7 +285,7 @@ async def called(app: App, headers: dict[str, str], **arguments: Any) -> Any:
 
 async def test_headers_are_held_against_what_was_shown_and_written_for_what_is_sent() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    script, rule = Scripted(tools_list={"tools": [listed("seek", schema)]}, tools_call=said("called")), Watching()
+    script, rule = Scripted(tools_list={"tools": [listed("seek", schema)]}, tools_call=said("called")), Resubscriber()
     moved = Overlay(name="find", parameters={"region": Parameter(name="where")})
     given = Overlay(name="find", parameters={"region": Parameter(fixed="eu")})
     async with house_of_scripts(scripts={"there": script}, policies=[rule]) as app:
@@ -297,4 +297,4 @@ async def test_headers_are_held_against_what_was_shown_and_written_for_what_is_s
         assert (await called(app, {})).result["content"][0]["text"] == "called"
         assert len(rule.seen) == 2
         for call in rule.seen:
-            assert call.traits and [mirror.path for mirror in call.traits.mirrors] == [("region",)]
+            assert call.tool_info and [argument.path for argument in call.tool_info.header_arguments] == [("region",)]

@@ -13,9 +13,9 @@ from asgi import HttpRequest
 from peers import (
     LATEST,
     MODERN,
-    House,
     LegacyServer,
     ModernServer,
+    Rig,
     RpcError,
     Scene,
     eventually,
@@ -58,10 +58,10 @@ class Meeting:
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 
 
-async def visitors(house: House, ann_speaks: str, bob_speaks: str) -> tuple[Any, Any]:
+async def visitors(rig: Rig, ann_speaks: str, bob_speaks: str) -> tuple[Any, Any]:
     return (
-        await house.client(ann_speaks, principal="ann"),
-        await house.client(bob_speaks, principal="bob"),
+        await rig.client(ann_speaks, principal="ann"),
+        await rig.client(bob_speaks, principal="bob"),
     )
 
 
@@ -72,8 +72,8 @@ async def test_a_question_while_two_principals_have_calls_in_flight_is_answered_
     ann_speaks: str, bob_speaks: str
 ) -> None:
     meeting = Meeting()
-    async with gateway(old=meeting.old) as house:
-        ann, bob = await visitors(house, ann_speaks, bob_speaks)
+    async with gateway(old=meeting.old) as rig:
+        ann, bob = await visitors(rig, ann_speaks, bob_speaks)
         asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
         other = bob.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
@@ -100,8 +100,8 @@ async def test_a_question_that_a_call_leaves_behind_when_it_ends_is_not_put_to_t
 
     meeting = Meeting()
     old = LegacyServer({"hasty": leaves_one_behind, "plain": meeting.plain}, ignores_cancellation=True)
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+    async with gateway(old=old) as rig:
+        ann, bob = await rig.legacy(principal="ann"), await rig.legacy(principal="bob")
         bobs = bob.start("tools/call", name="old__plain")
         await old.got("tools/call")
         anns = ann.start("tools/call", name="old__hasty")
@@ -111,7 +111,7 @@ async def test_a_question_that_a_call_leaves_behind_when_it_ends_is_not_put_to_t
             await old.got("notifications/cancelled")
         if "answered" in end:
             go.set()
-        await house.clock.advance(GIVEN_UP + 1)
+        await rig.clock.advance(GIVEN_UP + 1)
         assert (ann.asked, bob.asked) == ([], [])
         assert len(old.answers) == 1
         go.set()
@@ -125,8 +125,8 @@ async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owne
     ann_speaks: str, bob_speaks: str
 ) -> None:
     meeting = Meeting()
-    async with gateway(old=meeting.old) as house:
-        ann, bob = await visitors(house, ann_speaks, bob_speaks)
+    async with gateway(old=meeting.old) as rig:
+        ann, bob = await visitors(rig, ann_speaks, bob_speaks)
         asking = ann.start("tools/call", name="old__patient", arguments={"who": "ann"})
         other = bob.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
@@ -140,7 +140,7 @@ async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owne
         def answer(name: str) -> Any:
             def asked(params: Any) -> Any:
                 nonlocal most
-                most = max(most, house.in_flight)
+                most = max(most, rig.in_flight)
                 assert params["message"] == f"the secret of {name}?"
                 return named(name.upper())
 
@@ -157,8 +157,8 @@ async def test_afterwards_calls_run_one_at_a_time_and_questions_reach_their_owne
 
 async def test_two_sessions_of_one_principal_are_not_mixed_up_either() -> None:
     meeting = Meeting()
-    async with gateway(old=meeting.old) as house:
-        one, other = await house.legacy(principal="ann"), await house.legacy(principal="ann")
+    async with gateway(old=meeting.old) as rig:
+        one, other = await rig.legacy(principal="ann"), await rig.legacy(principal="ann")
         asking = one.start("tools/call", name="old__patient", arguments={"who": "ann"})
         waiting = other.start("tools/call", name="old__plain")
         await meeting.old.got("tools/call", 2)
@@ -173,8 +173,8 @@ async def test_two_sessions_of_one_principal_are_not_mixed_up_either() -> None:
 async def test_a_parked_question_is_not_seen_by_whoever_calls_meanwhile() -> None:
     meeting = Meeting()
     meeting.end.set()
-    async with gateway(old=meeting.old) as house:
-        ann, bob = house.modern("ann"), await house.legacy(principal="bob")
+    async with gateway(old=meeting.old) as rig:
+        ann, bob = rig.modern("ann"), await rig.legacy(principal="bob")
         call = ann.start("tools/call", name="old__secret", arguments={"who": "ann"})
         asked = await call.reply()
         assert (await bob.call("old__plain")).text == "plain"
@@ -185,14 +185,14 @@ async def test_a_parked_question_is_not_seen_by_whoever_calls_meanwhile() -> Non
 async def test_a_late_question_of_a_cancelled_call_does_not_reach_the_next_caller() -> None:
     """The cancellation and the question cross each other on the pipe."""
     old = LegacyServer({"late": never_mind, "plain": waits}, ignores_cancellation=True)
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+    async with gateway(old=old) as rig:
+        ann, bob = await rig.legacy(principal="ann"), await rig.legacy(principal="bob")
         call = ann.start("tools/call", name="old__late", arguments={"who": "ann"})
         await old.got("tools/call")
         ann.cancel(call)
         await settle()
         other = bob.start("tools/call", name="old__plain")
-        await house.clock.advance(0.2)  # now the server asks, for a call that was cancelled
+        await rig.clock.advance(0.2)  # now the server asks, for a call that was cancelled
         assert (await other.reply()).text == "plain"  # so it was not of this one
         await settle()
         assert "is over" in old.answers[0]["error"]["message"]
@@ -212,19 +212,19 @@ async def test_when_the_server_has_answered_a_cancelled_call_questions_reach_oth
         return "late"
 
     old = LegacyServer({"stops": stops, "secret": secret})
-    async with gateway(old=old) as house:
-        ann = await house.legacy(principal="ann")
+    async with gateway(old=old) as rig:
+        ann = await rig.legacy(principal="ann")
         call = ann.start("tools/call", name="old__stops")
         await old.got("tools/call")
         ann.cancel(call)
         await old.got("notifications/cancelled")
         await settle()
-        began = house.clock.now()
-        bob = await house.client(revision, principal="bob")
+        began = rig.clock.now()
+        bob = await rig.client(revision, principal="bob")
         answers = {"elicitation/create": named("B")}
         reply = await bob.converse("tools/call", answers, name="old__secret", arguments={"who": "bob"})
         assert reply.text == "accept B"
-        assert house.clock.now() - began < 1
+        assert rig.clock.now() - began < 1
         assert ann.asked == []
 
 
@@ -240,8 +240,8 @@ async def test_where_a_cancelled_call_is_not_answered_a_question_is_refused_once
         return "late"
 
     old = LegacyServer({"forever": forever, "secret": secret}, ignores_cancellation=True)
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), await house.client(revision, principal="bob")
+    async with gateway(old=old) as rig:
+        ann, bob = await rig.legacy(principal="ann"), await rig.client(revision, principal="bob")
 
         async def cancelled() -> None:
             count = len(old.requests("tools/call"))
@@ -253,12 +253,12 @@ async def test_where_a_cancelled_call_is_not_answered_a_question_is_refused_once
 
         await cancelled()
         call = bob.start("tools/call", name="old__secret", arguments={"who": "bob"})
-        await house.clock.advance(questions.HELD + 1)
+        await rig.clock.advance(questions.HELD + 1)
         assert "not clear which of them" in (await call.reply()).error["message"]
 
         await cancelled()
         call = bob.start("tools/call", name="old__secret", arguments={"who": "bob"})
-        await house.clock.advance(GIVEN_UP + 1)
+        await rig.clock.advance(GIVEN_UP + 1)
         if revision == MODERN:
             asked = await call.reply()
             assert (await bob.retry(call, asked, {asked.key: named("B")})).text == "accept B"
@@ -285,10 +285,10 @@ async def test_a_late_question_of_a_call_that_took_too_long_does_not_reach_the_n
         return await secret(scene)
 
     old = LegacyServer({"long": too_long, "plain": waits}, ignores_cancellation=True, timeout=10)
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+    async with gateway(old=old) as rig:
+        ann, bob = await rig.legacy(principal="ann"), await rig.legacy(principal="bob")
         call = ann.start("tools/call", name="old__long", arguments={"who": "ann"})
-        await house.clock.advance(10.01)
+        await rig.clock.advance(10.01)
         assert "error" in (await call.reply()).message
         other = bob.start("tools/call", name="old__plain")
         assert (await other.reply()).text == "plain"
@@ -296,10 +296,10 @@ async def test_a_late_question_of_a_call_that_took_too_long_does_not_reach_the_n
 
 
 async def test_a_question_outside_any_call_of_a_shared_server_is_answered_by_an_error() -> None:
-    async with gateway(old=LegacyServer({"plain": waits})) as house:
-        client = await house.legacy()
+    async with gateway(old=LegacyServer({"plain": waits})) as rig:
+        client = await rig.legacy()
         await client.call("old__plain")
-        (connection,) = house.servers["old"].connections
+        (connection,) = rig.servers["old"].connections
         for question in (form(), sampling()):
             with pytest.raises(RpcError, match="nobody to be asked"):
                 await connection.ask(question)
@@ -307,21 +307,21 @@ async def test_a_question_outside_any_call_of_a_shared_server_is_answered_by_an_
 
 
 async def test_after_a_question_outside_any_call_calls_still_run_at_once() -> None:
-    async with gateway(old=LegacyServer({"plain": waits})) as house:
-        client = await house.legacy()
+    async with gateway(old=LegacyServer({"plain": waits})) as rig:
+        client = await rig.legacy()
         await client.call("old__plain")
         with pytest.raises(RpcError):
-            await house.servers["old"].connections[0].ask(form())
+            await rig.servers["old"].connections[0].ask(form())
         calls = [client.start("tools/call", name="old__plain") for _ in range(8)]
-        await eventually(lambda: house.in_flight == 8)
+        await eventually(lambda: rig.in_flight == 8)
         for call in calls:
             await call.reply()
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_parallel_calls_of_one_client_all_get_their_questions_answered(revision: str) -> None:
-    async with gateway(old=LegacyServer({"secret": secret, "plain": waits})) as house:
-        client = await house.client(revision)
+    async with gateway(old=LegacyServer({"secret": secret, "plain": waits})) as rig:
+        client = await rig.client(revision)
         answers = {"elicitation/create": lambda params: named(params["message"].split()[3].rstrip("?").upper())}
         if revision != MODERN:
             client.answers = answers  # type: ignore[union-attr]
@@ -343,8 +343,8 @@ async def test_a_question_outlives_a_parallel_call_of_its_client_that_it_was_sho
         return "quick"
 
     old = LegacyServer({"secret": secret_soon, "quick": quick})
-    async with gateway(old=old) as house:
-        client = await house.client(revision)
+    async with gateway(old=old) as rig:
+        client = await rig.client(revision)
         asking = client.start("tools/call", name="old__secret", arguments={"who": "ann"})
         other = client.start("tools/call", name="old__quick")
         if revision == MODERN:
@@ -374,8 +374,8 @@ async def test_a_question_outlives_a_parallel_call_of_its_client_and_never_goes_
         return "quick"
 
     old = LegacyServer({"secret": secret_soon, "quick": quick, "plain": waits})
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), await house.legacy(principal="bob")
+    async with gateway(old=old) as rig:
+        ann, bob = await rig.legacy(principal="ann"), await rig.legacy(principal="bob")
         asking = ann.start("tools/call", name="old__secret", arguments={"who": "ann"})
         quickly = ann.start("tools/call", name="old__quick")
         await ann.question()
@@ -397,11 +397,11 @@ async def secret_soon(scene: Scene) -> str:
 async def test_the_time_of_parallel_calls_of_one_client_does_not_run_while_it_is_asked() -> None:
     """It is uncertain which of them waits for the answer."""
     old = LegacyServer({"secret": secret_soon, "quick": waits}, timeout=30)
-    async with gateway(old=old) as house:
-        client = await house.legacy()
+    async with gateway(old=old) as rig:
+        client = await rig.legacy()
         calls = [client.start("tools/call", name="old__secret", arguments={"who": "ann"}) for _ in range(2)]
         await client.question(2)
-        await house.clock.advance(100)
+        await rig.clock.advance(100)
         for question in client.asked:
             client.answer(question, named("A"))
         assert [(await call.reply()).text for call in calls] == ["accept A"] * 2
@@ -415,8 +415,8 @@ async def test_the_time_of_parallel_calls_of_one_client_does_not_run_while_it_is
 @pytest.mark.parametrize("bob_speaks", REVISIONS)
 async def test_each_principal_has_its_own_child_of_a_server_with_that_scope(ann_speaks: str, bob_speaks: str) -> None:
     old = LegacyServer({"secret": secret_soon}, scope="principal")
-    async with gateway(old=old) as house:
-        ann, bob = await visitors(house, ann_speaks, bob_speaks)
+    async with gateway(old=old) as rig:
+        ann, bob = await visitors(rig, ann_speaks, bob_speaks)
         talks = [
             client.converse(
                 "tools/call",
@@ -440,32 +440,32 @@ async def test_a_child_is_for_all_that_a_client_can_do_where_it_hears_that_with_
     server: Any, children: int
 ) -> None:
     there = server({"plain": waits}, scope="session")
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for capabilities in ({}, {"sampling": {}}, {"roots": {}}, {"sampling": {}}):
-            assert (await house.modern(capabilities=capabilities).call("there__plain")).text == "plain"
+            assert (await rig.modern(capabilities=capabilities).call("there__plain")).text == "plain"
         assert len(there.connections) == children
 
 
 @pytest.mark.promise("b.lifecycle.scopes")
 async def test_each_legacy_session_has_its_own_child_which_ends_with_it() -> None:
     old = LegacyServer({"secret": secret}, scope="session")
-    async with gateway(old=old) as house:
+    async with gateway(old=old) as rig:
         answers = {"elicitation/create": named("A")}
-        one, other = await house.legacy(answers=answers), await house.legacy(answers=answers)
+        one, other = await rig.legacy(answers=answers), await rig.legacy(answers=answers)
         for client in (one, other):
             assert (await client.call("old__secret", arguments={"who": "ann"})).text == "accept A"
         assert [connection.is_open for connection in old.connections] == [True, True]
         headers = {"mcp-session-id": one.session, "x-test-principal": "ann"}
-        await HttpRequest(house.app.http, "DELETE", "/mcp", headers.items()).answered()
+        await HttpRequest(rig.app.http, "DELETE", "/mcp", headers.items()).answered()
         await settle()
         assert [connection.is_open for connection in old.connections] == [False, True]
         assert (await other.call("old__secret", arguments={"who": "ann"})).text == "accept A"
 
 
-async def ended(house: House, client: Any) -> None:
+async def ended(rig: Rig, client: Any) -> None:
     """A client says that its session is over."""
     headers = {"mcp-session-id": client.session, "x-test-principal": "ann"}
-    await HttpRequest(house.app.http, "DELETE", "/mcp", headers.items()).answered()
+    await HttpRequest(rig.app.http, "DELETE", "/mcp", headers.items()).answered()
     await settle()
 
 
@@ -483,12 +483,12 @@ async def test_the_end_of_one_session_leaves_what_others_of_its_principal_wait_f
 
     slow.connection = Slow
     other = LegacyServer({"plain": waits}, {"plain": waits}, {"mem://a": waits}, scope="principal")
-    async with gateway(slow=slow, other=other) as house:
-        leaver, stayer = await house.legacy(), await house.legacy()
+    async with gateway(slow=slow, other=other) as rig:
+        leaver, stayer = await rig.legacy(), await rig.legacy()
         await leaver.request("prompts/list")
         waiting = [stayer.start("tools/list"), stayer.start("tools/call", name="slow__plain")]
         await slow.got("tools/list")
-        await ended(house, leaver)
+        await ended(rig, leaver)
         held.set()
         listed, called = [await each.reply() for each in waiting]
         assert [tool["name"] for tool in listed.result["tools"]] == ["slow__plain", "other__plain"]
@@ -502,25 +502,25 @@ async def test_the_end_of_one_session_leaves_what_others_of_its_principal_wait_f
 @pytest.mark.promise("b.lifecycle.scopes")
 async def test_the_end_of_a_session_forgets_what_was_its_own() -> None:
     own = LegacyServer({"plain": waits}, scope="session")
-    async with gateway(own=own) as house:
-        leaver, stayer = await house.legacy(), await house.legacy()
+    async with gateway(own=own) as rig:
+        leaver, stayer = await rig.legacy(), await rig.legacy()
         for client in (leaver, stayer):
             await client.request("tools/list")
-        catalog = house.app.gateway.snapshot.catalog
+        catalog = rig.app.gateway.snapshot.catalog
         assert len({scope for _, scope, _ in catalog._slots}) == 2
-        await ended(house, leaver)
+        await ended(rig, leaver)
         assert len({scope for _, scope, _ in catalog._slots}) == len(catalog._readers) == 1
 
 
 async def test_a_child_of_ones_own_is_told_ones_own_capabilities() -> None:
     old = LegacyServer({"plain": waits}, scope="session")
-    async with gateway(old=old) as house:
+    async with gateway(old=old) as rig:
         for revision, capabilities in (
             ("2025-06-18", {"elicitation": {}}),
             (LATEST, {"sampling": {}}),
             (MODERN, {"roots": {}, "elicitation": {"url": {}}}),
         ):
-            client = await house.client(revision, capabilities=capabilities)
+            client = await rig.client(revision, capabilities=capabilities)
             await client.call("old__plain")
         told = [connection.client_capabilities for connection in old.connections]
         assert [sorted(capabilities) for capabilities in told] == [
@@ -533,8 +533,8 @@ async def test_a_child_of_ones_own_is_told_ones_own_capabilities() -> None:
 
 async def test_a_shared_child_is_told_what_the_gateway_can_bridge() -> None:
     old = LegacyServer({"plain": waits})
-    async with gateway(old=old) as house:
-        await house.modern(capabilities={}).call("old__plain")
+    async with gateway(old=old) as rig:
+        await rig.modern(capabilities={}).call("old__plain")
         assert old.connections[0].client_capabilities == {
             "elicitation": {"form": {}, "url": {}},
             "sampling": {"tools": {}},
@@ -554,8 +554,8 @@ async def test_a_log_line_while_two_principals_have_calls_in_flight_reaches_neit
         return "done"
 
     old = LegacyServer({"talks": talks})
-    async with gateway(old=old) as house:
-        ann, bob = await house.legacy(principal="ann"), house.modern("bob")
+    async with gateway(old=old) as rig:
+        ann, bob = await rig.legacy(principal="ann"), rig.modern("bob")
         calls = [
             ann.start("tools/call", name="old__talks", arguments={"who": "ann"}),
             bob.start(
@@ -576,9 +576,9 @@ async def test_a_log_line_while_two_principals_have_calls_in_flight_reaches_neit
 async def test_two_modern_servers_of_the_same_principals_never_wait_for_each_other() -> None:
     """A modern server's questions come with its answers, so that any number of principals may call at once."""
     new = ModernServer({"secret": secret_soon})
-    async with gateway(new=new) as house:
+    async with gateway(new=new) as rig:
         talks = [
-            house.modern(who).converse(
+            rig.modern(who).converse(
                 "tools/call",
                 {"elicitation/create": lambda params, who=who: named(f"{who} hears {params['message']}")},
                 name="new__secret",
@@ -604,10 +604,10 @@ async def test_sampling_is_placed_by_the_same_rule() -> None:
             return error.message
 
     old = LegacyServer({"thinks": thinks})
-    async with gateway(old=old) as house:
+    async with gateway(old=old) as rig:
         answers = {"sampling/createMessage": sampled("thought")}
-        ann = await house.legacy(principal="ann", answers=answers)
-        bob = await house.legacy(principal="bob", answers=answers)
+        ann = await rig.legacy(principal="ann", answers=answers)
+        bob = await rig.legacy(principal="bob", answers=answers)
         calls = [
             client.start("tools/call", name="old__thinks", arguments={"who": client.wire.principal})
             for client in (ann, bob)
@@ -624,10 +624,10 @@ async def test_sampling_is_placed_by_the_same_rule() -> None:
 async def test_the_clients_of_one_principal_share_its_child_whatever_they_declare() -> None:
     """It is told what the gateway bridges; who did not declare it is not asked, and the server is told which."""
     old = LegacyServer({"secret": secret, "plain": waits}, scope="principal")
-    async with gateway(old=old) as house:
+    async with gateway(old=old) as rig:
         for revision in REVISIONS:
             for capabilities in ({}, {"sampling": {}}, {"roots": {"listChanged": True}, "elicitation": {}}):
-                client = await house.client(revision, principal="ann", capabilities=capabilities)
+                client = await rig.client(revision, principal="ann", capabilities=capabilities)
                 answers = {"elicitation/create": named("A")}
                 reply = await client.converse("tools/call", answers, name="old__secret", arguments={"who": "ann"})
                 if "elicitation" in capabilities:
@@ -636,7 +636,7 @@ async def test_the_clients_of_one_principal_share_its_child_whatever_they_declar
                     assert "did not declare the capability elicitation.form" in reply.error["message"]
         assert len(old.connections) == 1
         assert sorted(old.connections[0].client_capabilities) == ["elicitation", "sampling"]
-        await (await house.legacy(principal="bob")).call("old__plain")
+        await (await rig.legacy(principal="bob")).call("old__plain")
         assert len(old.connections) == 2
 
 
@@ -647,18 +647,18 @@ async def test_of_clients_with_their_own_child_that_stay_away_only_so_much_is_re
     """A client may declare other capabilities with each request, and has another child for each of them."""
     monkeypatch.setattr(upstream, "MOST_AWAY", 2)
     old = LegacyServer({"plain": waits}, scope="session")
-    async with gateway(old=old) as house:
+    async with gateway(old=old) as rig:
         for names in (["roots"], ["sampling"], ["elicitation"], ["roots", "sampling"], ["roots", "elicitation"]):
-            client = house.modern(capabilities={name: {} for name in names})
+            client = rig.modern(capabilities={name: {} for name in names})
             await client.request("tools/list")
             await client.call("old__plain")
             if is_lost:
                 old.connections[-1].hang_up()
-            await house.clock.advance(700)
-            assert not house.connections
-        catalog, there = house.app.gateway.snapshot.catalog, house.app.gateway.snapshot.upstreams["old"]
+            await rig.clock.advance(700)
+            assert not rig.connections
+        catalog, there = rig.app.gateway.snapshot.catalog, rig.app.gateway.snapshot.upstreams["old"]
         assert isinstance(there, upstream.McpUpstream)
-        kept = (there._berths, catalog._slots, catalog._readers)
+        kept = (there._sessions, catalog._slots, catalog._readers)
         assert [len(each) for each in kept] == [3, 3, 3]  # with that of the last, which was open when it was counted
 
 
@@ -668,9 +668,9 @@ async def test_a_child_of_ones_own_that_does_not_start_is_forgotten() -> None:
 
     old = LegacyServer({"plain": waits}, scope="principal")
     old.make_link = fails
-    async with gateway(old=old) as house:
-        there = house.app.gateway.snapshot.upstreams["old"]
+    async with gateway(old=old) as rig:
+        there = rig.app.gateway.snapshot.upstreams["old"]
         assert isinstance(there, upstream.McpUpstream)
-        assert "does not start" in (await house.modern().call("old__plain")).error["message"]
+        assert "does not start" in (await rig.modern().call("old__plain")).error["message"]
         assert there.status().error == "it does not start"
-        assert not (there._berths or house.app.gateway.snapshot.catalog._readers)
+        assert not (there._sessions or rig.app.gateway.snapshot.catalog._readers)

@@ -49,8 +49,8 @@ async def pages(client: Any, method: str = "tools/list") -> list[list[str]]:
 @pytest.mark.parametrize("revision", CLIENTS)
 @pytest.mark.parametrize("method", KEYS)
 async def test_a_long_list_comes_in_pages(revision: str, method: str) -> None:
-    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 3), two=a_server(ModernServer, 2)) as house:
-        found = await pages(await house.client(revision), method)
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 3), two=a_server(ModernServer, 2)) as rig:
+        found = await pages(await rig.client(revision), method)
         assert [len(page) for page in found] == [2, 2, 1]
         whole = [name for page in found for name in page]
         assert len(set(whole)) == 5
@@ -60,8 +60,8 @@ async def test_a_long_list_comes_in_pages(revision: str, method: str) -> None:
 @pytest.mark.parametrize("revision", CLIENTS)
 @pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2])])
 async def test_the_last_page_has_no_cursor(revision: str, count: int, sizes: list[int]) -> None:
-    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, count)) as house:
-        assert [len(page) for page in await pages(await house.client(revision))] == sizes
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, count)) as rig:
+        assert [len(page) for page in await pages(await rig.client(revision))] == sizes
 
 
 @pytest.mark.promise("b.001.list-pages")
@@ -70,8 +70,8 @@ async def test_the_last_page_has_no_cursor(revision: str, count: int, sizes: lis
 @pytest.mark.parametrize("method", KEYS)
 async def test_the_pages_of_a_server_are_read_to_their_end(kind: Any, revision: str, method: str) -> None:
     there = a_server(kind, 5, page=2)
-    async with gateway(there=there) as house:
-        [page] = await pages(await house.client(revision), method)
+    async with gateway(there=there) as rig:
+        [page] = await pages(await rig.client(revision), method)
         assert len(page) == 5
         assert len(there.requests(method)) == 3
 
@@ -83,25 +83,25 @@ async def test_an_empty_cursor_is_one(kind: Any) -> None:
     last = {"tools": there.lists["tools/list"][1][1:]}
     cut = lambda self, method, cursor: first if cursor is None else last  # noqa: E731
     there.connection = type("Cutting", (there.connection,), {"_page": cut})
-    async with gateway(there=there) as house:
-        assert await pages(await house.client(LATEST)) == [["there__n0", "there__n1"]]
+    async with gateway(there=there) as rig:
+        assert await pages(await rig.client(LATEST)) == [["there__n0", "there__n1"]]
         assert there.requests("tools/list")[1]["params"]["cursor"] == ""
 
 
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_a_list_that_has_changed_meanwhile_goes_on_behind_the_last_item(revision: str) -> None:
     there = a_server(LegacyServer, 5, announces=True)
-    async with gateway(catalog=OF_TWO, there=there) as house:
-        client = await house.client(revision)
+    async with gateway(catalog=OF_TWO, there=there) as rig:
+        client = await rig.client(revision)
         first = (await client.request("tools/list")).result
         tools = there.lists["tools/list"][1][:]
         new = [{"name": f"new{number}", "inputSchema": {"type": "object"}} for number in range(2)]
         there.offer("tools", *new, *tools)
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         second = (await client.request("tools/list", cursor=first["nextCursor"])).result
         assert [tool["name"] for tool in second["tools"]] == ["there__n2", "there__n3"]
         there.offer("tools", *tools[4:])  # the last item is gone, and most of what was before it
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         third = (await client.request("tools/list", cursor=second["nextCursor"])).result
         assert (third["tools"], "nextCursor" in third) == ([], False)
 
@@ -125,35 +125,35 @@ FORGED = [
 @pytest.mark.parametrize("revision", CLIENTS)
 @pytest.mark.parametrize("cursor", FORGED, ids=lambda cursor: repr(cursor)[:20])
 async def test_a_cursor_that_is_not_ours_is_refused(revision: str, cursor: Any) -> None:
-    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as house:
-        client = await house.client(revision)
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as rig:
+        client = await rig.client(revision)
         assert (await client.request("tools/list", cursor=cursor)).error["code"] == -32602
 
 
 @pytest.mark.promise("spec.2026.pagination.cursor")
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_a_cursor_is_good_for_its_own_principal_path_and_list(revision: str) -> None:
-    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as house:
-        ann = await house.client(revision, principal="ann")
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as rig:
+        ann = await rig.client(revision, principal="ann")
         cursor = (await ann.request("tools/list")).result["nextCursor"]
         changed = cursor[:-5] + ("A" if cursor[-5] != "A" else "B") + cursor[-4:]
         strangers = [
             (ann, "prompts/list", cursor),
-            (await house.client(revision, principal="bob"), "tools/list", cursor),
-            (await house.client(revision, principal="ann", path="/mcp/servers/one"), "tools/list", cursor),
+            (await rig.client(revision, principal="bob"), "tools/list", cursor),
+            (await rig.client(revision, principal="ann", path="/mcp/servers/one"), "tools/list", cursor),
             (ann, "tools/list", changed),
             (ann, "tools/list", cursor[:-1]),
         ]
         for client, method, told in strangers:
             assert (await client.request(method, cursor=told)).error["code"] == -32602
         for _ in range(2):  # it may be used again, and by another connection of its principal
-            same = await house.client(revision, principal="ann")
+            same = await rig.client(revision, principal="ann")
             assert len((await same.request("tools/list", cursor=cursor)).result["tools"]) == 2
 
 
 async def test_a_cursor_tells_nothing() -> None:
-    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as house:
-        ann = house.modern("ann")
+    async with gateway(catalog=OF_TWO, one=a_server(LegacyServer, 5)) as rig:
+        ann = rig.modern("ann")
         cursors = [(await ann.request("tools/list")).result["nextCursor"] for _ in range(2)]
         body = cursors[0].partition(".")[2]
         readable = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
@@ -163,8 +163,8 @@ async def test_a_cursor_tells_nothing() -> None:
 
 async def test_every_page_says_the_same_of_how_long_and_for_whom_it_holds() -> None:
     there = a_server(ModernServer, 5, keeps={"ttlMs": 60_000, "cacheScope": "public"})
-    async with gateway(catalog=OF_TWO, there=there) as house:
-        client = house.modern()
+    async with gateway(catalog=OF_TWO, there=there) as rig:
+        client = rig.modern()
         params: Json = {}
         for _ in range(3):
             result = (await client.request("tools/list", **params)).result

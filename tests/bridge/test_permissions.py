@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from peers import LATEST, MODERN, House, LegacyServer, ModernServer, Scene, eventually, gateway
+from peers import LATEST, MODERN, LegacyServer, ModernServer, Rig, Scene, eventually, gateway
 from virtualtime import settle
 
 from toolgate.auth.access import Access
@@ -62,11 +62,11 @@ def then(*known: KnownClient) -> Callable[[Config], Config]:
 @ERAS
 @pytest.mark.promise("001.auth.denied", "b.surfaces.one-decision")
 async def test_no_access_means_empty_lists_and_no_error(revision: str) -> None:
-    async with gateway(config=clients(client(servers="none")), **two()) as house:
-        ann = await house.client(revision)
+    async with gateway(config=clients(client(servers="none")), **two()) as rig:
+        ann = await rig.client(revision)
         for method, kind in EMPTY.items():
             assert (await ann.request(method)).result[kind] == []
-        assert not house.servers["git"].received, "a server was started for somebody who may not know of it"
+        assert not rig.servers["git"].received, "a server was started for somebody who may not know of it"
         summary = json.loads((await ann.call("list_mcp_servers", arguments={})).text)
         assert summary == {"servers": []}
 
@@ -74,8 +74,8 @@ async def test_no_access_means_empty_lists_and_no_error(revision: str) -> None:
 @ERAS
 @pytest.mark.promise("001.auth.denied")
 async def test_a_refused_call_is_refused_in_the_words_of_its_surface(revision: str) -> None:
-    async with gateway(config=clients(client(tools={"git__delete": "off"})), **two()) as house:
-        ann = await house.client(revision)
+    async with gateway(config=clients(client(tools={"git__delete": "off"})), **two()) as rig:
+        ann = await rig.client(revision)
         for name in ("git__delete", "delete"):
             error = (await ann.call(name, arguments={})).error
             assert (error["code"], error["data"]["code"], error["data"]["tool"]) == (-32600, "ACCESS_DENIED", name)
@@ -88,15 +88,15 @@ async def test_a_refused_call_is_refused_in_the_words_of_its_surface(revision: s
         assert failed["content"][0]["text"].startswith("Error calling delete on git: Access denied")
         called = await ann.call("call_tool", arguments={"server_name": "git", "tool_name": "delete"})
         assert json.loads(called.text)["error_type"] == "PermissionError"
-        assert not house.servers["git"].calls
+        assert not rig.servers["git"].calls
 
 
 @ERAS
 async def test_a_server_that_is_out_of_reach_is_refused_whatever_it_has(revision: str) -> None:
-    async with gateway(config=clients(client(servers=("docs",)), client("bob")), **two()) as house:
-        ann = await house.client(revision)
+    async with gateway(config=clients(client(servers=("docs",)), client("bob")), **two()) as rig:
+        ann = await rig.client(revision)
         before = [(await ann.call(name, arguments={})).error for name in ("git__delete", "git__no_such_tool")]
-        await (await house.client(revision, principal="bob")).request("tools/list")
+        await (await rig.client(revision, principal="bob")).request("tools/list")
         after = [(await ann.call(name, arguments={})).error for name in ("git__delete", "git__no_such_tool")]
         assert before == after
         for error in after:
@@ -110,21 +110,21 @@ async def test_a_server_that_is_out_of_reach_is_refused_whatever_it_has(revision
 async def test_permissions_go_by_the_servers_own_name_of_a_tool(revision: str, server: Any) -> None:
     there = server({"get": plain, "delete": plain})
     there.settings["tools"] = {"delete": Overlay(name="tidy_up")}
-    async with gateway(config=clients(client(tools={"git__delete": "off"})), git=there) as house:
-        ann = await house.client(revision)
+    async with gateway(config=clients(client(tools={"git__delete": "off"})), git=there) as rig:
+        ann = await rig.client(revision)
         assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["git__get"]
         for name in ("git__tidy_up", "tidy_up"):
             error = (await ann.call(name, arguments={})).error
             assert (error["code"], error["data"]["tool"]) == (-32600, name)
-        own = await house.client(revision, path="/mcp/servers/git")
+        own = await rig.client(revision, path="/mcp/servers/git")
         assert (await own.call("tidy_up", arguments={})).error["code"] == -32600
         assert not there.calls
 
 
 async def test_a_short_name_does_not_tell_the_long_one() -> None:
     tool = "delete_" + "x" * 80
-    async with gateway(config=clients(client(tools={"git__delete*": "off"})), git=LegacyServer({tool: plain})) as house:
-        ann = house.modern()
+    async with gateway(config=clients(client(tools={"git__delete*": "off"})), git=LegacyServer({tool: plain})) as rig:
+        ann = rig.modern()
         await ann.request("tools/list")
         error = (await ann.call(names.join_name("git", tool), arguments={})).error
         assert error["code"] == -32600
@@ -136,10 +136,10 @@ async def test_in_read_only_mode_a_tool_that_does_not_say_that_it_only_reads_is_
     there = LegacyServer({"get": plain, "set": plain, "silent": plain})
     for tool, hint in zip(there.lists["tools/list"][1], (True, False, None), strict=True):
         tool["annotations"] = {} if hint is None else {"readOnlyHint": hint}
-    async with gateway(config=clients(client(read_only="off", admin=True)), git=there) as house:
-        ann = await house.client(revision)
+    async with gateway(config=clients(client(read_only="off", admin=True)), git=there) as rig:
+        ann = await rig.client(revision)
         assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["git__get"]
-        own = await house.client(revision, path="/mcp/servers/git")
+        own = await rig.client(revision, path="/mcp/servers/git")
         for name in ("set", "silent", "unlisted"):
             assert (await own.call(name, arguments={})).error["code"] == -32600
         assert (await own.call("get", arguments={})).text == "done"
@@ -152,16 +152,16 @@ async def test_control_tools_are_tools_of_the_server_toolgate(revision: str) -> 
     permissions = {"toolgate__mcp_call": "off", "toolgate__search_tools": "off"}
     config = clients(client(tools=permissions, resources={"toolgate+mcp://children_servers": "off"}))
     config = msgspec.structs.replace(config, virtual_search=VirtualSearch(enabled=True, threshold=1))
-    async with gateway(config=config, **two()) as house:
-        ann = await house.client(revision, path="/mcp/meta")
+    async with gateway(config=config, **two()) as rig:
+        ann = await rig.client(revision, path="/mcp/meta")
         assert [tool["name"] for tool in (await ann.request("tools/list")).result["tools"]] == ["mcp_discover"]
         assert (await ann.call("mcp_call", arguments={"server": "git", "tool": "get"})).result["isError"]
-        everything = await house.client(revision, path="/mcp/aggregate")
+        everything = await rig.client(revision, path="/mcp/aggregate")
         listed = [tool["name"] for tool in (await everything.request("tools/list")).result["tools"]]
         assert listed == ["git__get", "git__delete", "docs__find"], "who cannot search is shown all"
         for alias in ("search_tools", "search", "localrouter__search_tools"):
             assert (await everything.call(alias, arguments={"query": "x"})).error["code"] == -32600
-        children = await house.client(revision, path="/mcp/children")
+        children = await rig.client(revision, path="/mcp/children")
         listed = [each["uri"] for each in (await children.request("resources/list")).result["resources"]]
         assert listed == ["mcp://server_summary"]
         assert (await children.request("resources/read", uri="mcp://children_servers")).error["code"] == -32600
@@ -172,8 +172,8 @@ async def test_control_tools_are_tools_of_the_server_toolgate(revision: str) -> 
 async def test_servers_are_added_by_who_is_let_in_as_administrator_and_is_it_still(
     revision: str, is_admin: bool, principal: str
 ) -> None:
-    async with gateway(config=clients(client(admin=is_admin)), **two()) as house:
-        ann = await house.client(revision, principal=principal)
+    async with gateway(config=clients(client(admin=is_admin)), **two()) as rig:
+        ann = await rig.client(revision, principal=principal)
         new = {"name": "more", "transport": "stdio", "command": "x"}
         for name, arguments in (("add_mcp_server", new), ("remove_mcp_server", {"name": "git"})):
             assert json.loads((await ann.call(name, arguments=arguments)).text)["error_type"] == "PermissionError"
@@ -189,8 +189,8 @@ async def test_where_nobody_asks_what_needs_approval_is_refused() -> None:
 
 
 async def test_an_operators_own_pipe_is_not_a_client() -> None:
-    async with gateway(config=clients(client(servers="none")), **two()) as house:
-        pipe = house.modern(stdio=True)
+    async with gateway(config=clients(client(servers="none")), **two()) as rig:
+        pipe = rig.modern(stdio=True)
         assert len((await pipe.request("tools/list")).result["tools"]) == 3
 
 
@@ -202,28 +202,28 @@ async def test_an_operators_own_pipe_is_not_a_client() -> None:
 async def test_permissions_that_change_hold_for_open_sessions_at_once(revision: str) -> None:
     less = then(client(tools={"git__delete": "off"}, resources={"git+file:///a": "off"}), client("bob"))
     config = clients(client(), client("bob"))
-    async with gateway(config=config, edited=less, **two()) as house:
-        ann, bob = [await house.client(revision, principal=name) for name in ("ann", "bob")]
+    async with gateway(config=config, edited=less, **two()) as rig:
+        ann, bob = [await rig.client(revision, principal=name) for name in ("ann", "bob")]
         ears = [await each.listen("git+file:///a", lists=["tools"]) for each in (ann, bob)]
         assert (await ann.call("git__delete", arguments={})).text == "done"
-        await house.app.reload()
+        await rig.app.reload()
         await settle()
         assert ears[0].changed, "nobody told ann"
         assert not ears[1].changed, "bob was told of what does not concern him"
         assert (await ann.call("git__delete", arguments={})).error["code"] == -32600
         assert (await bob.call("git__delete", arguments={})).text == "done"
         assert "git__delete" not in (await ann.request("tools/list")).raw.decode()
-        house.servers["git"].update("file:///a")
+        rig.servers["git"].update("file:///a")
         await eventually(lambda: ears[1].updated == ["git+file:///a"])
         assert not ears[0].updated, "a subscription from before tells of what is off now"
 
 
 @ERAS
 async def test_a_client_that_is_removed_may_do_nothing_from_then_on(revision: str) -> None:
-    async with gateway(config=clients(client(), client("bob")), edited=then(client("bob")), **two()) as house:
-        ann = await house.client(revision)
+    async with gateway(config=clients(client(), client("bob")), edited=then(client("bob")), **two()) as rig:
+        ann = await rig.client(revision)
         assert len((await ann.request("tools/list")).result["tools"]) == 3
-        await house.app.reload()
+        await rig.app.reload()
         assert (await ann.request("tools/list")).result["tools"] == []
         assert (await ann.call("git__get", arguments={})).error["code"] == -32600
 
@@ -232,23 +232,23 @@ async def test_a_client_that_is_removed_may_do_nothing_from_then_on(revision: st
 async def test_what_was_kept_of_a_result_is_gone_with_the_permission(revision: str) -> None:
     config = msgspec.structs.replace(clients(client()), limits=Limits(result_limit=500))
     less = then(client(tools={"git__log": "off"}))
-    async with gateway(config=config, edited=less, git=LegacyServer({"log": long, "get": plain})) as house:
-        ann = await house.client(revision)
+    async with gateway(config=config, edited=less, git=LegacyServer({"log": long, "get": plain})) as rig:
+        ann = await rig.client(revision)
         (uri,) = {*re.findall(r"mcp://results/[\w-]+", (await ann.call("git__log", arguments={})).text)}
         assert "line 999" in (await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).raw.decode()
-        await house.app.reload()
+        await rig.app.reload()
         gone = (await ann.request("resources/read", uri=f"{uri}?lines=990-1000")).error
         assert "Resource not found" in gone["message"]
 
 
 @ERAS
 async def test_nobody_hears_of_a_server_out_of_reach(revision: str) -> None:
-    async with gateway(config=clients(client(servers=("git",)), client("bob")), **two()) as house:
-        ann, bob = [await house.client(revision, principal=name) for name in ("ann", "bob")]
+    async with gateway(config=clients(client(servers=("git",)), client("bob")), **two()) as rig:
+        ann, bob = [await rig.client(revision, principal=name) for name in ("ann", "bob")]
         for each in (ann, bob):
             await each.request("tools/list")
         ears = [await each.listen(lists=["tools"]) for each in (ann, bob)]
-        house.servers["docs"].offer("tools", {"name": "other", "inputSchema": {"type": "object"}})
+        rig.servers["docs"].offer("tools", {"name": "other", "inputSchema": {"type": "object"}})
         await eventually(lambda: ears[1].changed)
         assert not ears[0].changed
 
@@ -256,13 +256,13 @@ async def test_nobody_hears_of_a_server_out_of_reach(revision: str) -> None:
 @ERAS
 async def test_a_list_of_some_clients_is_nobody_elses(revision: str) -> None:
     there = ModernServer({"get": plain}, keeps={"cacheScope": "public", "ttlMs": 60000})
-    async with gateway(config=clients(client(), client("bob", servers="none")), git=there) as house:
-        result = (await (await house.client(revision)).request("tools/list")).result
+    async with gateway(config=clients(client(), client("bob", servers="none")), git=there) as rig:
+        result = (await (await rig.client(revision)).request("tools/list")).result
         assert result.get("cacheScope", "private") == "private"
 
 
-async def _is_shared(house: House) -> bool:
-    catalog = house.app.gateway.snapshot.catalog
+async def _is_shared(rig: Rig) -> bool:
+    catalog = rig.app.gateway.snapshot.catalog
     whole = catalog.known("git", "tools", Client())
     assert whole
     kept = [whole.memo[print] for print in whole.memo["permitted"]]
@@ -271,7 +271,7 @@ async def _is_shared(house: House) -> bool:
 
 async def test_clients_with_the_same_permissions_share_what_is_made_for_them() -> None:
     known = (client("a", tools={"git__get": "off"}), client("b", tools={"git__get": "off"}), client("c"))
-    async with gateway(config=clients(*known), **two()) as house:
+    async with gateway(config=clients(*known), **two()) as rig:
         for name in ("a", "b", "c"):
-            await house.modern(principal=name).request("tools/list")
-        assert await _is_shared(house)
+            await rig.modern(principal=name).request("tools/list")
+        assert await _is_shared(rig)

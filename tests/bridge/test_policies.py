@@ -34,7 +34,7 @@ def ask_of(key: str, question: Question) -> Ask:
 
 
 class Approve:
-    """Asks before a call, and lets it go on if the answer is to accept. Legs that follow were let through before."""
+    """Asks before a call, and lets it go on if the answer is to accept. Rounds that follow were let through before."""
 
     def __init__(self, name: str = "approve", state: str | None = None) -> None:
         self.name = name
@@ -92,8 +92,8 @@ def consent(*, asked: list[str], answer: Callable[[str], Any] = lambda _message:
 @pytest.mark.parametrize("state", [None, "kept by the rule"])
 async def test_a_rule_asks_before_a_call_and_then_lets_it_go_on(revision: str, server: Any, state: str | None) -> None:
     there, rule = server({"plain": plain}), Approve(state=state)
-    async with gateway(policies=[rule], there=there) as house:
-        client, asked = await house.client(revision), list[str]()
+    async with gateway(policies=[rule], there=there) as rig:
+        client, asked = await rig.client(revision), list[str]()
         reply = await client.converse("tools/call", consent(asked=asked), name="there__plain", arguments={"a": 1})
         assert reply.text == "done"
         assert asked == ["approve: there plain?"]
@@ -106,8 +106,8 @@ async def test_a_rule_asks_before_a_call_and_then_lets_it_go_on(revision: str, s
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_what_is_not_approved_never_reaches_the_server(revision: str, server: Any) -> None:
     there = server({"plain": plain})
-    async with gateway(policies=[Approve()], there=there) as house:
-        client, asked = await house.client(revision), list[str]()
+    async with gateway(policies=[Approve()], there=there) as rig:
+        client, asked = await rig.client(revision), list[str]()
         refuse = consent(asked=asked, answer=lambda _message: {"action": "decline"})
         reply = await client.converse("tools/call", refuse, name="there__plain")
         assert reply.text == "not allowed"
@@ -119,8 +119,8 @@ async def test_what_is_not_approved_never_reaches_the_server(revision: str, serv
 async def test_rules_ask_in_prompts_and_resources_too(revision: str, method: str) -> None:
     there = LegacyServer({"plain": plain}, {"plain": plain}, {"mem://plain": plain})
     params = {"uri": "there+mem://plain"} if method == "resources/read" else {"name": "there__plain"}
-    async with gateway(policies=[Approve()], there=there) as house:
-        client, asked = await house.client(revision), list[str]()
+    async with gateway(policies=[Approve()], there=there) as rig:
+        client, asked = await rig.client(revision), list[str]()
         assert (await client.converse(method, consent(asked=asked), **params)).text == "done"
         assert len(asked) == 1
 
@@ -130,8 +130,8 @@ async def test_rules_ask_in_prompts_and_resources_too(revision: str, method: str
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_server_that_asks_after_a_rule_gets_its_own_answers_only(revision: str, server: Any) -> None:
     there, rule = server({"hello": hello}), Approve(state="kept by the rule")
-    async with gateway(policies=[rule], there=there) as house:
-        client, asked = await house.client(revision), list[str]()
+    async with gateway(policies=[rule], there=there) as rig:
+        client, asked = await rig.client(revision), list[str]()
         reply = await client.converse("tools/call", consent(asked=asked), name="there__hello")
         assert reply.text == "hello Ann"
         assert asked == ["approve: there hello?", "server: your name?"]
@@ -147,28 +147,28 @@ async def test_a_server_that_asks_after_a_rule_gets_its_own_answers_only(revisio
 async def test_two_rules_ask_one_after_the_other(revision: str, server: Any) -> None:
     there = server({"hello": hello})
     rules = [Approve("outer"), Approve("inner")]
-    async with gateway(policies=rules, there=there) as house:
-        client, asked = await house.client(revision), list[str]()
+    async with gateway(policies=rules, there=there) as rig:
+        client, asked = await rig.client(revision), list[str]()
         reply = await client.converse("tools/call", consent(asked=asked), name="there__hello")
         assert reply.text == "hello Ann"
         assert asked == ["outer: there hello?", "inner: there hello?", "server: your name?"]
 
 
-async def test_a_rule_that_asks_again_on_every_leg_leaves_nothing_parked() -> None:
+async def test_a_rule_that_asks_again_in_every_round_leaves_nothing_parked() -> None:
     """What was parked behind it can never be found again: it is cancelled at once, not only in time."""
     old, rule = LegacyServer({"hello": hello}), AskAlways()
-    async with gateway(policies=[rule], old=old) as house:
-        client = house.modern()
+    async with gateway(policies=[rule], old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__hello")
         for _ in range(3):
             asked = await call.reply()
             call = client.retry_later(call, asked, {asked.key: named("Ann")})
             asked = await call.reply()
-            assert len(house.app.parking) in (0, 1)
+            assert len(rig.app.parking) in (0, 1)
             call = client.retry_later(call, asked, {asked.key: named("Ann")})
         await call.reply()
         await settle()
-        assert len(house.app.parking) == 0
+        assert len(rig.app.parking) == 0
         assert old.cancelled == [each["id"] for each in old.calls]
 
 
@@ -176,9 +176,9 @@ async def test_a_rule_that_asks_again_on_every_leg_leaves_nothing_parked() -> No
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_sees_the_true_target_whatever_name_was_called(revision: str) -> None:
     there, rule = LegacyServer({"plain": plain}), Approve()
-    async with gateway(policies=[rule], there=there) as house:
+    async with gateway(policies=[rule], there=there) as rig:
         for path, name in (("/mcp", "there__plain"), ("/mcp", "plain"), ("/mcp/servers/there", "plain")):
-            client, asked = await house.client(revision, path=path), list[str]()
+            client, asked = await rig.client(revision, path=path), list[str]()
             await client.converse("tools/call", consent(asked=asked), name=name)
             assert asked == ["approve: there plain?"]
         assert {(call.server, call.target) for call in rule.seen} == {("there", "plain")}
@@ -186,8 +186,8 @@ async def test_a_rule_sees_the_true_target_whatever_name_was_called(revision: st
 
 async def test_a_rule_cannot_ask_a_legacy_client_that_accepts_only_json() -> None:
     there = LegacyServer({"plain": plain})
-    async with gateway(policies=[Approve()], there=there) as house:
-        client = await house.legacy(accept="application/json")
+    async with gateway(policies=[Approve()], there=there) as rig:
+        client = await rig.legacy(accept="application/json")
         error = (await client.call("there__plain")).error
         assert error["data"]["requiredCapabilities"] == {"elicitation": {}}
         assert there.calls == []
@@ -197,8 +197,8 @@ async def test_a_rule_cannot_ask_a_legacy_client_that_accepts_only_json() -> Non
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_asks_only_clients_that_can_be_asked(revision: str) -> None:
     there = LegacyServer({"plain": plain})
-    async with gateway(policies=[Approve()], there=there) as house:
-        client = await house.client(revision, capabilities={"sampling": {}})
+    async with gateway(policies=[Approve()], there=there) as rig:
+        client = await rig.client(revision, capabilities={"sampling": {}})
         error = (await client.call("there__plain")).error
         assert error["code"] == (-32021 if revision == MODERN else -32603)
         assert error["data"]["requiredCapabilities"] == {"elicitation": {}}
@@ -215,8 +215,8 @@ async def test_a_rule_that_changes_arguments_after_it_asked_is_obeyed(revision: 
             return decision
 
     there = LegacyServer({"plain": plain})
-    async with gateway(policies=[Edit()], there=there) as house:
-        client, asked = await house.client(revision), list[str]()
+    async with gateway(policies=[Edit()], there=there) as rig:
+        client, asked = await rig.client(revision), list[str]()
         await client.converse("tools/call", consent(asked=asked), name="there__plain", arguments={"edited": False})
         assert there.calls[0]["params"]["arguments"] == {"edited": True}
 
@@ -231,8 +231,8 @@ async def test_a_rule_may_ask_several_things_at_once(revision: str) -> None:
             return Required((ask_of("one", form("One?")), ask_of("two", sampling("Two?"))))
 
     there = ModernServer({"plain": plain})
-    async with gateway(policies=[Both()], there=there) as house:
-        client = await house.client(revision)
+    async with gateway(policies=[Both()], there=there) as rig:
+        client = await rig.client(revision)
         answers = {
             "elicitation/create": ACCEPTED,
             "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "x"}, "model": "m"},

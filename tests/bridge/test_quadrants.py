@@ -134,8 +134,8 @@ async def test_a_question_in_the_middle_of_a_call_is_answered(
     client_speaks: str, server_speaks: str, name: str
 ) -> None:
     there = server(server_speaks, SCRIPTS, scope="session")
-    async with gateway(there=there) as house:
-        client = await house.client(client_speaks)
+    async with gateway(there=there) as rig:
+        client = await rig.client(client_speaks)
         for method in METHODS:
             reply = await client.converse(method, ANSWERS, **target(method, name))
             assert reply.text == SAID[name]
@@ -146,8 +146,8 @@ async def test_a_question_in_the_middle_of_a_call_is_answered(
 @pytest.mark.parametrize("server_speaks", ["2025-11-25", MODERN])
 @pytest.mark.parametrize("client_speaks", ["2025-06-18", "2025-11-25", MODERN])
 async def test_the_same_over_the_stdio_door(client_speaks: str, server_speaks: str) -> None:
-    async with gateway(there=server(server_speaks, SCRIPTS)) as house:
-        client = await house.client(client_speaks, stdio=True)
+    async with gateway(there=server(server_speaks, SCRIPTS)) as rig:
+        client = await rig.client(client_speaks, stdio=True)
         for method in METHODS:
             for name in ("name", "model", "twice", "at-once"):
                 reply = await client.converse(method, ANSWERS, **target(method, name))
@@ -157,8 +157,8 @@ async def test_the_same_over_the_stdio_door(client_speaks: str, server_speaks: s
 @pytest.mark.parametrize("server_speaks", ["2025-11-25", MODERN])
 @pytest.mark.parametrize("client_speaks", ["2025-06-18", "2025-11-25", MODERN])
 async def test_the_same_in_the_transparent_view_of_one_server(client_speaks: str, server_speaks: str) -> None:
-    async with gateway(there=server(server_speaks, SCRIPTS)) as house:
-        client = await house.client(client_speaks, path="/mcp/servers/there")
+    async with gateway(there=server(server_speaks, SCRIPTS)) as rig:
+        client = await rig.client(client_speaks, path="/mcp/servers/there")
         for method in METHODS:
             for name in ("name", "model", "twice", "at-once"):
                 reply = await client.converse(method, ANSWERS, **target(method, name, id=""))
@@ -169,8 +169,8 @@ async def test_the_same_in_the_transparent_view_of_one_server(client_speaks: str
 @pytest.mark.parametrize("error", [-32601, -32602, -32600, -32603, -32000])
 async def test_a_server_that_refuses_to_discover_in_any_way_is_asked_to_shake_hands(error: int) -> None:
     old = LegacyServer({"name": ask_name}, discover_error=error)
-    async with gateway(old=old) as house:
-        reply = await house.modern().converse("tools/call", ANSWERS, name="old__name")
+    async with gateway(old=old) as rig:
+        reply = await rig.modern().converse("tools/call", ANSWERS, name="old__name")
         assert reply.text == "accept: Ann"
 
 
@@ -186,8 +186,8 @@ async def test_a_server_that_refuses_to_discover_in_any_way_is_asked_to_shake_ha
 )
 async def test_a_modern_server_is_found_whatever_it_is_asked_first(revision: str, settings: Any, asked: Any) -> None:
     new = ModernServer({"plain": plain}, **settings)
-    async with gateway(new=new) as house:
-        assert (await (await house.client(revision)).call("new__plain")).text == "just so"
+    async with gateway(new=new) as rig:
+        assert (await (await rig.client(revision)).call("new__plain")).text == "just so"
         openings = [message["method"] for message in new.received if message["method"] in _OPENINGS]
         is_tried = settings.get("scope") and revision != "2026-07-28"  # once, in another process, for its client
         assert openings == [*asked, *(["initialize"] if is_tried else [])]
@@ -197,8 +197,8 @@ async def test_a_modern_server_is_found_whatever_it_is_asked_first(revision: str
 @pytest.mark.promise("spec.2026.versions.discover-first")
 async def test_a_server_that_refuses_to_discover_and_names_our_revision_is_asked_once_more() -> None:
     new = ModernServer({"plain": plain}, scope="principal", is_fussy=True)
-    async with gateway(new=new) as house:
-        assert (await house.modern().call("new__plain")).text == "just so"
+    async with gateway(new=new) as rig:
+        assert (await rig.modern().call("new__plain")).text == "just so"
         assert [each["method"] for each in new.received if each["method"] in _OPENINGS] == ["server/discover"] * 2
 
 

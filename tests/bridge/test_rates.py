@@ -51,15 +51,15 @@ async def test_a_client_has_as_many_calls_as_its_rate_says_and_is_told_when_the_
     revision: str, server: Any
 ) -> None:
     there = server({"plain": plain})
-    async with gateway(config=rated(principal=Rate(3, 60.0)), there=there) as house:
-        client = await house.client(revision)
+    async with gateway(config=rated(principal=Rate(3, 60.0)), there=there) as rig:
+        client = await rig.client(revision)
         for _ in range(3):
             assert (await client.request("tools/call", name="there__plain")).text == "done"
         wait = refused(await client.request("tools/call", name="there__plain"))
         assert 19 < wait <= 20
-        await house.clock.advance(wait - 0.01)
+        await rig.clock.advance(wait - 0.01)
         refused(await client.request("tools/call", name="there__plain"))
-        await house.clock.advance(0.011)
+        await rig.clock.advance(0.011)
         assert (await client.request("tools/call", name="there__plain")).text == "done"
         refused(await client.request("tools/call", name="there__plain"))
         assert len(there.calls) == 4
@@ -67,8 +67,8 @@ async def test_a_client_has_as_many_calls_as_its_rate_says_and_is_told_when_the_
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_what_one_client_has_used_up_is_left_to_others(revision: str) -> None:
-    async with gateway(config=rated(principal=Rate(1, 60.0)), there=LegacyServer({"plain": plain})) as house:
-        ann, bob = await house.client(revision, principal="ann"), await house.client(revision, principal="bob")
+    async with gateway(config=rated(principal=Rate(1, 60.0)), there=LegacyServer({"plain": plain})) as rig:
+        ann, bob = await rig.client(revision, principal="ann"), await rig.client(revision, principal="bob")
         assert (await ann.request("tools/call", name="there__plain")).text == "done"
         refused(await ann.request("tools/call", name="there__plain"))
         assert (await bob.request("tools/call", name="there__plain")).text == "done"
@@ -77,8 +77,8 @@ async def test_what_one_client_has_used_up_is_left_to_others(revision: str) -> N
 async def test_a_servers_rate_is_for_all_its_clients_and_a_tools_for_that_tool() -> None:
     config = rated(server=Rate(3, 60.0), tool=Rate(2, 60.0))
     servers = {id: LegacyServer({"one": plain, "two": plain}) for id in ("here", "there")}
-    async with gateway(config=config, **servers) as house:
-        ann, bob = house.modern("ann"), await house.legacy(principal="bob")
+    async with gateway(config=config, **servers) as rig:
+        ann, bob = rig.modern("ann"), await rig.legacy(principal="bob")
         assert (await ann.request("tools/call", name="here__one")).text == "done"
         assert (await bob.request("tools/call", name="here__one")).text == "done"
         refused(await ann.request("tools/call", name="here__one"))  # the tool
@@ -89,8 +89,8 @@ async def test_a_servers_rate_is_for_all_its_clients_and_a_tools_for_that_tool()
 
 async def test_a_servers_own_rate_holds_instead_of_the_common_one() -> None:
     there = LegacyServer({"plain": plain}, rate=Rate(1, 10.0))
-    async with gateway(config=rated(server=Rate(100, 1.0)), there=there, here=LegacyServer({"plain": plain})) as house:
-        client = house.modern()
+    async with gateway(config=rated(server=Rate(100, 1.0)), there=there, here=LegacyServer({"plain": plain})) as rig:
+        client = rig.modern()
         assert (await client.request("tools/call", name="there__plain")).text == "done"
         assert 9 < refused(await client.request("tools/call", name="there__plain")) <= 10
         for _ in range(5):
@@ -106,9 +106,9 @@ async def test_a_control_tool_is_no_way_around(path: str) -> None:
     }
     name, arguments = calls[path]
     there = LegacyServer({"plain": plain})
-    async with gateway(config=rated(tool=Rate(1, 60.0)), there=there) as house:
-        assert (await house.modern().request("tools/call", name="there__plain")).text == "done"
-        reply = await house.modern(path=path).request("tools/call", name=name, arguments=arguments)
+    async with gateway(config=rated(tool=Rate(1, 60.0)), there=there) as rig:
+        assert (await rig.modern().request("tools/call", name="there__plain")).text == "done"
+        reply = await rig.modern(path=path).request("tools/call", name=name, arguments=arguments)
         assert b"this tool may have 1 calls in 60 s" in reply.raw
         assert len(there.calls) == 1
 
@@ -116,8 +116,8 @@ async def test_a_control_tool_is_no_way_around(path: str) -> None:
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_call_that_asks_is_charged_once(revision: str, server: Any) -> None:
-    async with gateway(config=rated(principal=Rate(2, 60.0)), there=server({"hello": hello, "plain": plain})) as house:
-        client = await house.client(revision)
+    async with gateway(config=rated(principal=Rate(2, 60.0)), there=server({"hello": hello, "plain": plain})) as rig:
+        client = await rig.client(revision)
         answers = {"elicitation/create": lambda _: named("Ann")}
         assert (await client.converse("tools/call", answers, name="there__hello")).text == "hello Ann"
         assert (await client.request("tools/call", name="there__plain")).text == "done"
@@ -133,8 +133,8 @@ async def test_so_many_calls_run_at_once_and_no_more(revision: str, server: Any)
         await gate.wait()
         return "done"
 
-    async with gateway(config=at_once(principal=2), there=server({"waits": waits})) as house:
-        client = await house.client(revision)
+    async with gateway(config=at_once(principal=2), there=server({"waits": waits})) as rig:
+        client = await rig.client(revision)
         two = [asyncio.ensure_future(client.request("tools/call", name="there__waits")) for _ in range(2)]
         await settle()
         assert refused(await soon(client.request("tools/call", name="there__waits"))) == limits.SOON
@@ -150,8 +150,8 @@ async def test_a_call_that_was_cancelled_makes_room(revision: str) -> None:
         return "never"
 
     there = LegacyServer({"forever": forever, "plain": plain})
-    async with gateway(config=at_once(tool=1, server=1), there=there) as house:
-        client = await house.client(revision)
+    async with gateway(config=at_once(tool=1, server=1), there=there) as rig:
+        client = await rig.client(revision)
         running = client.start("tools/call", name="there__forever", id="abc")
         await there.got("tools/call")
         refused(await soon(client.request("tools/call", name="there__plain")))
@@ -171,8 +171,8 @@ async def test_what_is_parked_makes_room_and_its_retry_is_never_refused(server: 
         await gate.wait()
         return "done"
 
-    async with gateway(config=at_once(principal=1), there=server({"hello": hello, "waits": waits})) as house:
-        client = house.modern()
+    async with gateway(config=at_once(principal=1), there=server({"hello": hello, "waits": waits})) as rig:
+        client = rig.modern()
         asked = await client.request("tools/call", name="there__hello")
         assert asked.asks
         running = asyncio.ensure_future(client.request("tools/call", name="there__waits"))
@@ -188,17 +188,17 @@ async def test_what_is_parked_makes_room_and_its_retry_is_never_refused(server: 
 
 
 async def test_what_was_parked_and_never_answered_is_given_back() -> None:
-    async with gateway(config=at_once(principal=1), there=LegacyServer({"hello": hello, "plain": plain})) as house:
-        client = house.modern()
+    async with gateway(config=at_once(principal=1), there=LegacyServer({"hello": hello, "plain": plain})) as rig:
+        client = rig.modern()
         assert (await client.request("tools/call", name="there__hello")).asks
-        await house.clock.advance(400)
+        await rig.clock.advance(400)
         assert (await client.request("tools/call", name="there__plain")).text == "done"
 
 
 async def test_arguments_that_are_too_large_are_refused_with_the_limit() -> None:
     there = LegacyServer({"plain": plain})
-    async with gateway(config=Config(limits=Limits(argument_limit=100)), there=there) as house:
-        client = house.modern()
+    async with gateway(config=Config(limits=Limits(argument_limit=100)), there=there) as rig:
+        client = rig.modern()
         assert (await client.request("tools/call", name="there__plain", arguments={"a": "x" * 80})).text == "done"
         reply = await client.request("tools/call", name="there__plain", arguments={"a": "x" * 100})
         assert reply.error["code"] == -32602
@@ -213,10 +213,10 @@ async def test_meters_outlive_the_configuration() -> None:
     def edited(config: Config) -> Config:
         return msgspec.structs.replace(config, limits=Limits(rates=Rates(principal=Rate(1, 30.0))))
 
-    async with gateway(config=rate, edited=edited, there=there) as house:
-        client = house.modern()
+    async with gateway(config=rate, edited=edited, there=there) as rig:
+        client = rig.modern()
         assert (await client.request("tools/call", name="there__plain")).text == "done"
-        await house.app.reload()
+        await rig.app.reload()
         assert 29 < refused(await client.request("tools/call", name="there__plain")) <= 30
 
 

@@ -69,8 +69,8 @@ def guarded(scrub: Any = "known", **more: Any) -> Config:
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_result_is_without_the_secrets_that_are_known(kind: type[Any], revision: str) -> None:
-    async with gateway(one=server(kind)) as house:
-        client = await house.client(revision)
+    async with gateway(one=server(kind)) as rig:
+        client = await rig.client(revision)
         reply = await client.call("one__tells")
         assert SECRET not in json.dumps(reply.message)
         assert reply.text == f"it is {GONE} and {TOKEN}"
@@ -78,14 +78,14 @@ async def test_a_result_is_without_the_secrets_that_are_known(kind: type[Any], r
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_with_patterns_whatever_looks_like_a_token_is_gone_too(kind: type[Any]) -> None:
-    async with gateway(config=guarded("patterns"), one=server(kind)) as house:
-        assert (await house.modern().call("one__tells")).text == f"it is {GONE} and {GONE}"
+    async with gateway(config=guarded("patterns"), one=server(kind)) as rig:
+        assert (await rig.modern().call("one__tells")).text == f"it is {GONE} and {GONE}"
 
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_without_scrubbing_a_result_is_as_its_server_wrote_it(kind: type[Any]) -> None:
-    async with gateway(config=guarded("off"), one=server(kind)) as house:
-        assert (await house.modern().call("one__tells")).text == f"it is {SECRET} and {TOKEN}"
+    async with gateway(config=guarded("off"), one=server(kind)) as rig:
+        assert (await rig.modern().call("one__tells")).text == f"it is {SECRET} and {TOKEN}"
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -93,20 +93,20 @@ async def test_without_scrubbing_a_result_is_as_its_server_wrote_it(kind: type[A
 @pytest.mark.parametrize("tool", ["fails", "crashes"])
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_an_error_is_never_with_a_secret(kind: type[Any], scrub: str, tool: str, revision: str) -> None:
-    async with gateway(config=guarded(scrub), one=server(kind)) as house:
-        client = await house.client(revision)
+    async with gateway(config=guarded(scrub), one=server(kind)) as rig:
+        client = await rig.client(revision)
         error = (await client.call(f"one__{tool}")).error
         assert SECRET not in json.dumps(error) and GONE in json.dumps(error)
-        status = house.app.gateway.snapshot.upstreams["one"].status()
-        asked = await house.modern().request("resources/read", uri="mcp://servers")
+        status = rig.app.gateway.snapshot.upstreams["one"].status()
+        asked = await rig.modern().request("resources/read", uri="mcp://servers")
         assert SECRET not in json.dumps(asked.message), status
 
 
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_notes_of_a_call_are_without_secrets(kind: type[Any], revision: str) -> None:
-    async with gateway(one=server(kind)) as house:
-        client = await house.client(revision)
+    async with gateway(one=server(kind)) as rig:
+        client = await rig.client(revision)
         meta: Any = {"progressToken": 1} | ({"io.modelcontextprotocol/logLevel": "debug"} if revision == MODERN else {})
         reply = await client.call("one__notes", meta=meta)
         progress, log = (reply.notes(f"notifications/{kind}") for kind in ("progress", "message"))
@@ -123,8 +123,8 @@ async def test_questions_are_without_secrets_and_answered_as_ever(kind: type[Any
         asked.append(params["message"])
         return ACCEPTED
 
-    async with gateway(one=server(kind)) as house:
-        client = await house.client(revision, capabilities={"elicitation": {}})
+    async with gateway(one=server(kind)) as rig:
+        client = await rig.client(revision, capabilities={"elicitation": {}})
         reply = await client.converse("tools/call", {"elicitation/create": accept}, name="one__asks")
         assert reply.text == f"it was accept for {GONE}"
     assert asked == [f"Use {GONE}?"]
@@ -132,8 +132,8 @@ async def test_questions_are_without_secrets_and_answered_as_ever(kind: type[Any
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_what_is_cut_and_kept_is_without_secrets(kind: type[Any]) -> None:
-    async with gateway(config=guarded(limits=Limits(result_limit=2000)), one=server(kind)) as house:
-        client = house.modern()
+    async with gateway(config=guarded(limits=Limits(result_limit=2000)), one=server(kind)) as rig:
+        client = rig.modern()
         cut = await client.call("one__long")
         kept = cut.result["_meta"][META_KEY]["parts"][0]["uri"]
         read = await client.request("resources/read", uri=f"{kept}?lines=900-1000")
@@ -145,8 +145,8 @@ async def test_what_is_cut_and_kept_is_without_secrets(kind: type[Any]) -> None:
 async def test_lists_and_instructions_are_without_secrets(kind: type[Any]) -> None:
     leaky = server(kind, instructions=f"Say {SECRET}")
     leaky.offer("tools", {"name": "t", "description": f"Uses {SECRET}", "inputSchema": {"type": "object"}})
-    async with gateway(one=leaky) as house:
-        client = house.modern()
+    async with gateway(one=leaky) as rig:
+        client = rig.modern()
         for method in ("tools/list", "server/discover"):
             reply = await client.request(method)
             assert SECRET not in json.dumps(reply.message) and GONE in json.dumps(reply.message), method
@@ -157,12 +157,12 @@ async def test_a_secret_that_was_replaced_is_still_one() -> None:
         other = (msgspec.structs.replace(each, env={"API_KEY": "another-one-1234"}) for each in config.servers)
         return msgspec.structs.replace(config, servers=tuple(other))
 
-    async with gateway(one=server(LegacyServer), edited=edited) as house:
-        await house.app.reload()
-        assert (await house.modern().call("one__tells")).text == f"it is {GONE} and {TOKEN}"
+    async with gateway(one=server(LegacyServer), edited=edited) as rig:
+        await rig.app.reload()
+        assert (await rig.modern().call("one__tells")).text == f"it is {GONE} and {TOKEN}"
 
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_result_without_secrets_passes_as_it_is(kind: type[Any]) -> None:
-    async with gateway(config=guarded("patterns"), one=server(kind)) as house:
-        assert (await house.modern().call("one__plain")).text == "nothing of the kind"
+    async with gateway(config=guarded("patterns"), one=server(kind)) as rig:
+        assert (await rig.modern().call("one__plain")).text == "nothing of the kind"

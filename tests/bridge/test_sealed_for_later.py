@@ -50,8 +50,8 @@ async def test_a_cursor_goes_on_after_a_restart(revision: str) -> None:
     found: list[str] = []
     params: dict[str, Any] = {}
     for _ in range(3):
-        async with gateway(catalog=limits, store=store, there=LegacyServer(scripts)) as house:
-            result = (await (await house.client(revision)).request("tools/list", **params)).result
+        async with gateway(catalog=limits, store=store, there=LegacyServer(scripts)) as rig:
+            result = (await (await rig.client(revision)).request("tools/list", **params)).result
             found += [tool["name"] for tool in result["tools"]]
             params = {"cursor": result.get("nextCursor")}
     assert found == [f"there__tool-{number}" for number in range(5)]
@@ -60,15 +60,15 @@ async def test_a_cursor_goes_on_after_a_restart(revision: str) -> None:
 
 async def test_the_id_of_a_task_is_good_after_a_restart() -> None:
     store, there = MemoryStore(FakeClock()), ModernTaskServer({"slow": plain}, as_tasks=("slow",))
-    async with gateway(store=store, there=there) as house:
-        client = house.modern(capabilities=WITH_EXTENSION)
+    async with gateway(store=store, there=there) as rig:
+        client = rig.modern(capabilities=WITH_EXTENSION)
         id = (await client.call("there__slow")).result["taskId"]
-    async with gateway(store=store, there=there) as house:
-        assert (await house.modern(capabilities=WITH_EXTENSION).request("tasks/get", taskId=id)).result["taskId"] == id
-        stranger = house.modern("bob", capabilities=WITH_EXTENSION)
+    async with gateway(store=store, there=there) as rig:
+        assert (await rig.modern(capabilities=WITH_EXTENSION).request("tasks/get", taskId=id)).result["taskId"] == id
+        stranger = rig.modern("bob", capabilities=WITH_EXTENSION)
         assert (await stranger.request("tasks/get", taskId=id)).error["code"] == INVALID
-    async with gateway(store=MemoryStore(FakeClock()), there=there) as house:
-        client = house.modern(capabilities=WITH_EXTENSION)
+    async with gateway(store=MemoryStore(FakeClock()), there=there) as rig:
+        client = rig.modern(capabilities=WITH_EXTENSION)
         assert (await client.request("tasks/get", taskId=id)).error["code"] == INVALID
 
 

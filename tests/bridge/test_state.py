@@ -9,7 +9,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from peers import House, LegacyServer, ModernClient, ModernServer, Pending, Reply, Scene, form, gateway, named, text_of
+from peers import (
+    LegacyServer,
+    ModernClient,
+    ModernServer,
+    Pending,
+    Reply,
+    Rig,
+    Scene,
+    form,
+    gateway,
+    named,
+    text_of,
+)
 from virtualtime import settle
 
 from toolgate.config import ParkingLimits
@@ -57,12 +69,12 @@ class Approve:
 class Asked:
     """A modern client that has been asked, in the middle of a call of `tools/call there__hello {"a": [1, "x"]}`."""
 
-    def __init__(self, house: House, client: ModernClient, call: Pending, reply: Reply) -> None:
-        self.house = house
+    def __init__(self, rig: Rig, client: ModernClient, call: Pending, reply: Reply) -> None:
+        self.rig = rig
         self.client = client
         self.call = call
         self.reply = reply
-        self.there = house.servers["there"]
+        self.there = rig.servers["there"]
 
     async def retry(self, who: str = "Ann", client: ModernClient | None = None, **changes: Any) -> Reply:
         return await (client or self.client).retry(self.call, self.reply, {self.reply.key: named(who)}, **changes)
@@ -85,11 +97,11 @@ async def asked(asker: str, **more: Any) -> AsyncGenerator[Asked]:
         more["policies"] = [Approve()]
     server: Any = ModernServer if asker == "modern server" else LegacyServer
     there, elsewhere = server(scripts, prompts=prompts), server({"hello": hello})
-    async with gateway(there=there, elsewhere=elsewhere, **more) as house:
-        client = house.modern()
+    async with gateway(there=there, elsewhere=elsewhere, **more) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"a": [1, "x"], "b": None})
         reply = await call.reply()
-        yield Asked(house, client, call, reply)
+        yield Asked(rig, client, call, reply)
 
 
 def said(asker: str, reply: Reply) -> bool:
@@ -138,7 +150,7 @@ async def test_a_state_is_refused_with_another_request(asker: str, changes: dict
 @pytest.mark.parametrize("asker", ASKERS)
 async def test_a_state_is_refused_from_another_principal(asker: str) -> None:
     async with asked(asker) as middle:
-        refused = await middle.retry("Eve", client=middle.house.modern("eve"))
+        refused = await middle.retry("Eve", client=middle.rig.modern("eve"))
         assert refused.error["code"] == INVALID
         assert said(asker, await middle.retry())
 
@@ -148,7 +160,7 @@ async def test_a_state_is_refused_from_another_principal(asker: str) -> None:
 @pytest.mark.parametrize("path", ["/mcp/aggregate", "/mcp/servers/elsewhere", "/mcp/servers/there"])
 async def test_a_state_is_refused_at_another_path(asker: str, path: str) -> None:
     async with asked(asker) as middle:
-        refused = await middle.retry("Eve", client=middle.house.modern(path=path))
+        refused = await middle.retry("Eve", client=middle.rig.modern(path=path))
         assert refused.error["code"] == INVALID
         assert said(asker, await middle.retry())
 
@@ -226,8 +238,8 @@ async def test_answers_to_no_question_are_for_a_modern_server_to_judge_and_no_le
         return "done"
 
     there, old = ModernServer({"t": plain}), LegacyServer({"t": plain})
-    async with gateway(there=there, old=old) as house:
-        client = house.modern()
+    async with gateway(there=there, old=old) as rig:
+        client = rig.modern()
         for server in ("there", "old"):
             reply = await client.call(f"{server}__t", inputResponses={"name": named("Ann")})
             assert text_of(reply.result) == "done"
@@ -256,7 +268,7 @@ async def test_a_state_of_one_gateway_is_refused_by_another() -> None:
 @pytest.mark.parametrize("asker", ASKERS)
 async def test_a_state_is_good_until_its_time_is_over(asker: str) -> None:
     async with asked(asker, parking=ParkingLimits(ttl=100)) as middle:
-        await middle.house.clock.advance(99)
+        await middle.rig.clock.advance(99)
         assert said(asker, await middle.retry())
 
 
@@ -265,7 +277,7 @@ async def test_a_state_is_good_until_its_time_is_over(asker: str) -> None:
 async def test_an_expired_state_is_refused(asker: str) -> None:
     async with asked(asker, parking=ParkingLimits(ttl=100)) as middle:
         sent = len(middle.there.calls)
-        await middle.house.clock.advance(101)
+        await middle.rig.clock.advance(101)
         assert (await middle.retry()).error["code"] == INVALID
         assert len(middle.there.calls) == sent
 
@@ -284,8 +296,8 @@ async def test_the_same_retry_twice_at_once_joins() -> None:
         return f"hello {answer['content']['name']}"
 
     old = LegacyServer({"hello": slow})
-    async with gateway(old=old) as house:
-        client = house.modern()
+    async with gateway(old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__hello")
         reply = await call.reply()
         answers = {reply.key: named("Ann")}
@@ -305,8 +317,8 @@ async def test_the_same_retry_twice_at_once_joins() -> None:
 
 async def test_the_same_retry_twice_at_once_joins_in_a_further_round_too() -> None:
     old = LegacyServer({"two": two_rounds})
-    async with gateway(old=old) as house:
-        client = house.modern()
+    async with gateway(old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__two")
         first = await call.reply()
         retries = [client.retry_later(call, first, {first.key: named("A")}) for _ in "ab"]
@@ -327,13 +339,13 @@ async def test_one_of_two_that_joined_may_go_away_without_harm() -> None:
         return "done"
 
     old = LegacyServer({"slow": slow})
-    async with gateway(old=old) as house:
-        client = house.modern()
+    async with gateway(old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__slow")
         reply = await call.reply()
         stays, leaves = (client.retry_later(call, reply, {reply.key: named("Ann")}) for _ in "ab")
         await reached.wait()
-        await house.clock.advance(0.1)
+        await rig.clock.advance(0.1)
         await leaves.gone()
         assert old.cancelled == []
         go_on.set()
@@ -350,13 +362,13 @@ async def test_when_all_that_joined_have_gone_the_server_is_told() -> None:
         return "never"
 
     old = LegacyServer({"slow": slow})
-    async with gateway(old=old) as house:
-        client = house.modern()
+    async with gateway(old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__slow")
         reply = await call.reply()
         retries = [client.retry_later(call, reply, {reply.key: named("Ann")}) for _ in "ab"]
         await reached.wait()
-        await house.clock.advance(0.1)
+        await rig.clock.advance(0.1)
         for retry in retries:
             await retry.gone()
         assert old.cancelled == [old.calls[0]["id"]]
@@ -375,8 +387,8 @@ async def test_after_the_reply_a_retry_is_refused() -> None:
 
 @pytest.mark.promise("spec.2026.mrtr.state-once")
 async def test_the_state_of_an_earlier_round_is_refused_and_uses_nothing_up() -> None:
-    async with gateway(old=LegacyServer({"two": two_rounds})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"two": two_rounds})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__two")
         first = await call.reply()
         second_call = client.retry_later(call, first, {first.key: named("A")})
@@ -392,8 +404,8 @@ async def test_after_a_call_failed_its_state_is_refused() -> None:
         scene.crash("gone")
         return "never"
 
-    async with gateway(old=LegacyServer({"fails": fails})) as house:
-        client = house.modern()
+    async with gateway(old=LegacyServer({"fails": fails})) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__fails")
         reply = await call.reply()
         failed = await client.retry(call, reply, {reply.key: named("Ann")})
@@ -426,8 +438,8 @@ async def test_an_approval_is_spent_even_if_its_call_failed() -> None:
         return "never"
 
     old = LegacyServer({"fails": fails})
-    async with gateway(policies=[Approve()], old=old) as house:
-        client = house.modern()
+    async with gateway(policies=[Approve()], old=old) as rig:
+        client = rig.modern()
         call = client.start("tools/call", name="old__fails")
         reply = await call.reply()
         answers = {reply.key: named("Ann")}

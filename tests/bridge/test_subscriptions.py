@@ -49,9 +49,9 @@ def docs(kind: Any, *uris: str, **more: Any) -> Any:
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_many_clients_share_one_subscription_which_ends_with_the_last(kind: Any) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         ears = [
-            await (await house.client(revision, principal=who)).listen("there+mem://a")
+            await (await rig.client(revision, principal=who)).listen("there+mem://a")
             for revision, who in ((MODERN, "ann"), (LATEST, "bob"), (MODERN, "cid"))
         ]
         assert there.watched == ["mem://a"]
@@ -71,8 +71,8 @@ async def test_many_clients_share_one_subscription_which_ends_with_the_last(kind
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_clients_that_subscribe_at_the_same_moment_share_one_too(kind: Any) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
-        ears = await asyncio.gather(*(house.modern(who).listen("there+mem://a") for who in ("ann", "bob", "cid")))
+    async with gateway(there=there) as rig:
+        ears = await asyncio.gather(*(rig.modern(who).listen("there+mem://a") for who in ("ann", "bob", "cid")))
         assert there.watched == ["mem://a"]
         await asyncio.gather(*(ear.stop() for ear in ears[1:]))
         await settle()
@@ -88,8 +88,8 @@ async def test_clients_that_subscribe_at_the_same_moment_share_one_too(kind: Any
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_what_is_subscribed_to_twice_is_told_once(kind: Any, revision: str) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
-        ear = await (await house.client(revision)).listen("there+mem://a", "there+mem://a")
+    async with gateway(there=there) as rig:
+        ear = await (await rig.client(revision)).listen("there+mem://a", "there+mem://a")
         there.update("mem://a")
         await settle()
         assert (ear.updated, there.watched) == (["there+mem://a"], ["mem://a"])
@@ -97,27 +97,27 @@ async def test_what_is_subscribed_to_twice_is_told_once(kind: Any, revision: str
 
 async def test_a_session_that_ends_has_unsubscribed() -> None:
     there = docs(LegacyServer)
-    async with gateway(there=there) as house:
-        await (await house.legacy()).listen("there+mem://a", "there+mem://b")
+    async with gateway(there=there) as rig:
+        await (await rig.legacy()).listen("there+mem://a", "there+mem://b")
         assert there.watched == ["mem://a", "mem://b"]
-        [session] = house.app.sessions.all()
-        house.app.sessions.end(session)
+        [session] = rig.app.sessions.all()
+        rig.app.sessions.end(session)
         await settle()
         assert there.watched == []
 
 
 async def test_unsubscribing_from_what_was_never_subscribed_to_is_no_business_of_the_server() -> None:
     there = docs(LegacyServer)
-    async with gateway(there=there) as house:
-        assert (await (await house.legacy()).request("resources/unsubscribe", uri="there+mem://a")).result == {}
+    async with gateway(there=there) as rig:
+        assert (await (await rig.legacy()).request("resources/unsubscribe", uri="there+mem://a")).result == {}
         assert there.requests("resources/unsubscribe") == []
 
 
 async def test_another_set_of_resources_is_listened_to_before_the_one_before_is_left() -> None:
     there = docs(ModernServer)
-    async with gateway(there=there) as house:
-        await house.modern().listen("there+mem://a")
-        await house.modern().listen("there+mem://b")
+    async with gateway(there=there) as rig:
+        await rig.modern().listen("there+mem://a")
+        await rig.modern().listen("there+mem://b")
         told = [message for message in there.received if message["method"] in (LISTEN, "notifications/cancelled")]
         assert [message["method"] for message in told] == [LISTEN, LISTEN, "notifications/cancelled"]
         assert told[1]["params"]["notifications"]["resourceSubscriptions"] == ["mem://a", "mem://b"]
@@ -133,9 +133,9 @@ async def test_another_set_of_resources_is_listened_to_before_the_one_before_is_
 async def test_a_client_hears_of_the_resources_that_it_named(kind: Any, revision: str) -> None:
     """Also where another client's subscription makes the server tell of more."""
     there = docs(kind)
-    async with gateway(there=there) as house:
-        ear = await (await house.client(revision, principal="ann")).listen("there+mem://a")
-        other = await house.modern("bob").listen("there+mem://ab", "there+mem://b")
+    async with gateway(there=there) as rig:
+        ear = await (await rig.client(revision, principal="ann")).listen("there+mem://a")
+        other = await rig.modern("bob").listen("there+mem://ab", "there+mem://b")
         for uri in ("mem://ab", "mem://b", "mem://a"):
             there.update(uri)
         await settle()
@@ -150,8 +150,8 @@ async def test_a_client_hears_of_the_resources_that_it_named(kind: Any, revision
 )
 async def test_a_server_may_tell_of_a_part_of_what_was_named(kind: Any, revision: str, watched: str, part: str) -> None:
     there = docs(kind, watched)
-    async with gateway(there=there) as house:
-        ear = await (await house.client(revision)).listen(f"there+{watched}")
+    async with gateway(there=there) as rig:
+        ear = await (await rig.client(revision)).listen(f"there+{watched}")
         there.update(part)
         await settle()
         assert ear.updated == [f"there+{part}"]
@@ -160,24 +160,24 @@ async def test_a_server_may_tell_of_a_part_of_what_was_named(kind: Any, revision
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_the_acknowledgement_holds_what_is_honoured(kind: Any) -> None:
     there = docs(kind, deaf_to=("mem://b",))
-    async with gateway(there=there, mute=LegacyServer(resources={"mem://x": text})) as house:
+    async with gateway(there=there, mute=LegacyServer(resources={"mem://x": text})) as rig:
         uris = ("there+mem://a", "there+mem://b", "mute+mem://x", "nobody+mem://a", "mem://a")
-        ear = await house.modern().listen(*uris, lists=("tools", "prompts"))
+        ear = await rig.modern().listen(*uris, lists=("tools", "prompts"))
         lists = {"toolsListChanged": True, "promptsListChanged": True}
         assert ear.honoured == {**lists, "resourceSubscriptions": ["there+mem://a", "mem://a"]}
-        nothing = await house.modern(path="/mcp/servers/mute").listen("mem://x", lists=("prompts",))
+        nothing = await rig.modern(path="/mcp/servers/mute").listen("mem://x", lists=("prompts",))
         assert nothing.honoured == {}
 
 
 @pytest.mark.promise("spec.2026.subscriptions.listen")
 async def test_a_modern_client_that_asks_for_nothing_hears_nothing() -> None:
     there = docs(LegacyServer, announces=True)
-    async with gateway(there=there) as house:
-        ear = await house.modern().listen()
-        await house.modern().listen("there+mem://a", lists=("resources",))
+    async with gateway(there=there) as rig:
+        ear = await rig.modern().listen()
+        await rig.modern().listen("there+mem://a", lists=("resources",))
         there.update("mem://a")
         there.offer("resources", {"uri": "mem://new", "name": "new"})
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert (ear.honoured, len(ear.messages)) == ({}, 1)
 
 
@@ -186,8 +186,8 @@ async def test_a_subscription_carries_neither_logs_nor_what_its_revision_does_no
         return (await scene.ask(link()))["action"]
 
     there = LegacyServer({"visit": visit}, resources={"mem://a": text}, tells=True, scope="principal")
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         ear = await client.listen("there+mem://a")
         accept = {"elicitation/create": {"action": "accept"}}
         assert (await client.converse("tools/call", accept, name="there__visit")).text == "accept"
@@ -201,14 +201,14 @@ async def test_a_subscription_carries_neither_logs_nor_what_its_revision_does_no
 
 @pytest.mark.parametrize("wanted", [None, [], {"toolsListChanged": "yes"}, {"resourceSubscriptions": "mem://a"}, "x"])
 async def test_a_filter_out_of_shape_is_refused(wanted: Any) -> None:
-    async with gateway(there=docs(LegacyServer)) as house:
-        assert (await house.modern().request(LISTEN, notifications=wanted)).error["code"] == -32602
+    async with gateway(there=docs(LegacyServer)) as rig:
+        assert (await rig.modern().request(LISTEN, notifications=wanted)).error["code"] == -32602
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", LATEST])
 async def test_subscribing_to_what_no_server_tells_of_is_refused(revision: str) -> None:
-    async with gateway(mute=LegacyServer(resources={"mem://x": text})) as house:
-        client = await house.legacy(revision)
+    async with gateway(mute=LegacyServer(resources={"mem://x": text})) as rig:
+        client = await rig.legacy(revision)
         assert (await client.request("resources/subscribe", uri="mute+mem://x")).error["code"] == -32601
         assert (await client.request("resources/subscribe", uri="nobody+mem://x")).error["code"] in (-32002, -32602)
 
@@ -225,8 +225,8 @@ async def test_a_change_is_told_by_the_name_that_the_client_asked_by(
     kind: Any, revision: str, path: str, name: str
 ) -> None:
     there = docs(kind, "file:///a")
-    async with gateway(docs=there, other=docs(LegacyServer)) as house:
-        ear = await (await house.client(revision, path=path)).listen(name)
+    async with gateway(docs=there, other=docs(LegacyServer)) as rig:
+        ear = await (await rig.client(revision, path=path)).listen(name)
         assert there.watched == ["file:///a"]
         there.update("file:///a")
         await settle()
@@ -237,8 +237,8 @@ async def test_a_change_is_told_by_the_name_that_the_client_asked_by(
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_what_else_the_server_says_of_the_change_is_passed_on(kind: Any, revision: str) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
-        ear = await (await house.client(revision)).listen("there+mem://a")
+    async with gateway(there=there) as rig:
+        ear = await (await rig.client(revision)).listen("there+mem://a")
         [connection] = there.open_connections
         own = {META + "subscriptionId": id for id in getattr(connection, "listening", ())}
         params = {"uri": "mem://a", "title": "é", "_meta": {**own, "example.com/why": [1]}}
@@ -252,23 +252,23 @@ async def test_what_else_the_server_says_of_the_change_is_passed_on(kind: Any, r
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_what_one_clients_own_connection_tells_reaches_nobody_else(kind: Any, scope: str) -> None:
     there = docs(kind, scope=scope, announces=True)
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         ears = []
         for revision, who in ((MODERN, "ann"), (LATEST, "bob"), (MODERN, "cid")):
-            client = await house.client(revision, principal=who)
+            client = await rig.client(revision, principal=who)
             ears.append(await client.listen("there+mem://a", lists=("resources",)))
         assert there.watched == ["mem://a"] * 3
         there.open_connections[0].updated("mem://a")
         there.open_connections[0].changed("resources")
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert [len(ear.updated) for ear in ears] == [1, 0, 0]
         assert [len(ear.changed) for ear in ears] == [1, 0, 0]
 
 
 async def test_on_stdio_each_subscription_is_marked_as_its_own() -> None:
     there = docs(LegacyServer)
-    async with gateway(there=there) as house:
-        client = house.modern(stdio=True)
+    async with gateway(there=there) as rig:
+        client = rig.modern(stdio=True)
         one, two = await client.listen("there+mem://a"), await client.listen("there+mem://b")
         there.update("mem://a")
         there.update("mem://b")
@@ -286,8 +286,8 @@ async def test_on_stdio_each_subscription_is_marked_as_its_own() -> None:
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_when_a_server_is_there_again_it_is_asked_again(kind: Any, revision: str) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         ear = await client.listen("there+mem://a")
         there.connections[0].hang_up()
         await settle()
@@ -301,8 +301,8 @@ async def test_when_a_server_is_there_again_it_is_asked_again(kind: Any, revisio
 
 async def test_a_client_that_leaves_while_the_server_is_away_is_forgotten() -> None:
     there = docs(LegacyServer)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         ear = await client.listen("there+mem://a")
         there.connections[0].hang_up()
         await settle()
@@ -315,11 +315,11 @@ async def test_a_client_that_leaves_while_the_server_is_away_is_forgotten() -> N
 @pytest.mark.parametrize("after", [0.5, 60.0, 600.0])
 async def test_a_stream_that_a_server_ends_is_opened_again_soon(after: float) -> None:
     there = docs(ModernServer)
-    async with gateway(there=there) as house:
-        ear = await house.modern().listen("there+mem://a")
-        await house.clock.advance(after)
+    async with gateway(there=there) as rig:
+        ear = await rig.modern().listen("there+mem://a")
+        await rig.clock.advance(after)
         there.end_listening()
-        await house.clock.advance(2)
+        await rig.clock.advance(2)
         assert there.watched == ["mem://a"]
         there.update("mem://a")
         await settle()
@@ -328,12 +328,12 @@ async def test_a_stream_that_a_server_ends_is_opened_again_soon(after: float) ->
 
 async def test_a_server_that_ends_its_streams_at_once_is_asked_ever_less() -> None:
     there = docs(ModernServer)
-    async with gateway(there=there) as house:
-        await house.modern().listen("there+mem://a")
+    async with gateway(there=there) as rig:
+        await rig.modern().listen("there+mem://a")
         asked = []
         for _ in range(10):
             there.end_listening()
-            await house.clock.advance(10)
+            await rig.clock.advance(10)
             asked.append(len(there.requests(LISTEN)))
         assert asked[0] == 2
         assert asked[-1] - asked[-2] <= 1 and asked[-1] < 8
@@ -343,9 +343,9 @@ async def test_a_server_that_ends_its_streams_at_once_is_asked_ever_less() -> No
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_subscriptions_end_gracefully_with_the_gateway(kind: Any) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
-        ears = [await house.modern().listen("there+mem://a") for _ in range(2)]
-        house.app.http.close()
+    async with gateway(there=there) as rig:
+        ears = [await rig.modern().listen("there+mem://a") for _ in range(2)]
+        rig.app.http.close()
         for ear in ears:
             reply = await ear.pending.reply()
             assert reply.result == {
@@ -360,8 +360,8 @@ async def test_subscriptions_end_gracefully_with_the_gateway(kind: Any) -> None:
 @pytest.mark.parametrize("id", [[], {}, None, "1", 1.5, -1, 10**30])
 async def test_an_acknowledgement_of_nothing_does_no_harm(id: Any) -> None:
     there = docs(ModernServer)
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         ear = await client.listen("there+mem://a")
         params = {"notifications": {}, "_meta": {META + "subscriptionId": id}}
         method = "notifications/subscriptions/acknowledged"
@@ -375,9 +375,9 @@ async def test_an_acknowledgement_of_nothing_does_no_harm(id: Any) -> None:
 async def test_a_server_that_acknowledges_nothing_is_given_up_in_time() -> None:
     there = docs(ModernServer)
     there.connection = type("Mute", (there.connection,), {"_listen": lambda self, message: None})
-    async with gateway(there=there) as house:
-        pending = house.modern().start(LISTEN, notifications={"resourceSubscriptions": ["there+mem://a"]})
-        await house.clock.advance(30)
+    async with gateway(there=there) as rig:
+        pending = rig.modern().start(LISTEN, notifications={"resourceSubscriptions": ["there+mem://a"]})
+        await rig.clock.advance(30)
         assert pending.messages[0]["params"]["notifications"] == {}
         await pending.gone()
 
@@ -387,8 +387,8 @@ async def test_a_crash_while_subscribing_leaves_nothing_behind() -> None:
     there.connection = type(
         "Crashing", (there.connection,), {"_subscribe": lambda self, message, uri: self.hang_up("it crashed")}
     )
-    async with gateway(there=there) as house:
-        client = house.modern()
+    async with gateway(there=there) as rig:
+        client = rig.modern()
         ear = await client.listen("there+mem://a")
         assert ear.honoured == {}
         await ear.stop()
@@ -400,23 +400,23 @@ async def test_a_crash_while_subscribing_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_a_client_that_leaves_waits_for_no_server(revision: str) -> None:
     there = docs(LegacyServer)
-    async with gateway(there=there) as house:
-        client = await house.client(revision)
+    async with gateway(there=there) as rig:
+        client = await rig.client(revision)
         await client.listen("there+mem://a", "there+mem://b", "there+mem://ab")
         [connection] = there.open_connections
         connection.requested = lambda message: None  # it answers no more
         if revision == MODERN:
             await client.close()
         else:
-            [session] = house.app.sessions.all()
-            house.app.sessions.end(session)
-            await soon(asyncio.gather(*house.app.sessions._closing))
+            [session] = rig.app.sessions.all()
+            rig.app.sessions.end(session)
+            await soon(asyncio.gather(*rig.app.sessions._closing))
         connection.hang_up()
 
 
 async def test_a_client_that_can_be_told_nothing_is_not_left_waiting() -> None:
-    async with gateway(there=docs(LegacyServer)) as house:
-        reply = await house.modern(accept="application/json").request(LISTEN, notifications={"toolsListChanged": True})
+    async with gateway(there=docs(LegacyServer)) as rig:
+        reply = await rig.modern(accept="application/json").request(LISTEN, notifications={"toolsListChanged": True})
         assert reply.status in (400, 406)
         assert reply.error["code"] == -32600
 
@@ -430,9 +430,9 @@ async def test_a_page_that_was_visited_is_told_of_to_those_whose_revision_knows_
         raise pages(scene.arguments["id"])
 
     there = LegacyServer({"sign-in": sign_in}, scope="session")
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for revision in ("2025-06-18", LATEST):
-            client = await house.legacy(revision)
+            client = await rig.legacy(revision)
             ear = await client.listen()
             await client.call("there__sign-in", arguments={"id": revision})
             done = {"elicitationId": revision}
@@ -446,10 +446,10 @@ async def test_a_page_that_was_visited_is_told_of_to_those_whose_revision_knows_
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_a_server_that_is_lost_is_asked_again_also_where_nobody_calls(kind: Any, revision: str) -> None:
     there = docs(kind)
-    async with gateway(there=there) as house:
-        ear = await (await house.client(revision)).listen("there+mem://a")
+    async with gateway(there=there) as rig:
+        ear = await (await rig.client(revision)).listen("there+mem://a")
         there.connections[0].hang_up()
-        await house.clock.advance(2)
+        await rig.clock.advance(2)
         assert there.watched == ["mem://a"]
         there.update("mem://a")
         await settle()
@@ -458,24 +458,24 @@ async def test_a_server_that_is_lost_is_asked_again_also_where_nobody_calls(kind
 
 async def test_a_server_that_is_lost_again_and_again_is_started_ever_less() -> None:
     there = docs(LegacyServer)
-    async with gateway(there=there) as house:
-        ear = await house.modern().listen("there+mem://a")
+    async with gateway(there=there) as rig:
+        ear = await rig.modern().listen("there+mem://a")
         started = []
         for _ in range(12):
             for connection in there.open_connections:
                 connection.hang_up()
-            await house.clock.advance(10)
+            await rig.clock.advance(10)
             started.append(len(there.connections))
         assert started[0] == 2
         assert started[-1] < 9
-        await house.clock.advance(60)  # once it has lived for long, it is started again soon
+        await rig.clock.advance(60)  # once it has lived for long, it is started again soon
         there.open_connections[0].hang_up()
-        await house.clock.advance(2)
+        await rig.clock.advance(2)
         assert there.watched == ["mem://a"]
         there.open_connections[0].hang_up()
         await ear.stop()
         before = len(there.connections)
-        await house.clock.advance(100)
+        await rig.clock.advance(100)
         assert len(there.connections) == before
 
 
@@ -486,8 +486,8 @@ async def test_a_server_that_is_lost_again_and_again_is_started_ever_less() -> N
 async def test_no_client_watches_more_than_it_may_by_asking_for_all_at_once(kind: Any) -> None:
     there = docs(kind, templates={"mem://{any}": text})
     wanted = [f"there+mem://{number}" for number in range(MOST_WATCHED + 50)]
-    async with gateway(there=there) as house:
-        ear = await house.modern().listen(*wanted)
+    async with gateway(there=there) as rig:
+        ear = await rig.modern().listen(*wanted)
         assert ear.honoured["resourceSubscriptions"] == wanted[:MOST_WATCHED]
         assert len(there.watched) == MOST_WATCHED
 
@@ -515,28 +515,28 @@ def silent(kind: Any) -> Any:
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_who_leaves_before_the_server_has_acknowledged_has_unsubscribed(kind: Any) -> None:
     there = silent(kind)
-    async with gateway(there=there) as house:
+    async with gateway(there=there) as rig:
         for number in range(3):
-            asking = house.modern().start(LISTEN, notifications={"resourceSubscriptions": [f"there+mem://{number}"]})
-            await house.clock.advance(0.5)
+            asking = rig.modern().start(LISTEN, notifications={"resourceSubscriptions": [f"there+mem://{number}"]})
+            await rig.clock.advance(0.5)
             assert there.watched == [f"mem://{number}"]
             await asking.gone()
-            await house.clock.advance(0.5)
+            await rig.clock.advance(0.5)
             assert there.watched == []
 
 
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_one_client_that_asks_a_silent_server_for_much_keeps_no_other_waiting(kind: Any) -> None:
     there, other = silent(kind), docs(kind)
-    async with gateway(there=there, other=other) as house:
-        much = house.modern("eve").start(
+    async with gateway(there=there, other=other) as rig:
+        much = rig.modern("eve").start(
             LISTEN, notifications={"resourceSubscriptions": [f"there+mem://{number}" for number in range(50)]}
         )
-        await house.clock.advance(1)
-        little = house.modern("bob").start(
+        await rig.clock.advance(1)
+        little = rig.modern("bob").start(
             LISTEN, notifications={"resourceSubscriptions": ["there+mem://a", "other+mem://a"]}
         )
-        await house.clock.advance(20)
+        await rig.clock.advance(20)
         [acknowledged] = little.messages
         assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["other+mem://a"]}
         assert [each["params"]["notifications"] for each in much.messages] == [{}]
@@ -564,17 +564,17 @@ async def test_who_leaves_while_a_changed_server_starts_takes_only_its_own_subsc
 
     there.make_link = connects_when_it_may
     opens.set()
-    async with gateway(there=there, edited=changed) as house:
-        ears = [await house.modern(who).listen("there+mem://a") for who in ("ann", "bob")]
+    async with gateway(there=there, edited=changed) as rig:
+        ears = [await rig.modern(who).listen("there+mem://a") for who in ("ann", "bob")]
         opens.clear()
-        await house.app.reload()
+        await rig.app.reload()
         await settle()
         for number, ear in enumerate(ears):
             if number != who_stays:
                 await ear.stop()
         await settle()
         opens.set()
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert there.watched == ([] if who_stays is None else ["mem://a"])
         there.update("mem://a")
         await settle()

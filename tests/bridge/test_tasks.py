@@ -12,11 +12,11 @@ import pytest
 from official import LEGACY, MODERN, Json
 from peers import (
     LATEST,
-    House,
     LegacyClient,
     LegacyServer,
     ModernClient,
     ModernServer,
+    Rig,
     RpcError,
     Scene,
     eventually,
@@ -36,8 +36,8 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Server
 from toolgate.core.model import Call, Client, Fault, Outcome, Principal, Required
-from toolgate.upstreams.inprocess.desk import Registry
-from toolgate.upstreams.inprocess.registry import RegistryUpstream
+from toolgate.upstreams.inprocess.tools import InProcessTools
+from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.mcp.tasks import MOST_TASKS
 
 WAIT = 3600 * 1000
@@ -72,27 +72,27 @@ async def plain(scene: Scene) -> str:
     return "just so"
 
 
-def knowing(house: House, principal: str = "ann", **more: Any) -> ModernClient:
-    return house.modern(principal, capabilities=WITH_EXTENSION, **more)
+def knowing(rig: Rig, principal: str = "ann", **more: Any) -> ModernClient:
+    return rig.modern(principal, capabilities=WITH_EXTENSION, **more)
 
 
 @asynccontextmanager
-async def modern_server(**more: Any) -> AsyncGenerator[tuple[House, ModernTaskServer, Gate]]:
+async def modern_server(**more: Any) -> AsyncGenerator[tuple[Rig, ModernTaskServer, Gate]]:
     gate = Gate()
     scripts = {"slow": gate, "ask": ask_name, "fail": fail, "plain": plain}
     server = ModernTaskServer(scripts, as_tasks=("slow", "ask", "fail"), **more)
-    async with gateway(there=server) as house:
-        yield house, server, gate
+    async with gateway(there=server) as rig:
+        yield rig, server, gate
 
 
 @asynccontextmanager
-async def legacy_server(support: str = "optional", **more: Any) -> AsyncGenerator[tuple[House, LegacyTaskServer, Gate]]:
+async def legacy_server(support: str = "optional", **more: Any) -> AsyncGenerator[tuple[Rig, LegacyTaskServer, Gate]]:
     gate = Gate()
     scripts = {"slow": gate, "ask": ask_name, "fail": fail, "plain": plain, **more.pop("scripts", {})}
     kinds = {name: support for name in scripts if name != "plain"}
     server = LegacyTaskServer(scripts, support=kinds, **more)
-    async with gateway(there=server) as house:
-        yield house, server, gate
+    async with gateway(there=server) as rig:
+        yield rig, server, gate
 
 
 async def made(client: ModernClient | LegacyClient, name: str = "there__slow", **more: Any) -> str:
@@ -110,8 +110,8 @@ async def made(client: ModernClient | LegacyClient, name: str = "there__slow", *
 @pytest.mark.promise("spec.2026.tasks.relayed")
 @pytest.mark.parametrize("stdio", [False, True])
 async def test_a_modern_client_polls_the_task_of_a_modern_server_to_its_result(stdio: bool) -> None:
-    async with modern_server() as (house, server, gate):
-        client = knowing(house, stdio=stdio)
+    async with modern_server() as (rig, server, gate):
+        client = knowing(rig, stdio=stdio)
         id = await made(client)
         assert id not in server.kept.tasks
         working = (await client.request("tasks/get", taskId=id)).result
@@ -125,8 +125,8 @@ async def test_a_modern_client_polls_the_task_of_a_modern_server_to_its_result(s
 
 @pytest.mark.promise("spec.2026.tasks.relayed")
 async def test_on_the_view_of_one_server_nothing_but_the_id_is_another() -> None:
-    async with modern_server() as (house, server, gate):
-        client = knowing(house, path="/mcp/servers/there")
+    async with modern_server() as (rig, server, gate):
+        client = knowing(rig, path="/mcp/servers/there")
         id = await made(client, "slow")
         gate.opened.set()
         await settle()
@@ -136,8 +136,8 @@ async def test_on_the_view_of_one_server_nothing_but_the_id_is_another() -> None
 
 @pytest.mark.promise("spec.2026.tasks.update")
 async def test_what_a_task_asks_is_answered_by_update() -> None:
-    async with modern_server() as (house, _, _):
-        client = knowing(house)
+    async with modern_server() as (rig, _, _):
+        client = knowing(rig)
         id = await made(client, "there__ask")
         asked = (await client.request("tasks/get", taskId=id)).result
         assert asked["status"] == "input_required"
@@ -151,8 +151,8 @@ async def test_what_a_task_asks_is_answered_by_update() -> None:
 
 @pytest.mark.promise("spec.2026.tasks.relayed")
 async def test_a_task_is_cancelled_at_its_server() -> None:
-    async with modern_server() as (house, server, _):
-        client = knowing(house)
+    async with modern_server() as (rig, server, _):
+        client = knowing(rig)
         id = await made(client)
         assert (await client.request("tasks/cancel", taskId=id)).result == {"resultType": "complete"}
         assert server.kept.tasks["own/1"].status == "cancelled"
@@ -161,8 +161,8 @@ async def test_a_task_is_cancelled_at_its_server() -> None:
 
 @pytest.mark.promise("spec.2026.tasks.relayed")
 async def test_a_failed_task_shows_its_error() -> None:
-    async with modern_server() as (house, _, _):
-        client = knowing(house)
+    async with modern_server() as (rig, _, _):
+        client = knowing(rig)
         id = await made(client, "there__fail")
         await settle()
         failed = (await client.request("tasks/get", taskId=id)).result
@@ -171,8 +171,8 @@ async def test_a_failed_task_shows_its_error() -> None:
 
 @pytest.mark.promise("spec.2026.tasks.ids")
 async def test_a_task_has_one_id_however_often_it_is_told_of() -> None:
-    async with modern_server() as (house, _, gate):
-        client = knowing(house)
+    async with modern_server() as (rig, _, gate):
+        client = knowing(rig)
         first, second = await made(client), await made(client)
         assert first != second
         told = [(await client.request("tasks/get", taskId=first)).result["taskId"] for _ in range(3)]
@@ -183,11 +183,11 @@ async def test_a_task_has_one_id_however_often_it_is_told_of() -> None:
 
 @pytest.mark.promise("spec.2026.tasks.capability")
 async def test_the_extension_is_declared_to_a_server_for_the_requests_of_those_who_declare_it_only() -> None:
-    async with modern_server() as (house, server, _):
-        capabilities = (await knowing(house).request("server/discover")).result["capabilities"]
+    async with modern_server() as (rig, server, _):
+        capabilities = (await knowing(rig).request("server/discover")).result["capabilities"]
         assert capabilities["extensions"] == {EXTENSION: {}}
-        await knowing(house).call("there__plain")
-        await house.modern().call("there__plain")
+        await knowing(rig).call("there__plain")
+        await rig.modern().call("there__plain")
         declared = [
             "extensions" in call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
             for call in server.requests("tools/call")
@@ -197,9 +197,9 @@ async def test_the_extension_is_declared_to_a_server_for_the_requests_of_those_w
 
 @pytest.mark.promise("spec.2026.tasks.missing")
 async def test_a_client_that_does_not_declare_the_extension_is_told_so() -> None:
-    async with modern_server() as (house, _, gate):
-        id = await made(knowing(house))
-        other = house.modern()
+    async with modern_server() as (rig, _, gate):
+        id = await made(knowing(rig))
+        other = rig.modern()
         for method, more in [("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {})]:
             reply = await other.request(method, taskId=id, **more)
             assert (reply.error["code"], reply.status) == (-32021, 400)
@@ -212,18 +212,18 @@ async def test_a_client_that_does_not_declare_the_extension_is_told_so() -> None
 
 @pytest.mark.promise("spec.2026.tasks.missing")
 async def test_a_server_that_refuses_without_the_extension_is_relayed_in_the_words_of_each_era() -> None:
-    async with modern_server() as (house, _, _):
-        refused = await house.modern().call("there__slow")
+    async with modern_server() as (rig, _, _):
+        refused = await rig.modern().call("there__slow")
         assert (refused.error["code"], refused.error["data"]) == (-32021, MISSING)
         for revision in LEGACY:
-            old = await house.legacy(revision)
+            old = await rig.legacy(revision)
             assert (await old.call("there__slow")).error["code"] == -32603
 
 
 @pytest.mark.promise("spec.2026.tasks.missing")
 async def test_a_handshake_client_cannot_declare_the_extension() -> None:
-    async with modern_server() as (house, _, _):
-        old = await house.legacy(capabilities=WITH_EXTENSION)
+    async with modern_server() as (rig, _, _):
+        old = await rig.legacy(capabilities=WITH_EXTENSION)
         assert (await old.call("there__slow")).error["code"] == -32603
 
 
@@ -231,16 +231,16 @@ async def test_a_task_for_a_client_that_cannot_have_one_is_a_fault_of_the_server
     async def task(scene: Scene) -> bytes:
         return b'{"resultType":"task","taskId":"x","status":"working","createdAt":"","lastUpdatedAt":"","ttlMs":null}'
 
-    async with gateway(there=ModernServer({"bad": task}, prompts={"bad": task})) as house:
-        assert (await house.modern().call("there__bad")).error["code"] == -32603
-        assert (await knowing(house).request("prompts/get", name="there__bad")).error["code"] == -32603
-        assert (await knowing(house).call("there__bad")).result["resultType"] == "task"
+    async with gateway(there=ModernServer({"bad": task}, prompts={"bad": task})) as rig:
+        assert (await rig.modern().call("there__bad")).error["code"] == -32603
+        assert (await knowing(rig).request("prompts/get", name="there__bad")).error["code"] == -32603
+        assert (await knowing(rig).call("there__bad")).result["resultType"] == "task"
 
 
 @pytest.mark.promise("spec.2026.tasks.header")
 async def test_the_header_repeats_the_id_of_the_task() -> None:
-    async with modern_server() as (house, _, gate):
-        client = knowing(house)
+    async with modern_server() as (rig, _, gate):
+        client = knowing(rig)
         id, other = await made(client), await made(client)
         pending = client.start("tasks/get", taskId=id)
         headers = {"mcp-protocol-version": MODERN, "mcp-method": "tasks/get", "accept": client.accept}
@@ -259,8 +259,8 @@ async def test_the_header_repeats_the_id_of_the_task() -> None:
 
 @pytest.mark.promise("spec.2026.tasks.notifications")
 async def test_a_client_hears_of_the_tasks_that_it_names_and_are_its_own() -> None:
-    async with modern_server() as (house, server, gate):
-        ann, bob = knowing(house), knowing(house, "bob")
+    async with modern_server() as (rig, server, gate):
+        ann, bob = knowing(rig), knowing(rig, "bob")
         hers, his = await made(ann), await made(bob)
         hearing = ann.start("subscriptions/listen", notifications={"taskIds": [hers, his, "own/2"]})
         await eventually(lambda: hearing.messages)
@@ -281,8 +281,8 @@ async def test_a_client_hears_of_the_tasks_that_it_names_and_are_its_own() -> No
 
 
 async def test_what_says_in_no_shape_of_which_hop_it_is_is_told_to_nobody() -> None:
-    async with modern_server() as (house, server, gate):
-        ann = knowing(house)
+    async with modern_server() as (rig, server, gate):
+        ann = knowing(rig)
         hearing = ann.start("subscriptions/listen", notifications={"taskIds": [await made(ann)]})
         await eventually(lambda: hearing.messages)
         (connection,), (task,) = server.connections, server.kept.tasks.values()
@@ -306,13 +306,13 @@ def _changed(id: str) -> str:
 
 @pytest.mark.promise("spec.2026.tasks.isolation")
 async def test_another_principal_another_path_and_a_changed_byte_find_no_task() -> None:
-    async with modern_server() as (house, server, gate):
-        id = await made(knowing(house))
+    async with modern_server() as (rig, server, gate):
+        id = await made(knowing(rig))
         tries = [
-            (knowing(house, "bob"), id),
-            (knowing(house, path="/mcp/servers/there"), id),
-            (knowing(house), _changed(id)),
-            (knowing(house), "own/1"),
+            (knowing(rig, "bob"), id),
+            (knowing(rig, path="/mcp/servers/there"), id),
+            (knowing(rig), _changed(id)),
+            (knowing(rig), "own/1"),
         ]
         for client, given in tries:
             for method, more in [("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {})]:
@@ -325,8 +325,8 @@ async def test_another_principal_another_path_and_a_changed_byte_find_no_task() 
 
 @pytest.mark.promise("spec.legacy.tasks.isolation")
 async def test_on_a_shared_server_of_2025_another_principal_neither_gets_lists_cancels_nor_hears_of_a_task() -> None:
-    async with legacy_server() as (house, server, gate):
-        ann, bob = await house.legacy(), await house.legacy(principal="bob")
+    async with legacy_server() as (rig, server, gate):
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob")
         heard, overheard = (await ann.listen()).messages, (await bob.listen()).messages
         id = await made(ann)
         for method in ("tasks/get", "tasks/result", "tasks/cancel"):
@@ -343,13 +343,13 @@ async def test_on_a_shared_server_of_2025_another_principal_neither_gets_lists_c
 
 
 async def test_one_client_that_makes_many_tasks_has_its_own_forgotten_and_no_others() -> None:
-    async with legacy_server() as (house, _server, gate):
-        ann, eve = await house.legacy(), await house.legacy(principal="eve")
+    async with legacy_server() as (rig, _server, gate):
+        ann, eve = await rig.legacy(), await rig.legacy(principal="eve")
         await ann.request("tools/call", name="slow", task={})
         for _ in range(MOST_TASKS + 1):
             await eve.request("tools/call", name="slow", task={})
         assert len((await ann.request("tasks/list")).result["tasks"]) == 1
-        upstream = house.app.gateway.snapshot.upstreams["there"]
+        upstream = rig.app.gateway.snapshot.upstreams["there"]
         assert len(await upstream.tasks(Client(Principal("eve")))) == MOST_TASKS
         gate.opened.set()
 
@@ -361,10 +361,10 @@ async def test_a_tasks_question_never_reaches_a_client_that_did_not_make_it() ->
         return await ask_name(scene)
 
     busy = Gate()
-    async with legacy_server(scripts={"early": ask_at_once, "busy": busy}) as (house, server, _):
+    async with legacy_server(scripts={"early": ask_at_once, "busy": busy}) as (rig, server, _):
         ann, bob = (
-            await house.legacy(),
-            await house.legacy(principal="bob", answers={"elicitation/create": named("Bob")}),
+            await rig.legacy(),
+            await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")}),
         )
         pending = bob.start("tools/call", name="there__busy")
         await server.got("tools/call")
@@ -385,15 +385,15 @@ async def test_a_tasks_question_never_reaches_a_client_that_did_not_make_it() ->
 @pytest.mark.promise("spec.legacy.tasks.relayed")
 @pytest.mark.parametrize("stdio", [False, True])
 async def test_a_client_of_2025_runs_a_tool_of_such_a_server_as_a_task(stdio: bool) -> None:
-    async with legacy_server(poll=500) as (house, server, gate):
-        client = await house.legacy(stdio=stdio)
+    async with legacy_server(poll=500) as (rig, server, gate):
+        client = await rig.legacy(stdio=stdio)
         created = (await client.call("there__slow", task={"ttl": 60000})).result["task"]
         assert server.requests("tools/call")[0]["params"]["task"] == {"ttl": 60000}
         id = created["taskId"]
         assert created == {**server.shown(server.kept.tasks["own/1"]), "taskId": id}
         assert (await client.request("tasks/get", taskId=id)).result == created
         waiting = client.start("tasks/result", taskId=id)
-        await house.clock.advance(7200)
+        await rig.clock.advance(7200)
         assert not waiting.is_answered
         gate.opened.set()
         result = (await waiting.reply()).result
@@ -403,16 +403,16 @@ async def test_a_client_of_2025_runs_a_tool_of_such_a_server_as_a_task(stdio: bo
 
 @pytest.mark.promise("spec.legacy.tasks.relayed")
 async def test_the_error_of_a_task_is_the_error_of_its_result() -> None:
-    async with legacy_server() as (house, _, _):
-        client = await house.legacy()
+    async with legacy_server() as (rig, _, _):
+        client = await rig.legacy()
         id = await made(client, "there__fail")
         assert (await client.request("tasks/result", taskId=id)).error["code"] == -32010
 
 
 @pytest.mark.promise("spec.legacy.tasks.relayed")
 async def test_a_task_of_2025_is_cancelled_once() -> None:
-    async with legacy_server() as (house, server, _):
-        client = await house.legacy()
+    async with legacy_server() as (rig, server, _):
+        client = await rig.legacy()
         id = await made(client)
         assert (await client.request("tasks/cancel", taskId=id)).result["status"] == "cancelled"
         assert server.kept.tasks["own/1"].status == "cancelled"
@@ -421,8 +421,8 @@ async def test_a_task_of_2025_is_cancelled_once() -> None:
 
 @pytest.mark.promise("spec.legacy.tasks.related")
 async def test_a_tasks_question_comes_with_the_clients_id_of_it_and_its_answer_with_the_servers() -> None:
-    async with legacy_server() as (house, server, _):
-        client = await house.legacy()
+    async with legacy_server() as (rig, server, _):
+        client = await rig.legacy()
         id = await made(client, "there__ask")
         result = client.start("tasks/result", taskId=id)
         question = await client.question()
@@ -434,8 +434,8 @@ async def test_a_tasks_question_comes_with_the_clients_id_of_it_and_its_answer_w
 
 @pytest.mark.promise("spec.legacy.tasks.relayed")
 async def test_a_client_that_stops_waiting_for_a_result_may_wait_again() -> None:
-    async with legacy_server() as (house, server, gate):
-        client = await house.legacy()
+    async with legacy_server() as (rig, server, gate):
+        client = await rig.legacy()
         id = await made(client)
         waiting = client.start("tasks/result", taskId=id)
         await server.got("tasks/result")
@@ -452,8 +452,8 @@ async def test_the_tasks_of_all_servers_are_one_list_in_pages(offered: Json) -> 
     tasks = {**offered, "cancel": {}, "requests": {"tools": {"call": {}}}}
     gate = Gate()
     servers = {id: LegacyTaskServer({"slow": gate}, support={"slow": "optional"}, tasks=tasks) for id in ("one", "two")}
-    async with gateway(catalog=CatalogLimits(page_size=3), **servers) as house:
-        ann, bob = await house.legacy(), await house.legacy(principal="bob")
+    async with gateway(catalog=CatalogLimits(page_size=3), **servers) as rig:
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob")
         ids = [await made(ann, f"{server}__slow") for server in ("one", "one", "two", "two")]
         await made(bob, "two__slow")
         first = (await ann.request("tasks/list")).result
@@ -471,19 +471,19 @@ async def test_the_tasks_of_all_servers_are_one_list_in_pages(offered: Json) -> 
 @pytest.mark.promise("spec.legacy.tasks.capability")
 async def test_tasks_are_offered_in_the_form_of_each_revision_and_by_a_server_that_has_them() -> None:
     server = LegacyTaskServer({"slow": plain}, support={"slow": "optional"})
-    async with gateway(there=server, other=LegacyServer({"plain": plain})) as house:
+    async with gateway(there=server, other=LegacyServer({"plain": plain})) as rig:
         for revision in LEGACY:
-            client = await house.legacy(revision)
+            client = await rig.legacy(revision)
             offered = (await client.initialize()).result["capabilities"]
             assert ("tasks" in offered) == (revision == LATEST)
             assert "extensions" not in offered
         assert offered["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-        alone = await house.legacy(path="/mcp/servers/other")
+        alone = await rig.legacy(path="/mcp/servers/other")
         assert "tasks" not in (await alone.initialize()).result["capabilities"]
         assert (await alone.request("tasks/list")).error["code"] == -32601
-        found = (await house.modern().request("server/discover")).result["capabilities"]
+        found = (await rig.modern().request("server/discover")).result["capabilities"]
         assert "tasks" not in found and found["extensions"] == {EXTENSION: {}}
-        there = (await house.modern(path="/mcp/servers/there").request("server/discover")).result["capabilities"]
+        there = (await rig.modern(path="/mcp/servers/there").request("server/discover")).result["capabilities"]
         assert "tasks" not in there and "extensions" not in there
 
 
@@ -494,17 +494,17 @@ async def test_a_server_that_is_still_starting_may_have_tasks() -> None:
             await asyncio.sleep(50)
             return await super().make_link(*more)
 
-    async with gateway(there=Slow({"plain": plain}), up=ModernServer({"plain": plain})) as house:
+    async with gateway(there=Slow({"plain": plain}), up=ModernServer({"plain": plain})) as rig:
         for path in ("/mcp", "/mcp/servers/there"):
             info = {"name": "scripted", "version": "1"}
-            first = house.legacy_stranger(path=path).start(
+            first = rig.legacy_stranger(path=path).start(
                 "initialize", protocolVersion=LATEST, capabilities={}, clientInfo=info
             )
-            await house.clock.advance(10)
+            await rig.clock.advance(10)
             offered = (await first.reply()).result["capabilities"]
             assert offered["tasks"] == {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-        await house.clock.advance(50)
-        alone = await house.legacy(path="/mcp/servers/there")
+        await rig.clock.advance(50)
+        alone = await rig.legacy(path="/mcp/servers/there")
         assert "tasks" not in (await alone.initialize()).result["capabilities"]
 
 
@@ -517,8 +517,8 @@ async def test_a_tool_that_does_not_run_as_a_task_says_so() -> None:
         "old": LegacyServer({"plain": plain}, revision="2025-06-18"),
         "new": ModernServer({"plain": plain}),
     }
-    async with gateway(**servers) as house:
-        client = await house.legacy()
+    async with gateway(**servers) as rig:
+        client = await rig.legacy()
         for name in ("able__plain", "able__never", "old__plain", "new__plain"):
             assert (await client.call(name, task={})).error["code"] == -32601, name
             assert (await client.call(name)).text == "just so"
@@ -529,18 +529,18 @@ async def test_a_tool_that_does_not_run_as_a_task_says_so() -> None:
 async def test_where_no_tasks_are_offered_the_wish_for_one_is_ignored() -> None:
     async with gateway(
         there=ModernServer({"plain": plain}), able=LegacyTaskServer({"x": plain}, support={"x": "optional"})
-    ) as house:
-        client = await house.legacy(path="/mcp/servers/there")
+    ) as rig:
+        client = await rig.legacy(path="/mcp/servers/there")
         assert (await client.call("plain", task={})).text == "just so"
-        older = await house.legacy("2025-06-18")
+        older = await rig.legacy("2025-06-18")
         assert (await older.call("able__x", task={})).text == "just so"
-        assert (await house.modern().call("able__x", task={})).text == "just so"
+        assert (await rig.modern().call("able__x", task={})).text == "just so"
 
 
 async def test_a_task_of_one_form_is_none_of_the_other() -> None:
-    async with legacy_server() as (house, _, gate):
-        id = await made(await house.legacy())
-        assert (await knowing(house).request("tasks/get", taskId=id)).error["code"] == -32602
+    async with legacy_server() as (rig, _, gate):
+        id = await made(await rig.legacy())
+        assert (await knowing(rig).request("tasks/get", taskId=id)).error["code"] == -32602
         gate.opened.set()
         await settle()
 
@@ -555,8 +555,8 @@ async def test_a_task_reports_by_the_token_of_the_call_that_made_it(stdio: bool)
         scene.progress(1)
         return "reported"
 
-    async with legacy_server(scripts={"report": report}) as (house, _, _):
-        client = await house.legacy(stdio=stdio)
+    async with legacy_server(scripts={"report": report}) as (rig, _, _):
+        client = await rig.legacy(stdio=stdio)
         heard = [] if stdio else (await client.listen()).messages
         id = await made(client, "there__report", meta={"progressToken": "p"})
         result = client.start("tasks/result", taskId=id)
@@ -576,8 +576,8 @@ async def test_what_a_task_logs_goes_to_who_waits_for_it() -> None:
         return "said"
 
     busy = Gate()
-    async with legacy_server(scripts={"talk": talk, "busy": busy}) as (house, server, _):
-        ann, bob = await house.legacy(), await house.legacy(principal="bob")
+    async with legacy_server(scripts={"talk": talk, "busy": busy}) as (rig, server, _):
+        ann, bob = await rig.legacy(), await rig.legacy(principal="bob")
         other = bob.start("tools/call", name="there__busy")
         await server.got("tools/call")
         id = await made(ann, "there__talk")
@@ -590,10 +590,10 @@ async def test_what_a_task_logs_goes_to_who_waits_for_it() -> None:
 
 @pytest.mark.promise("spec.legacy.tasks.isolation")
 async def test_whoever_waits_for_a_task_does_not_keep_others_from_being_asked() -> None:
-    async with legacy_server() as (house, server, gate):
+    async with legacy_server() as (rig, server, gate):
         ann, bob = (
-            await house.legacy(),
-            await house.legacy(principal="bob", answers={"elicitation/create": named("Bob")}),
+            await rig.legacy(),
+            await rig.legacy(principal="bob", answers={"elicitation/create": named("Bob")}),
         )
         waiting = ann.start("tasks/result", taskId=await made(ann))
         await server.got("tasks/result")
@@ -610,11 +610,11 @@ async def test_whoever_waits_for_a_task_does_not_keep_others_from_being_asked() 
 @pytest.mark.parametrize("revision", [*LEGACY, MODERN])
 @pytest.mark.parametrize("stdio", [False, True])
 async def test_a_tool_that_runs_as_a_task_only_gives_its_result_to_any_client(revision: str, stdio: bool) -> None:
-    async with legacy_server("required") as (house, server, gate):
-        client = await house.client(revision, stdio=stdio)
+    async with legacy_server("required") as (rig, server, gate):
+        client = await rig.client(revision, stdio=stdio)
         pending = client.start("tools/call", name="there__slow")
         await server.got("tasks/result")
-        await house.clock.advance(900)
+        await rig.clock.advance(900)
         assert not pending.is_answered
         gate.opened.set()
         result = (await pending.reply()).result
@@ -627,8 +627,8 @@ async def test_a_tool_that_runs_as_a_task_only_gives_its_result_to_any_client(re
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 @pytest.mark.parametrize("revision", [*LEGACY[2:], MODERN])
 async def test_what_it_asks_is_asked_as_in_any_call(revision: str) -> None:
-    async with legacy_server("required") as (house, _, _):
-        client = await house.client(revision)
+    async with legacy_server("required") as (rig, _, _):
+        client = await rig.client(revision)
         seen: list[Json] = []
 
         def answer(params: Json) -> Json:
@@ -642,9 +642,9 @@ async def test_what_it_asks_is_asked_as_in_any_call(revision: str) -> None:
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_a_client_that_knows_the_extension_gets_the_plain_result_of_an_older_servers_task() -> None:
-    async with legacy_server("required") as (house, _, gate):
+    async with legacy_server("required") as (rig, _, gate):
         gate.opened.set()
-        result = (await knowing(house).call("there__slow")).result
+        result = (await knowing(rig).call("there__slow")).result
         assert (result["resultType"], result["content"][0]["text"]) == ("complete", "at last")
 
 
@@ -657,10 +657,10 @@ async def test_it_reports_progress_while_it_runs(revision: str) -> None:
             scene.progress(step)
         return "reported"
 
-    async with legacy_server("required", scripts={"report": report}) as (house, _, _):
-        client = await house.client(revision)
+    async with legacy_server("required", scripts={"report": report}) as (rig, _, _):
+        client = await rig.client(revision)
         pending = client.start("tools/call", name="there__report", meta={"progressToken": "p"})
-        await house.clock.advance(5)
+        await rig.clock.advance(5)
         reply = await pending.reply()
         assert reply.notes("notifications/progress") == [{"progressToken": "p", "progress": step} for step in (1, 2)]
 
@@ -668,8 +668,8 @@ async def test_it_reports_progress_while_it_runs(revision: str) -> None:
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
 async def test_a_client_that_gives_up_the_call_cancels_the_task(revision: str) -> None:
-    async with legacy_server("required") as (house, server, _):
-        client = await house.client(revision)
+    async with legacy_server("required") as (rig, server, _):
+        client = await rig.client(revision)
         pending = client.start("tools/call", name="there__slow")
         await server.got("tasks/result")
         if isinstance(client, LegacyClient):
@@ -682,63 +682,63 @@ async def test_a_client_that_gives_up_the_call_cancels_the_task(revision: str) -
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_the_error_of_the_task_is_the_error_of_the_call() -> None:
-    async with legacy_server("required") as (house, _, _):
-        error = (await house.modern().call("there__fail")).error
+    async with legacy_server("required") as (rig, _, _):
+        error = (await rig.modern().call("there__fail")).error
         assert (error["code"], error["data"]) == (-32010, {"why": "so"})
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_where_the_result_cannot_be_waited_for_the_task_is_looked_at_in_its_own_rhythm() -> None:
-    async with legacy_server("required", refuses_waiting=True, poll=5000) as (house, server, gate):
-        pending = house.modern().start("tools/call", name="there__slow")
-        await house.clock.advance(21)
+    async with legacy_server("required", refuses_waiting=True, poll=5000) as (rig, server, gate):
+        pending = rig.modern().start("tools/call", name="there__slow")
+        await rig.clock.advance(21)
         assert len(server.requests("tasks/get")) == 5
         gate.opened.set()
-        await house.clock.advance(5)
+        await rig.clock.advance(5)
         assert (await pending.reply()).result["content"][0]["text"] == "at last"
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_where_the_stream_of_the_result_is_lost_the_task_is_looked_at() -> None:
-    async with legacy_server("required", poll=2000) as (house, server, gate):
-        pending = house.modern().start("tools/call", name="there__slow")
+    async with legacy_server("required", poll=2000) as (rig, server, gate):
+        pending = rig.modern().start("tools/call", name="there__slow")
         waiting = await server.got("tasks/result")
         lost = Fault("SERVER_FAILED", "The stream ended", reach="sent_unknown")
-        house.connections[0].failed(waiting["id"], lost)
-        await house.clock.advance(5)
+        rig.connections[0].failed(waiting["id"], lost)
+        await rig.clock.advance(5)
         assert not pending.is_answered
         gate.opened.set()
-        await house.clock.advance(2)
+        await rig.clock.advance(2)
         assert (await pending.reply()).result["content"][0]["text"] == "at last"
         assert len(server.requests("tools/call")) == 1
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_a_task_that_asks_while_it_is_only_looked_at_is_waited_for_again() -> None:
-    async with legacy_server("required", refuses_waiting=True, poll=5000) as (house, _, _):
+    async with legacy_server("required", refuses_waiting=True, poll=5000) as (rig, _, _):
 
         async def late(scene: Scene) -> str:
             await asyncio.sleep(12)
             return await ask_name(scene)
 
-        house.servers["there"].scripts["tools"]["ask"] = late  # type: ignore[index]
-        client = await house.legacy(answers={"elicitation/create": named("Ann")})
+        rig.servers["there"].scripts["tools"]["ask"] = late  # type: ignore[index]
+        client = await rig.legacy(answers={"elicitation/create": named("Ann")})
         pending = client.start("tools/call", name="there__ask")
-        await house.clock.advance(16)
+        await rig.clock.advance(16)
         assert (await pending.reply()).text == "accept: Ann"
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_what_is_asked_before_there_is_a_task_may_be_answered_late() -> None:
-    async with legacy_server("required", timeout=30) as (house, server, _):
-        client = await house.legacy()
+    async with legacy_server("required", timeout=30) as (rig, server, _):
+        client = await rig.legacy()
         connection = server.connections[0]
         called, connection._called = connection._called, lambda message: None
         pending = client.start("tools/call", name="there__ask")
         message = await server.got("tools/call")
         _, answer = connection.put(form())
         question = await client.question()
-        await house.clock.advance(40)
+        await rig.clock.advance(40)
         assert not pending.is_answered
         client.answer(question, named("Ann"))
         await answer
@@ -749,34 +749,34 @@ async def test_what_is_asked_before_there_is_a_task_may_be_answered_late() -> No
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_waiting_for_tasks_takes_nobodys_turn() -> None:
-    async with legacy_server("required", concurrency=1) as (house, server, gate):
-        ann, bob = house.modern(), await house.legacy(principal="bob")
+    async with legacy_server("required", concurrency=1) as (rig, server, gate):
+        ann, bob = rig.modern(), await rig.legacy(principal="bob")
         pending = [ann.start("tools/call", name="there__slow"), bob.start("tools/call", name="there__slow")]
         await server.got("tasks/result", 2)
         assert (await bob.call("there__plain")).text == "just so"
         gate.opened.set()
         for each in pending:
             await each.reply()
-        assert house.connections[0]._turns._running == 0
+        assert rig.connections[0]._concurrency._running == 0
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_a_server_that_falls_silent_fails_the_call_after_its_timeout() -> None:
-    async with legacy_server("required", timeout=30) as (house, server, _):
-        pending = house.modern().start("tools/call", name="there__slow")
+    async with legacy_server("required", timeout=30) as (rig, server, _):
+        pending = rig.modern().start("tools/call", name="there__slow")
         await server.got("tasks/result")
-        await house.clock.advance(100)
+        await rig.clock.advance(100)
         assert not pending.is_answered
         server.connections[0].requested = lambda message: None
-        await house.clock.advance(70)
+        await rig.clock.advance(70)
         assert (await pending.reply()).error["data"]["code"] == "TIMEOUT"
         server.kept.tasks["own/1"].cancel()
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_a_server_that_dies_over_the_task_fails_the_call() -> None:
-    async with legacy_server("required") as (house, server, _):
-        pending = house.modern().start("tools/call", name="there__slow")
+    async with legacy_server("required") as (rig, server, _):
+        pending = rig.modern().start("tools/call", name="there__slow")
         await server.got("tasks/result")
         server.connections[0].hang_up()
         assert (await pending.reply()).error["data"]["code"] == "SERVER_FAILED"
@@ -785,8 +785,8 @@ async def test_a_server_that_dies_over_the_task_fails_the_call() -> None:
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")
 async def test_what_is_awaited_for_a_client_is_in_nobodys_list() -> None:
-    async with legacy_server("required") as (house, server, gate):
-        client = await house.legacy()
+    async with legacy_server("required") as (rig, server, gate):
+        client = await rig.legacy()
         heard = (await client.listen()).messages
         pending = client.start("tools/call", name="there__slow")
         await server.got("tasks/result")
@@ -821,8 +821,8 @@ class Watchful:
 async def test_rules_see_the_true_server_and_the_servers_own_id() -> None:
     watchful = Watchful()
     gate = Gate()
-    async with gateway([watchful], there=ModernTaskServer({"slow": gate}, as_tasks=["slow"])) as house:
-        client = knowing(house)
+    async with gateway([watchful], there=ModernTaskServer({"slow": gate}, as_tasks=["slow"])) as rig:
+        client = knowing(rig)
         id = await made(client)
         await client.request("tasks/get", taskId=id)
         await client.request("tasks/cancel", taskId=id)
@@ -836,14 +836,14 @@ async def test_rules_see_the_true_server_and_the_servers_own_id() -> None:
 
 
 async def test_a_connection_of_ones_own_stays_as_long_as_its_tasks_run() -> None:
-    async with legacy_server(scope="principal") as (house, server, gate):
-        client = await house.legacy()
+    async with legacy_server(scope="principal") as (rig, server, gate):
+        client = await rig.legacy()
         id = await made(client)
-        await house.clock.advance(1000)
+        await rig.clock.advance(1000)
         assert server.connections[0].is_open
         gate.opened.set()
         assert (await client.request("tasks/result", taskId=id)).result["content"][0]["text"] == "at last"
-        await house.clock.advance(1000)
+        await rig.clock.advance(1000)
         assert not server.connections[0].is_open
 
 
@@ -852,14 +852,14 @@ async def test_a_connection_of_ones_own_stays_as_long_as_its_tasks_run() -> None
 async def test_no_list_says_that_a_tool_needs_a_task(revision: str) -> None:
     support = {"must": "required", "may": "optional", "never": "forbidden"}
     server = LegacyTaskServer(dict.fromkeys(support, plain), support=support)
-    async with gateway(there=server) as house:
+    async with gateway(there=server) as rig:
         for path in ("/mcp", "/mcp/servers/there"):
-            listed = (await (await house.client(revision, path=path)).request("tools/list")).result["tools"]
+            listed = (await (await rig.client(revision, path=path)).request("tools/list")).result["tools"]
             assert [tool["execution"]["taskSupport"] for tool in listed] == ["optional", "optional", "forbidden"]
 
 
 async def test_tools_in_the_process_have_no_tasks() -> None:
-    upstream = RegistryUpstream(Server(id="in", name="in", type="registry"), Registry({}), FakeClock())
+    upstream = InProcessUpstream(Server(id="in", name="in", type="registry"), InProcessTools({}), FakeClock())
     assert await upstream.tasks(Client()) == {}
     with pytest.raises(Fault) as caught:
         await upstream.invoke(Call("tasks/get", "x", Client(), server="in"))

@@ -43,11 +43,11 @@ async def everything(client: Any) -> Mapping[str, Any]:
 @pytest.mark.parametrize("revision", CLIENTS)
 async def test_after_a_restart_all_lists_are_there_and_no_server_is_started(kind: Any, revision: str) -> None:
     store = MemoryStore(FakeClock())
-    async with gateway(store=store, there=a_server(kind)) as house:
-        before = await everything(await house.client(revision))
+    async with gateway(store=store, there=a_server(kind)) as rig:
+        before = await everything(await rig.client(revision))
     there = a_server(kind)
-    async with gateway(store=store, there=there) as house:
-        client = await house.client(revision)
+    async with gateway(store=store, there=there) as rig:
+        client = await rig.client(revision)
         assert await everything(client) == before
         assert not there.connections
         assert (await client.call("there__plain")).text == "just so"
@@ -59,17 +59,17 @@ async def test_after_a_restart_all_lists_are_there_and_no_server_is_started(kind
 @pytest.mark.parametrize("differs", [False, True])
 async def test_what_changed_while_the_gateway_was_down_is_told_once_its_server_is_up(kind: Any, differs: bool) -> None:
     store = MemoryStore(FakeClock())
-    async with gateway(store=store, there=a_server(kind)) as house:
-        await everything(house.modern())
+    async with gateway(store=store, there=a_server(kind)) as rig:
+        await everything(rig.modern())
     there = a_server(kind)
     if differs:
         there.lists["tools/list"][1].append(tool("new"))
-    async with gateway(store=store, there=there) as house:
-        client = house.modern()
+    async with gateway(store=store, there=there) as rig:
+        client = rig.modern()
         await everything(client)
         ear = await client.listen(lists=LISTS)
         await client.call("there__plain")
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         assert ear.changed == (["tools"] if differs else [])
         listed = (await client.request("tools/list")).result["tools"]
         assert [each["name"] for each in listed] == ["there__plain"] + ["there__new"] * differs
@@ -78,12 +78,12 @@ async def test_what_changed_while_the_gateway_was_down_is_told_once_its_server_i
 
 async def test_what_was_listed_by_another_program_of_that_name_is_not_known() -> None:
     store = MemoryStore(FakeClock())
-    async with gateway(store=store, there=a_server(LegacyServer)) as house:
-        await everything(house.modern())
+    async with gateway(store=store, there=a_server(LegacyServer)) as rig:
+        await everything(rig.modern())
     there = a_server(LegacyServer)
     there.settings["args"] = ("--other",)
-    async with gateway(store=store, there=there) as house:
-        await everything(house.modern())
+    async with gateway(store=store, there=there) as rig:
+        await everything(rig.modern())
         assert len(there.requests("tools/list")) == 1
 
 
@@ -91,15 +91,15 @@ async def test_what_was_listed_by_another_program_of_that_name_is_not_known() ->
 @pytest.mark.parametrize("kind", SERVERS)
 async def test_a_server_that_was_stopped_is_not_started_by_lists_however_old_they_are(kind: Any) -> None:
     there = a_server(kind)
-    async with gateway(catalog=CatalogLimits(ttl=30), there=there) as house:
-        before = await everything(house.modern())
-        await house.app.gateway.snapshot.upstreams["there"].stop()
+    async with gateway(catalog=CatalogLimits(ttl=30), there=there) as rig:
+        before = await everything(rig.modern())
+        await rig.app.gateway.snapshot.upstreams["there"].stop()
         for _ in range(3):
-            await house.clock.advance(3600)
-            assert await everything(house.modern()) == before
-            await house.legacy()
+            await rig.clock.advance(3600)
+            assert await everything(rig.modern()) == before
+            await rig.legacy()
         assert len(there.connections) == 1
-        assert (await house.modern().call("there__plain")).text == "just so"
+        assert (await rig.modern().call("there__plain")).text == "just so"
         assert len(there.connections) == 2
 
 
@@ -125,21 +125,21 @@ async def test_a_list_that_fails_is_shown_as_it_was_with_its_fault_and_then_no_m
     other = a_server(ModernServer, keeps={"ttlMs": 10_000, "cacheScope": "public"})
     moods = refusing_lists(there)
     servers = {"there": there} if is_alone else {"there": there, "other": other}
-    async with gateway(catalog=CatalogLimits(grace=600), **servers) as house:
-        client = house.modern(path=path)
+    async with gateway(catalog=CatalogLimits(grace=600), **servers) as rig:
+        client = rig.modern(path=path)
         whole = (await client.request("tools/list")).result
         ear = await client.listen(lists=LISTS)
         assert (whole["ttlMs"], whole["cacheScope"]) == (10_000, "public")
         moods.append(True)
-        await house.clock.advance(11)
+        await rig.clock.advance(11)
         for _ in range(3):
             shown = (await client.request("tools/list")).result
             assert shown["tools"] == whole["tools"]
             assert (shown["ttlMs"], shown["cacheScope"]) == (0, "private")
             assert shown["_meta"]["failures"] == [{"server_id": "there", "error": "not now"}]
-            await house.clock.advance(190)
+            await rig.clock.advance(190)
         assert ear.changed == []
-        await house.clock.advance(60)
+        await rig.clock.advance(60)
         reply = await client.request("tools/list")
         if is_alone or path != "/mcp":
             assert reply.error["code"] == -32603
@@ -153,23 +153,23 @@ async def test_a_list_that_fails_is_shown_as_it_was_with_its_fault_and_then_no_m
 async def test_a_call_is_made_by_a_list_as_it_was() -> None:
     there = a_server(ModernServer, keeps={"ttlMs": 10_000, "cacheScope": "public"})
     moods = refusing_lists(there)
-    async with gateway(there=there) as house:
-        await house.modern().request("tools/list")
+    async with gateway(there=there) as rig:
+        await rig.modern().request("tools/list")
         moods.append(True)
         there.announce("tools")
-        await house.clock.advance(1)
+        await rig.clock.advance(1)
         for name in ("there__plain", "plain"):
-            assert (await house.modern().call(name)).text == "just so"
+            assert (await rig.modern().call(name)).text == "just so"
 
 
 async def test_a_server_that_dies_as_it_comes_up_is_not_started_to_be_looked_at() -> None:
     store = MemoryStore(FakeClock())
     there = a_server(LegacyServer)
-    async with gateway(store=store, there=there) as house:
-        await house.modern().request("tools/list")
+    async with gateway(store=store, there=there) as rig:
+        await rig.modern().request("tools/list")
     there = a_server(LegacyServer)
-    async with gateway(store=store, there=there) as house:
-        await house.modern().call("there__plain")
+    async with gateway(store=store, there=there) as rig:
+        await rig.modern().call("there__plain")
         there.connections[0].hang_up()
-        await house.clock.advance(5)
+        await rig.clock.advance(5)
         assert len(there.connections) == 1

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from toolgate import config
-from toolgate.auth.soundness import problems
+from toolgate.auth.cross_checks import problems
 from toolgate.cli import keys
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()

@@ -56,8 +56,8 @@ def everything(part: Path) -> str | None:
     if problem := run([sys.executable, "-m", "pip", "download", *flags, "--dest", str(part), *pins], part, "pip"):
         return problem
     package = "examples/servers/everything-server/mcp_everything_server/"
-    for archive in part.glob("*.tar.gz"):
-        with tarfile.open(archive) as opened:
+    for replay_buffer in part.glob("*.tar.gz"):
+        with tarfile.open(replay_buffer) as opened:
             for member in opened.getmembers():
                 _, _, path = member.name.partition("/")
                 if member.isfile() and path.startswith(package):

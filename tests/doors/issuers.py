@@ -14,8 +14,8 @@ import pytest
 from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from toolgate.auth import doorkeeper
-from toolgate.auth.outside import Fetched
+from toolgate.auth import authenticator
+from toolgate.auth.safe_net import Fetched
 from toolgate.config import Auth, Config, KnownClient
 from toolgate.core.model import Fault
 
@@ -108,7 +108,7 @@ class Issuer:
 def issuer(monkeypatch: pytest.MonkeyPatch) -> Issuer:
     """What the gateway fetches, it fetches from this one."""
     found = Issuer()
-    monkeypatch.setattr(doorkeeper, "Outside", lambda _allowed, own: found)
+    monkeypatch.setattr(authenticator, "SafeNet", lambda _allowed, own: found)
     return found
 
 

@@ -1,6 +1,6 @@
 """Connections that go both ways, in memory: a WebSocket and the transport of 2024-11-05, as a door's clients have them.
 
-A `Wire` carries the messages of the scripted clients of `peers` over one of them; `arrived(house, door)` makes such a
+A `Wire` carries the messages of the scripted clients of `peers` over one of them; `arrived(rig, door)` makes such a
 client at any door.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from asgi import App, HttpRequest
-from peers import LATEST, House, LegacyClient, ModernClient, _Lines
+from peers import LATEST, LegacyClient, ModernClient, Rig, _Lines
 from virtualtime import settle, soon
 
 Json = dict[str, Any]
@@ -135,16 +135,16 @@ class SseClient:
 class Wire(_Lines):
     """As on stdio nobody can tell which request a notification belongs to."""
 
-    def __init__(self, house: House, principal: str, path: str, door: str) -> None:
-        super(_Lines, self).__init__(house, principal, path)
+    def __init__(self, rig: Rig, principal: str, path: str, door: str) -> None:
+        super(_Lines, self).__init__(rig, principal, path)
         self._pending = {}
         self._heard = lambda _data, _pending: None
         headers = [("x-test-principal", principal)]
         self.pipe: WebSocket | SseClient
         if door == "websocket":
-            self.pipe = WebSocket(house.app.http, path, headers, self._written_whole)
+            self.pipe = WebSocket(rig.app.http, path, headers, self._written_whole)
         else:
-            self.pipe = SseClient(house.app.http, path + "/sse", headers, self._written_whole)
+            self.pipe = SseClient(rig.app.http, path + "/sse", headers, self._written_whole)
 
     def say(self, message: bytes) -> None:
         self.pipe.say(message)
@@ -157,20 +157,20 @@ class Wire(_Lines):
 
 
 async def legacy_at(
-    house: House, door: str, revision: str = LATEST, principal: str = "ann", path: str = "/mcp", **more: Any
+    rig: Rig, door: str, revision: str = LATEST, principal: str = "ann", path: str = "/mcp", **more: Any
 ) -> LegacyClient:
     if door in ("http", "stdio"):
-        return await house.legacy(revision, principal, path=path, stdio=door == "stdio", **more)
-    client = LegacyClient(Wire(house, principal, path, door), revision, **more)
-    house._clients.append(client)
+        return await rig.legacy(revision, principal, path=path, stdio=door == "stdio", **more)
+    client = LegacyClient(Wire(rig, principal, path, door), revision, **more)
+    rig._clients.append(client)
     await client.initialize()
     await settle()
     return client
 
 
-def modern_at(house: House, door: str, principal: str = "ann", path: str = "/mcp", **more: Any) -> ModernClient:
+def modern_at(rig: Rig, door: str, principal: str = "ann", path: str = "/mcp", **more: Any) -> ModernClient:
     if door in ("http", "stdio"):
-        return house.modern(principal, path=path, stdio=door == "stdio", **more)
-    client = ModernClient(Wire(house, principal, path, door), **more)
-    house._clients.append(client)
+        return rig.modern(principal, path=path, stdio=door == "stdio", **more)
+    client = ModernClient(Wire(rig, principal, path, door), **more)
+    rig._clients.append(client)
     return client

@@ -38,9 +38,9 @@ SCRIPTS = {"plain": plain, "ask_name": ask_name, "reports": reports, "never": ne
 @pytest.mark.parametrize("revision", [*LEGACY, MODERN])
 @pytest.mark.parametrize("door", DOORS)
 async def test_lists_and_calls(door: str, revision: str) -> None:
-    async with gateway(there=LegacyServer(tools=SCRIPTS)) as house:
+    async with gateway(there=LegacyServer(tools=SCRIPTS)) as rig:
         client: LegacyClient | ModernClient
-        client = modern_at(house, door) if revision == MODERN else await legacy_at(house, door, revision)
+        client = modern_at(rig, door) if revision == MODERN else await legacy_at(rig, door, revision)
         listed = (await client.request("tools/list")).result["tools"]
         assert {tool["name"] for tool in listed} == {f"there__{name}" for name in SCRIPTS}
         assert (await client.call("there__plain")).text == "just so"
@@ -49,9 +49,9 @@ async def test_lists_and_calls(door: str, revision: str) -> None:
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", MODERN])
 @pytest.mark.parametrize("door", DOORS)
 async def test_questions_come_back_to_who_called(door: str, revision: str) -> None:
-    async with gateway(there=LegacyServer(tools=SCRIPTS)) as house:
+    async with gateway(there=LegacyServer(tools=SCRIPTS)) as rig:
         client: LegacyClient | ModernClient
-        client = modern_at(house, door) if revision == MODERN else await legacy_at(house, door, revision)
+        client = modern_at(rig, door) if revision == MODERN else await legacy_at(rig, door, revision)
         answers = {"elicitation/create": named("Ada")}
         reply = await client.converse("tools/call", answers, name="there__ask_name")
         assert reply.text == "accept: Ada"
@@ -60,9 +60,9 @@ async def test_questions_come_back_to_who_called(door: str, revision: str) -> No
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", MODERN])
 @pytest.mark.parametrize("door", DOORS)
 async def test_progress_comes_with_its_token(door: str, revision: str) -> None:
-    async with gateway(there=LegacyServer(tools=SCRIPTS)) as house:
+    async with gateway(there=LegacyServer(tools=SCRIPTS)) as rig:
         client: LegacyClient | ModernClient
-        client = modern_at(house, door) if revision == MODERN else await legacy_at(house, door, revision)
+        client = modern_at(rig, door) if revision == MODERN else await legacy_at(rig, door, revision)
         reply = await client.call("there__reports", meta={"progressToken": "t"})
         assert [note["progressToken"] for note in reply.notes("notifications/progress")] == ["t"]
 
@@ -70,8 +70,8 @@ async def test_progress_comes_with_its_token(door: str, revision: str) -> None:
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_call_is_cancelled(door: str) -> None:
     there = LegacyServer(tools=SCRIPTS)
-    async with gateway(there=there) as house:
-        client = await legacy_at(house, door)
+    async with gateway(there=there) as rig:
+        client = await legacy_at(rig, door)
         pending = client.start("tools/call", name="there__never")
         await client.question()
         client.cancel(pending)
@@ -83,21 +83,21 @@ async def test_a_call_is_cancelled(door: str) -> None:
 @pytest.mark.parametrize("door", DUPLEX)
 async def test_a_modern_call_is_cancelled_by_a_notification_where_one_pipe_carries_all(door: str) -> None:
     there = LegacyServer(tools=SCRIPTS)
-    async with gateway(there=there) as house:
-        client = modern_at(house, door, capabilities={})
+    async with gateway(there=there) as rig:
+        client = modern_at(rig, door, capabilities={})
         await client.request("tools/list")
         pending = client.start("tools/call", name="there__never", meta={"progressToken": 1})
         await settle()
         pending.leave()
         await settle()
-        assert house.in_flight == 0
+        assert rig.in_flight == 0
 
 
 @pytest.mark.parametrize("door", [door for door in DOORS if door != "stdio"])
 async def test_two_clients_are_kept_apart(door: str) -> None:
-    async with gateway(there=LegacyServer(tools=SCRIPTS, scope="session")) as house:
-        ann = await legacy_at(house, door, principal="ann")
-        bob = await legacy_at(house, door, principal="bob")
+    async with gateway(there=LegacyServer(tools=SCRIPTS, scope="session")) as rig:
+        ann = await legacy_at(rig, door, principal="ann")
+        bob = await legacy_at(rig, door, principal="bob")
         one, two = ann.start("tools/call", name="there__ask_name"), bob.start("tools/call", name="there__ask_name")
         bob.answer(await bob.question(), named("Bob"))
         assert (await two.reply()).text == "accept: Bob"
@@ -113,8 +113,8 @@ IDS: list[Any] = ["a", "", "\u00e9\u2028", "0", 0, -1, 12345678901234567890, 2**
 @pytest.mark.parametrize("id", IDS, ids=repr)
 @pytest.mark.parametrize("door", DOORS)
 async def test_an_id_comes_back_as_it_was(door: str, id: Any) -> None:
-    async with gateway(there=LegacyServer(tools=SCRIPTS)) as house:
-        legacy, modern = await legacy_at(house, door), modern_at(house, door)
+    async with gateway(there=LegacyServer(tools=SCRIPTS)) as rig:
+        legacy, modern = await legacy_at(rig, door), modern_at(rig, door)
         assert (await legacy.request("ping", id=id)).result == {}
         assert (await legacy.call("there__plain", id=id)).text == "just so"
         assert (await modern.call("there__plain", id=id)).text == "just so"
@@ -123,15 +123,15 @@ async def test_an_id_comes_back_as_it_was(door: str, id: Any) -> None:
 @pytest.mark.parametrize("door", DUPLEX)
 async def test_a_client_is_told_what_belongs_to_no_request(door: str) -> None:
     there = LegacyServer(tools=SCRIPTS)
-    async with gateway(there=there) as house:
-        client = await legacy_at(house, door)
+    async with gateway(there=there) as rig:
+        client = await legacy_at(rig, door)
         await client.request("tools/list")
         pending = client.start("tools/call", name="there__ask_name")
         question = await client.question()
         [connection] = there.connections
         there.lists["tools/list"][1].append({"name": "new", "inputSchema": {"type": "object"}})
         connection.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await house.clock.sleep(1)
+        await rig.clock.sleep(1)
         client.answer(question, named("Ada"))
         reply = await pending.reply()
         assert [each["method"] for each in reply.before].count("notifications/tools/list_changed") == 1

@@ -155,7 +155,7 @@ async def test_an_answer_that_comes_at_once_is_a_plain_body_and_nothing_is_kept(
         talk.script.answers["tools/call"] = said("at once")
         assert not (await talk.visitor.ask("tools/call", name="docs__t")).is_stream
         [session] = talk.visitor.app.sessions.all()
-        assert session._archive is None
+        assert session._replay_buffer is None
 
 
 @pytest.mark.promise("spec.legacy.http.resumption")
@@ -207,7 +207,7 @@ async def test_what_is_kept_is_let_go_after_five_minutes() -> None:
         await talk.answer()
         await talk.visitor.app.clock.sleep(channels.KEPT_FOR + 60)
         [session] = talk.visitor.app.sessions.all()
-        assert not session.archive._kept and not session.archive._channels
+        assert not session.replay_buffer._kept and not session.replay_buffer._channels
         assert (await (await talk.listen(last)).response()).status == 400
 
 

@@ -14,7 +14,7 @@ from inmemory import ENVELOPE, Scripted, gateway, said, tools
 from virtualtime import settle
 
 from toolgate.config import Config, Http
-from toolgate.frontends.stdio import StdioDoor
+from toolgate.frontends.stdio import StdioFrontend
 
 Json = dict[str, Any]
 
@@ -24,7 +24,7 @@ class Client:
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
-        self.door: StdioDoor
+        self.door: StdioFrontend
 
     def write(self, data: bytes) -> None:
         assert data.endswith(b"\n") and data.count(b"\n") == 1, "one message is one line"

@@ -32,7 +32,7 @@ from toolgate.app import App
 from toolgate.auth import keys
 from toolgate.config import Auth, Config, Limits
 from toolgate.config.access import Permissions, Rate, Rates
-from toolgate.state import news
+from toolgate.state import changes
 from toolgate.state.memory import MemoryStore
 from toolgate.state.settings import Settings
 
@@ -701,13 +701,13 @@ async def test_a_made_key_is_good_until_it_is_revoked() -> None:
     async with gateway(config=CONFIG, scripts={"there": server()}, store=store, clock=clock) as app:
         id, made = await _made(store)
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401, "it has not heard of it yet"
-        await news.tell(store, "keys")
+        await changes.tell(store, "keys")
         await clock.advance(1)
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 200
         for near in (made[:-1], made + "x", made.upper(), made.replace(id, "0000000000"), f"tg_{id}_", f"tg_{id}"):
             assert (await _legacy(app, bearer(near), "/mcp"))[0] == 401
         await keys.revoke(store, id)
-        await news.tell(store, "keys")
+        await changes.tell(store, "keys")
         await clock.advance(1)
         assert (await _legacy(app, bearer(made), "/mcp"))[0] == 401
 
@@ -754,9 +754,9 @@ async def test_what_a_revoked_key_has_begun_ends_at_once() -> None:
         await keeps.initialize()
         stays = keeps.begin("GET", headers=accepts)
         await settle()
-        assert len(app.http._visits) == 6 and not stream.work.done() and socket.accepted
+        assert len(app.http._active_requests) == 6 and not stream.work.done() and socket.accepted
         await keys.revoke(store, id)
-        await news.tell(store, "keys")
+        await changes.tell(store, "keys")
         await clock.advance(1)
         for exchange in (stream, calling, listening, sse):
             assert exchange.work.done()
@@ -775,7 +775,7 @@ async def test_a_rotated_key_is_good_for_its_grace() -> None:
         id, old = await _made(store)
         rotated = await keys.rotate(store, id, clock.wall(), grace=60)
         assert rotated
-        await news.tell(store, "keys")
+        await changes.tell(store, "keys")
         await clock.advance(1)
         visitor = Visitor(app, **bearer(old))
         await visitor.initialize()

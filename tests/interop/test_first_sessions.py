@@ -58,7 +58,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class House:
+class Rig:
     """A gateway's configuration, with a state folder of its own, and what it is like before the session."""
 
     room: Room
@@ -67,7 +67,7 @@ class House:
     config: Path
 
     @classmethod
-    def build(cls, room: Room, home: Path, surface: str, seconds: float) -> House:
+    def build(cls, room: Room, home: Path, surface: str, seconds: float) -> Rig:
         late = [sys.executable, "-I", "-S", str(installed.HERE / "servers" / "late.py"), str(seconds)]
         commands = {
             "late": [*late, str(SERVERS["clock"])],
@@ -133,15 +133,15 @@ class TestAFirstSession:
     def test_with_nothing_kept_and_prompt_servers(
         self, room: Room, program: Program, transport: str, surface: str, again: int, tmp_path: Path
     ) -> None:
-        house = House.build(room, tmp_path / "house", surface, PROMPT_ENOUGH)
-        self.has_called(house.hold(program, transport), surface)
+        rig = Rig.build(room, tmp_path / "rig", surface, PROMPT_ENOUGH)
+        self.has_called(rig.hold(program, transport), surface)
 
     def test_after_list_with_a_server_that_takes_long_to_start(
         self, room: Room, program: Program, transport: str, surface: str, again: int, tmp_path: Path
     ) -> None:
-        house = House.build(room, tmp_path / "house", surface, LATE)
-        house.list()
-        self.has_called(house.hold(program, transport), surface)
+        rig = Rig.build(room, tmp_path / "rig", surface, LATE)
+        rig.list()
+        self.has_called(rig.hold(program, transport), surface)
 
     @staticmethod
     def has_called(session: Session, surface: str) -> None:

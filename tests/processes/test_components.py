@@ -20,9 +20,9 @@ from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Call, Client, Done, Event, Fault, Outcome
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.component import line
+from toolgate.upstreams.component import client
 from toolgate.upstreams.component.upstream import ComponentUpstream
-from toolgate.upstreams.links import Ground
+from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
 from toolgate.upstreams.stopping import was_stopped
@@ -37,7 +37,7 @@ async def upstream(of: Server | ScriptedComponent, **more: Any) -> AsyncIterator
     clock = SystemClock()
     events: list[Event] = more.pop("events", [])
     told = of if isinstance(of, Server) else server(of.url + more.pop("path", ""), **more)
-    found = ComponentUpstream(told, Ground(clock, Supervisor(clock, {}), Pool(clock)), events.append)
+    found = ComponentUpstream(told, LinkDeps(clock, Supervisor(clock, {}), Pool(clock)), events.append)
     try:
         yield found
     finally:
@@ -321,7 +321,7 @@ async def test_a_component_that_has_moved_says_where_to() -> None:
 
 @real
 async def test_an_endless_refusal_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "MOST_OF_A_REFUSAL", 100)
+    monkeypatch.setattr(client, "MOST_OF_A_REFUSAL", 100)
     on_post = writes(lambda request: request.whole(b"x" * 100_000, "500 Internal Server Error"))
     async with component(on_post=on_post) as script, upstream(script) as echo:
         assert (await fault(echo.invoke(call()))).message == f"Tool execution failed (status 500): {'x' * 100}"
@@ -329,7 +329,7 @@ async def test_an_endless_refusal_costs_no_memory(monkeypatch: pytest.MonkeyPatc
 
 @real
 async def test_an_answer_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "LONGEST_MESSAGE", 1000)
+    monkeypatch.setattr(client, "LONGEST_MESSAGE", 1000)
     on_post = writes(lambda request: request.whole(said("x" * 1000)))
     async with component(on_post=on_post) as script, upstream(script) as echo:
         found = await fault(echo.invoke(call()))

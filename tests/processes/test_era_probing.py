@@ -13,8 +13,8 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.mcp import Era
 from toolgate.demo import SERVERS
 from toolgate.state.memory import MemoryStore
+from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.mcp import opening
-from toolgate.upstreams.spoken import Eras
 
 FIXTURE = Path(__file__).resolve().parents[1] / "conformance" / "fixture_server.py"
 FALLBACK = ["server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call"]

@@ -223,7 +223,7 @@ def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pyte
             await until(lambda: "read again; nothing has changed" in caplog.text)
             assert served.app.problem == ""
 
-    with caplog.at_level("INFO", "toolgate.gateway.reloading"):
+    with caplog.at_level("INFO", "toolgate.gateway.reload"):
         test()
 
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from processes.ground import MODERN, WAIT, Client, Failed, Json, child, home, real, toolgate, until
 
-from toolgate.auth.outside import Outside
+from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Config
 from toolgate.config.access import Approvals
 from toolgate.core.clock import SystemClock
 from toolgate.core.redaction import Redactor
 from toolgate.gateway import notices
 from toolgate.gateway.notices import MOST_WAITING, Notices
-from toolgate.policy.approvals import Place, Request
+from toolgate.policy.approvals import Place, StoredRequest
 from toolgate.upstreams.process.supervisor import Supervisor
 
 KEY = "tg-a-key-that-is-long-enough"
@@ -31,16 +31,16 @@ def asking(**approvals: object) -> Json:
     return {"clients": clients, "approvals": {"by": ["operator"], "wait": "0s", **approvals}}
 
 
-def waiting(id: str = "one") -> Request:
+def waiting(id: str = "one") -> StoredRequest:
     place = Place("client:ci", "files", "", "tools", "delete")
-    return Request(id=id, place=place, digest="", shown='{"path": "/a"}', asked=0.0, until=900.0)
+    return StoredRequest(id=id, place=place, digest="", shown='{"path": "/a"}', asked=0.0, until=900.0)
 
 
 def made(**approvals: object) -> tuple[Notices, Supervisor]:
     clock = SystemClock()
     supervisor = Supervisor(clock, {"PATH": "/usr/bin:/bin"})
     config = Config(approvals=Approvals(**approvals))  # type: ignore[arg-type]
-    return Notices(config, clock, supervisor, Outside(), Redactor([SECRET])), supervisor
+    return Notices(config, clock, supervisor, SafeNet(), Redactor([SECRET])), supervisor
 
 
 @pytest.mark.promise("b.approval.told")
@@ -91,7 +91,7 @@ async def test_a_webhook_is_told_without_secrets() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     told, supervisor = made(notify=f"http://127.0.0.1:{port}/hook")
-    request = Request(
+    request = StoredRequest(
         id="one", place=waiting().place, digest="", shown=f'{{"token": "{SECRET}"}}', asked=0.0, until=900.0
     )
     told.waits(request)

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from processes.ground import Json, child, gateway, home, real, settings, toolgate
 
-from toolgate.auth.outside import Net, Outside
+from toolgate.auth.safe_net import Net, SafeNet
 from toolgate.config import Guard
 from toolgate.core.model import Fault
 from toolgate.upstreams.links.http1 import Target
@@ -109,14 +109,14 @@ async def refusal(work: Any) -> Fault:
 @real
 async def test_no_url_leads_inside(url: str) -> None:
     net = Internet()
-    assert (await refusal(Outside(net=net).fetch(url))).code == "ACCESS_DENIED"
+    assert (await refusal(SafeNet(net=net).fetch(url))).code == "ACCESS_DENIED"
     try:
         target = Target(url.replace("http://public.example", "http://10.0.0.1"))
     except ValueError:
         return
     if "@public.example" not in url and target.host not in ("public.example", "public.example\\.127.0.0.1"):
         try:
-            found = await Outside(net=net).dial()(target.host, target.port)
+            found = await SafeNet(net=net).dial()(target.host, target.port)
         except (Fault, OSError):
             pass
         else:
@@ -135,7 +135,7 @@ async def test_there_are_more_than_forty_and_all_of_the_registries_are_among_the
 async def test_what_is_public_is_let_through(url: str) -> None:
     """Nothing listens there: it is the connection that fails."""
     net = Internet(where=_closed_port())
-    assert (await refusal(Outside(net=net).fetch(url))).code == "UPSTREAM_ERROR"
+    assert (await refusal(SafeNet(net=net).fetch(url))).code == "UPSTREAM_ERROR"
     assert len(net.reached) == 1
 
 
@@ -185,7 +185,7 @@ def moved(to: str, status: int = 302) -> bytes:
 async def test_no_redirect_leads_inside(to: str, status: int) -> None:
     async with serving(moved(to, status)) as (port, asked):
         net = Internet({"first.example": [["10.9.9.9"]]}, port)
-        outside = Outside(["first.example"], net=net)
+        outside = SafeNet(["first.example"], net=net)
         fault = await refusal(outside.fetch(f"http://first.example:{port}/start"))
         assert fault.code == "ACCESS_DENIED"
         assert net.reached == ["10.9.9.9"] and len(asked) == 1
@@ -195,7 +195,7 @@ async def test_no_redirect_leads_inside(to: str, status: int) -> None:
 async def test_redirects_end_and_another_origin_gets_nothing_that_was_meant_for_the_first() -> None:
     async with serving(moved("http://second.example/next")) as (port, asked):
         net = Internet({"first.example": [["10.9.9.9"]], "second.example": [["10.9.9.8"]]}, port)
-        outside = Outside(["first.example", "second.example"], net=net)
+        outside = SafeNet(["first.example", "second.example"], net=net)
         told = {"Authorization": "Bearer t0p-secret", "X-Key": "t0p-secret", "Accept": "a/b"}
         fault = await refusal(outside.fetch("http://first.example/", headers=told))
         assert fault.code == "UPSTREAM_ERROR" and "without end" in fault.message
@@ -210,7 +210,7 @@ async def test_redirects_end_and_another_origin_gets_nothing_that_was_meant_for_
 async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_at_or_not_at_all() -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked):
         net = Internet({"rebind.example": [[PUBLIC], ["127.0.0.1"]]}, port)
-        dial = Outside(net=net).dial()
+        dial = SafeNet(net=net).dial()
         connection = await dial("rebind.example", 80)
         connection.close()
         assert (net.asked, net.reached) == (["rebind.example"], [PUBLIC])
@@ -218,16 +218,16 @@ async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_
             assert (await refusal(dial("rebind.example", 80))).code == "ACCESS_DENIED"
         assert net.reached == [PUBLIC]
         again = Internet({"rebind.example": [[PUBLIC], ["127.0.0.1"]]}, port)
-        assert (await refusal(Outside(net=again).fetch("https://rebind.example/"))).code == "UPSTREAM_ERROR"  # no TLS
+        assert (await refusal(SafeNet(net=again).fetch("https://rebind.example/"))).code == "UPSTREAM_ERROR"  # no TLS
         assert (again.asked, again.reached) == (["rebind.example"], [PUBLIC])
         assert not any(b"Host" in each for each in asked)
 
 
 @real
 async def test_who_never_shakes_hands_is_left_and_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolgate.auth.outside.PATIENCE", 0.2)
+    monkeypatch.setattr("toolgate.auth.safe_net.PATIENCE", 0.2)
     async with serving(b"") as (port, asked):
-        fault = await refusal(Outside(net=Internet(where=port)).fetch("https://public.example/"))
+        fault = await refusal(SafeNet(net=Internet(where=port)).fetch("https://public.example/"))
         assert fault.code == "UPSTREAM_ERROR"
     assert len(asked) == 1
 
@@ -240,8 +240,8 @@ async def test_who_never_shakes_hands_is_left_and_nothing_stays_open(monkeypatch
 async def test_the_operator_may_allow_what_is_inside(allowed: str, url: str) -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") as (port, _):
         net = Internet({"localhost": [["127.0.0.1"]]}, port)
-        assert (await Outside([allowed], net=net).fetch(url.format(port))).body == b"ok"
-        assert (await Outside(net=net).fetch(url.format(port), trusted=[allowed])).body == b"ok"
+        assert (await SafeNet([allowed], net=net).fetch(url.format(port))).body == b"ok"
+        assert (await SafeNet(net=net).fetch(url.format(port), trusted=[allowed])).body == b"ok"
 
 
 # Servers that a tool call has added.
@@ -258,10 +258,8 @@ def adding(transport: str, url: str) -> Json:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"])
 @real
 async def test_a_server_that_a_tool_call_adds_is_not_reached_inside(transport: str, scheme: str, host: str) -> None:
-    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked), gateway(ALLOWING) as house:
-        said = json.loads(
-            await house.client().call("add_mcp_server", **adding(transport, f"{scheme}://{host}:{port}/"))
-        )
+    async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked), gateway(ALLOWING) as rig:
+        said = json.loads(await rig.client().call("add_mcp_server", **adding(transport, f"{scheme}://{host}:{port}/")))
         assert "is refused" in said["error"] and said["tools"] == []
         assert asked == []
 
@@ -275,8 +273,8 @@ async def test_every_kind_of_server_is_reached_inside_only_where_the_operator_al
     async with serving(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n") as (port, asked):
         inner = {"type": type, "url": f"{scheme}://127.0.0.1:{port}/", "by_operator": False}
         config = msgspec.structs.replace(settings(inner=inner), guard=Guard(allow_hosts=allowed))
-        async with gateway(config) as house:
-            said = await house.client().call("list_tools", server="inner")
+        async with gateway(config) as rig:
+            said = await rig.client().call("list_tools", server="inner")
         assert ("is refused" in said) == (not allowed)
         assert bool(asked) == bool(allowed)
 

@@ -20,7 +20,7 @@ from official import LEGACY, MODERN
 from toolgate.config import Server as Configured
 from toolgate.core import mcp
 from toolgate.core.model import Fault
-from toolgate.upstreams.links import Ground
+from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.connection import GIVEN_UP
@@ -302,7 +302,7 @@ class AnyServer:
         self.states = itertools.count(1)
         self.mismatched: set[str] = set()  # marks of calls that may come twice
 
-    async def make_link(self, server: Configured, receiver: Receiver, ground: Ground) -> MemoryLink:
+    async def make_link(self, server: Configured, receiver: Receiver, ground: LinkDeps) -> MemoryLink:
         if self.is_away:
             raise Fault("SERVER_FAILED", "it is away", server=server.id, reach="not_sent")
         line = Line(self, len(self.lines) + 1)

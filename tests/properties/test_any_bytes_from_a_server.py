@@ -18,7 +18,7 @@ from toolgate.core.model import Accepted, Call, Client, Done, Fault, NeedInput, 
 from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
 from toolgate.upstreams.links.base import Headers
-from toolgate.upstreams.links.http1 import Pool, Target, Wire
+from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.dialects import Legacy, Modern
 
@@ -179,7 +179,7 @@ answers = st.sampled_from(ANSWERS) | damaged(st.sampled_from(ANSWERS)) | st.bina
 pieces = st.lists(answers, max_size=2).flatmap(lambda found: cut(b"".join(found)))
 
 
-class OneConnection(Pool):
+class OneConnection(ConnectionPool):
     async def connect(self) -> Wire:
         raise ConnectionRefusedError
 
@@ -205,7 +205,7 @@ def exchanged(chunks: list[bytes]) -> Reply:
     return reply
 
 
-async def _taken(pool: Pool) -> list[Wire]:
+async def _taken(pool: ConnectionPool) -> list[Wire]:
     """All connections that the pool has to give."""
     found: list[Wire] = []
     with contextlib.suppress(ConnectionRefusedError):

@@ -18,8 +18,8 @@ from toolgate.config import Server
 from toolgate.core.model import Call, Client, Done, Fault
 from toolgate.upstreams import pool
 from toolgate.upstreams.component.upstream import ComponentUpstream
-from toolgate.upstreams.links import Ground
-from toolgate.upstreams.links.http1 import Pool, Wire
+from toolgate.upstreams.links import LinkDeps
+from toolgate.upstreams.links.http1 import ConnectionPool, Wire
 from toolgate.upstreams.process.supervisor import Supervisor
 
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}}
@@ -79,13 +79,13 @@ class Transport:
 def answering(told: list[list[bytes]], hangs_up: bool) -> Any:
     """Connections that give these answers in turn, the last one again and again."""
 
-    async def connect(pool: Pool) -> Wire:
+    async def connect(pool: ConnectionPool) -> Wire:
         wire = Wire(pool)
         transport: Any = Transport(wire, told.pop(0) if len(told) > 1 else told[0], hangs_up)
         wire.connection_made(transport)
         return wire
 
-    return patch.object(Pool, "connect", connect)
+    return patch.object(ConnectionPool, "connect", connect)
 
 
 def as_http(value: Any) -> list[bytes]:
@@ -125,7 +125,7 @@ def test_any_answer_of_a_component_is_borne(told: list[list[bytes]], hangs_up: b
     async def conversation() -> None:
         clock = FakeClock()
         server = Server(id="echo", name="echo", type="component", url="http://localhost/", timeout=5)
-        echo = ComponentUpstream(server, Ground(clock, Supervisor(clock, {}), pool.Pool(clock)), lambda event: None)
+        echo = ComponentUpstream(server, LinkDeps(clock, Supervisor(clock, {}), pool.Pool(clock)), lambda event: None)
         await asked(echo)
         await asyncio.gather(called(echo), called(echo))
         await echo.close()
@@ -140,7 +140,7 @@ def test_a_good_result_is_the_bytes_that_came(listed: list[bytes], result: bytes
     async def conversation() -> None:
         clock = FakeClock()
         server = Server(id="echo", name="echo", type="component", url="http://localhost/")
-        echo = ComponentUpstream(server, Ground(clock, Supervisor(clock, {}), pool.Pool(clock)), lambda event: None)
+        echo = ComponentUpstream(server, LinkDeps(clock, Supervisor(clock, {}), pool.Pool(clock)), lambda event: None)
         assert (await echo.invoke(Call("tools/call", "echo", Client()))) == Done(result)
         await echo.close()
 

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 import pytest
 from official import LEGACY, MODERN
-from peers import House, _Alarm, _by_header
+from peers import Rig, _Alarm, _by_header
 from properties import any_client, any_server
 from properties.any_client import Client
 from properties.any_server import AnyServer, Ledger
@@ -79,7 +79,7 @@ async def _conversation(seed: str, steps: Iterable[int], ledger: Ledger) -> None
     links = {name: server.make_link for name, server in servers.items()}
     with _alarmed():
         async with running(config, clock=clock, environ={}, identify=_by_header, links=links) as app:
-            house = House(app, clock, {})
+            rig = Rig(app, clock, {})
             clients: list[Client] = []
             for number in range(random.randrange(2, 5)):
                 clients.append(Client(app, ledger, random, number, clients))
@@ -87,7 +87,7 @@ async def _conversation(seed: str, steps: Iterable[int], ledger: Ledger) -> None
                 for step in steps:
                     ledger.tell(f"--- {step}: {await _step(Random(f'{seed}/{step}'), clients, servers)}")
                     _hold(ledger)
-                await _end(app, house, clients, servers, ledger)
+                await _end(app, rig, clients, servers, ledger)
             finally:
                 for client in clients:
                     await client.leave()
@@ -112,9 +112,7 @@ def _hold(ledger: Ledger) -> None:
     assert not ledger.wrong, "\n".join(ledger.wrong)
 
 
-async def _end(
-    app: App, house: House, clients: Sequence[Client], servers: dict[str, AnyServer], ledger: Ledger
-) -> None:
+async def _end(app: App, rig: Rig, clients: Sequence[Client], servers: dict[str, AnyServer], ledger: Ledger) -> None:
     """Everything has its time, then everybody leaves, and nothing may be left."""
     await asyncio.sleep(PATIENCE)
     for client in clients:
@@ -130,7 +128,7 @@ async def _end(
     for server in servers.values():
         server.mood = "ready"  # one that never takes a subscription is asked again and again
     await asyncio.sleep(PATIENCE)
-    await house.is_quiet()
+    await rig.is_quiet()
     left = dict(_left(app))
     assert not any(left.values()), f"left behind: { {name: what for name, what in left.items() if what} }"
 
@@ -144,21 +142,24 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
     catalog = app.gateway.snapshot.catalog
     yield (
         "lists being fetched",
-        [place for place, slot in catalog._slots.items() if slot.fetch or slot.has_changed] + catalog._looking.left,
+        [place for place, slot in catalog._slots.items() if slot.fetch or slot.has_changed] + catalog._refresh.left,
     )
     known = {(id, scope) for id, each in app.gateway.snapshot.upstreams.items() for scope in _scopes(each)}
     kept = {place[:2] for place in (*catalog._slots, *catalog._readers) if place[1]}
     yield "lists of scopes that are forgotten", kept - known
     for upstream in app.gateway.snapshot.upstreams.values():
         assert isinstance(upstream, McpUpstream)
-        berths = upstream._berths.values()
-        yield f"{upstream.id}: scopes", [berth for berth in berths if berth.scope and berth.live]
-        yield f"{upstream.id}: never open", [berth for berth in berths if berth.is_blank and berth.scope]
-        yield f"{upstream.id}: wanted", [berth for berth in berths if berth.watching.wanted.watched]
+        sessions = upstream._sessions.values()
+        yield f"{upstream.id}: scopes", [session for session in sessions if session.scope and session.live]
+        yield f"{upstream.id}: never open", [session for session in sessions if session.is_blank and session.scope]
+        yield f"{upstream.id}: wanted", [session for session in sessions if session.resubscriber.wanted.watched]
         yield f"{upstream.id}: of sessions", [scope for scope in _scopes(upstream) if scope.split("/")[1]]
-        yield f"{upstream.id}: at work", [berth for berth in berths if berth.is_at_work or berth.watching.work]
-        yield f"{upstream.id}: on its way out", [berth for berth in berths if berth._closing]
-        for connection in [berth.live for berth in berths if berth.live]:
+        yield (
+            f"{upstream.id}: at work",
+            [session for session in sessions if session.is_at_work or session.resubscriber.work],
+        )
+        yield f"{upstream.id}: on its way out", [session for session in sessions if session._closing]
+        for connection in [session.live for session in sessions if session.live]:
             yield f"{upstream.id}: requests", [each for each in connection._requests.values() if not each.is_long]
             yield f"{upstream.id}: given up", connection._given_up
             yield f"{upstream.id}: tasks", connection._work
@@ -171,7 +172,7 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
 
 def _scopes(upstream: Upstream) -> set[str]:
     assert isinstance(upstream, McpUpstream)
-    return {scope for scope, _ in upstream._berths if scope}
+    return {scope for scope, _ in upstream._sessions if scope}
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolgate.core import cutting
-from toolgate.core.cutting import GAP, Ends
+from toolgate.core import excerpts
+from toolgate.core.excerpts import GAP, Ends
 
 pieces = st.sampled_from(
     ["a", "b", "", "é", "e\u0301", "👩\u200d👧", "🇩🇪", "👍🏽", "\n", "\r\n", "\r", "\u2028", "\x0b", " "]
@@ -55,7 +55,7 @@ def test_characters_that_are_shown_are_the_first_and_the_last(text: str, head: i
 
 @given(texts, st.integers(0, 60), counts, counts)
 def test_what_must_fit_fits(text: str, budget: int, head: int | None, tail: int | None) -> None:
-    cut = cutting.to_fit(text, budget, head, tail)
+    cut = excerpts.to_fit(text, budget, head, tail)
     assert len(cut.text.encode()) <= budget + len(f"\n{GAP}\r\n")
     whole = lines(text) if cut.unit == "lines" else list(text)
     assert cut.total == len(whole)

@@ -1,4 +1,4 @@
-"""However calls end, what was taken for them is given back, and each leg of each of them is one line of the audit."""
+"""However calls end, what was taken for them is given back, and each round of each of them is one line of the audit."""
 
 from __future__ import annotations
 
@@ -102,19 +102,19 @@ def test_after_any_calls_nothing_is_taken_and_all_is_told(
     async def conversation() -> None:
         trail = Trail(file, FakeClock(), None, Redactor())
         config = Config(limits=METERED, audit=Audit(enabled=True))
-        async with gateway(config=config, audit=trail, there=server(SCRIPTS)) as house:
+        async with gateway(config=config, audit=trail, there=server(SCRIPTS)) as rig:
             together = []
             for end, waits in ends:
-                client = await house.client(revision)
+                client = await rig.client(revision)
                 call = asyncio.ensure_future(one(client, end))
                 together.append(call)
                 if waits:
                     await call
             await asyncio.gather(*together)
-            await house.clock.advance(400)
-            assert house.app._common.meters.are_idle
+            await rig.clock.advance(400)
+            assert rig.app._policy_deps.meters.are_idle
             for path in ("/mcp", "/mcp/meta", "/mcp/servers/there"):
-                (rule,) = [each for each in house.app.gateway.route(path).policies if isinstance(each, Audited)]
+                (rule,) = [each for each in rig.app.gateway.route(path).policies if isinstance(each, Audited)]
                 assert not rule._begun
         await trail.close()
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from properties import shapes
 from virtualtime import FakeClock, play
 
-from toolgate.core.cutting import Ends
-from toolgate.core.model import Call, Client, Done, Principal, Traits
+from toolgate.core.excerpts import Ends
+from toolgate.core.model import Call, Client, Done, Principal, ToolInfo
 from toolgate.eras import modern, revisions
-from toolgate.policy import forms
-from toolgate.policy.spills import Spills
+from toolgate.policy import content_kinds
+from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.truncate import META_KEY, Limit, Truncate
 
 ANN = Client(Principal("ann"))
@@ -54,11 +54,11 @@ limits = st.builds(
 )
 
 
-def read_whole(spills: Spills, uri: str, is_text: bool) -> Any:
+def read_whole(overflow: OverflowStore, uri: str, is_text: bool) -> Any:
     """All ranges in turn."""
     asked, found = f"{uri}?bytes=0-99", list[Any]()
     while asked:
-        read = spills.read(ANN.principal, asked)
+        read = overflow.read(ANN.principal, asked)
         (content,) = read["contents"]
         found.append(content["text"] if is_text else base64.b64decode(content["blob"]))
         asked = read["_meta"]["toolgate/range"].get("next", "")
@@ -82,10 +82,10 @@ def test_what_is_shown_is_valid_and_the_rest_can_be_read(revision: str, data: st
     has_output = data.draw(st.booleans())
 
     async def conversation() -> None:
-        spills = Spills(FakeClock())
-        call = Call("tools/call", "t", ANN, server="docs", traits=Traits(has_output=has_output))
+        overflow = OverflowStore(FakeClock())
+        call = Call("tools/call", "t", ANN, server="docs", tool_info=ToolInfo(has_output=has_output))
         body = json.dumps(result).encode()
-        outcome = Truncate(limit, {}, spills).after(call, Done(body))
+        outcome = Truncate(limit, {}, overflow).after(call, Done(body))
         assert isinstance(outcome, Done)
         is_modern = revision == official.MODERN
         written = (
@@ -96,17 +96,17 @@ def test_what_is_shown_is_valid_and_the_rest_can_be_read(revision: str, data: st
         official.check({"jsonrpc": "2.0", "id": 1, "result": json.loads(bytes(written))}, revision, "tools/call")
         shown = json.loads(bytes(outcome.body))
         for whole in parts_of(result):
-            if forms.form(whole):
+            if content_kinds.form(whole):
                 beginnings = [each for each in parts_of(shown) if whole[:40] and each.startswith(whole[:40])]
                 assert all(len(each) >= len(whole) or each in parts_of(result) for each in beginnings)
         told = shown.get("_meta", {}).get(META_KEY, {"parts": []})["parts"]
         if not told:
             assert shown == result
         originals = [*parts_of(result), json.dumps(result.get("structuredContent"))]
-        decoded = [each for each in map(forms.from_base64, originals) if each is not None]
+        decoded = [each for each in map(content_kinds.from_base64, originals) if each is not None]
         for part in told:
-            is_text = "blob" not in spills.read(ANN.principal, part["uri"] + "?bytes=0-9")["contents"][0]
-            whole = read_whole(spills, part["uri"], is_text)
+            is_text = "blob" not in overflow.read(ANN.principal, part["uri"] + "?bytes=0-9")["contents"][0]
+            whole = read_whole(overflow, part["uri"], is_text)
             assert part["bytes"] == len(whole.encode() if is_text else whole)
             if part["kind"] in ("text", "json", "base64"):
                 assert whole in originals
@@ -118,6 +118,6 @@ def test_what_is_shown_is_valid_and_the_rest_can_be_read(revision: str, data: st
                 assert whole in decoded
         if has_output and "structuredContent" in result and "structuredContent" not in shown:
             assert shown["isError"] is True
-        spills.close()
+        overflow.close()
 
     play(conversation())

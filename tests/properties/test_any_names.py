@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from toolgate.catalog.base import Shelf
+from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
 from toolgate.core import mcp, names
 from toolgate.core.model import Call, Client
@@ -59,8 +59,10 @@ def test_a_uri_splits_into_what_it_was_joined_of(ids: list[str], uri: str) -> No
 
 @given(server_sets, st.lists(tools, min_size=1, max_size=4, unique=True), st.sampled_from(["tools", "prompts"]))
 def test_every_name_that_is_listed_is_resolved_to_its_tool(ids: list[str], own: list[str], kind: str) -> None:
-    shelves = {server: Shelf({name: Raw(json.dumps({"name": name}).encode()) for name in own}) for server in ids}
-    view = CatalogView(ids, lambda server, _kind: shelves[server], {}, ())
+    server_lists = {
+        server: ServerList({name: Raw(json.dumps({"name": name}).encode()) for name in own}) for server in ids
+    }
+    view = CatalogView(ids, lambda server, _kind: server_lists[server], {}, ())
     surface = Aggregate()
     listed = [json.loads(bytes(raw))["name"] for raw in surface.list(kind, view)]
     method = next(method for method, found in mcp.CALLS.items() if found.kind == kind)
@@ -89,8 +91,10 @@ def test_names_that_would_be_shortened_to_one_are_told_apart_and_resolved(
         clashing = [names.join_name(server, name).removeprefix(server + "__") for server in ids for name in own]
         own = list(dict.fromkeys([*own, *data.draw(st.lists(st.sampled_from(clashing), max_size=2))]))
         mixed = random.sample(own, len(own))
-        shelves = {server: Shelf({name: Raw(json.dumps({"is": name}).encode()) for name in own}) for server in ids}
-        view = CatalogView(ids, lambda server, _kind: shelves[server], {}, ())
+        server_lists = {
+            server: ServerList({name: Raw(json.dumps({"is": name}).encode()) for name in own}) for server in ids
+        }
+        view = CatalogView(ids, lambda server, _kind: server_lists[server], {}, ())
         for surface in (Aggregate(), Bundle(["*"])):
             listed = [json.loads(bytes(raw)) for raw in surface.list("tools", view)]
             assert [item["is"] for item in listed] == own * len(ids)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from toolgate.catalog import overlays
-from toolgate.catalog.base import Shelf
+from toolgate.catalog.base import ServerList
 from toolgate.config import Overlay, Parameter
 from toolgate.core.model import Call, Client, Fault
 
@@ -47,39 +47,39 @@ some_tools = st.dictionaries(names, schemas, min_size=1)
 arguments = st.dictionaries(names, st.integers(10, 20))
 
 
-def shelf_of(tools: dict[str, Any]) -> Shelf:
+def shelf_of(tools: dict[str, Any]) -> ServerList:
     listed = {name: {"name": name, "inputSchema": schema} for name, schema in tools.items()}
-    return Shelf({name: Raw(json.dumps(tool, indent=1).encode()) for name, tool in listed.items()})
+    return ServerList({name: Raw(json.dumps(tool, indent=1).encode()) for name, tool in listed.items()})
 
 
-def entered(shelf: Shelf, name: str, given: Any) -> Call:
+def entered(server_list: ServerList, name: str, given: Any) -> Call:
     call = Call("tools/call", name, Client(), Raw(json.dumps(given).encode()), server="s")
-    return overlays.enter(call, overlays.find(shelf, call))
+    return overlays.enter(call, overlays.find(server_list, call))
 
 
 @given(some_tools, changes)
 def test_what_is_shown_has_one_name_each_and_leads_back_to_a_tool_that_is_not_hidden(tools: Any, found: Any) -> None:
     own = shelf_of(tools)
-    shelf = overlays.apply(own, found)
-    targets = [entered(shelf, name, {}).target for name in shelf.items]
+    server_list = overlays.apply(own, found)
+    targets = [entered(server_list, name, {}).target for name in server_list.items]
     assert len(set(targets)) == len(targets)
-    for name, target in zip(shelf.items, targets, strict=True):
+    for name, target in zip(server_list.items, targets, strict=True):
         overlay = found.get(target) or found.get("*") or Overlay()
-        shown = json.loads(bytes(shelf.items[name]))
+        shown = json.loads(bytes(server_list.items[name]))
         assert not overlay.hidden
         assert shown["name"] == name
         if overlay == Overlay():
-            assert bytes(shelf.items[name]) == bytes(own.items[target])
-    assert overlays.apply(shelf, found).items == shelf.items
-    assert overlays.apply(shelf, {}).items == own.items
+            assert bytes(server_list.items[name]) == bytes(own.items[target])
+    assert overlays.apply(server_list, found).items == server_list.items
+    assert overlays.apply(server_list, {}).items == own.items
 
 
 @pytest.mark.promise("b.surfaces.overlays")
 @given(some_tools, changes, names, arguments)
 def test_no_caller_gives_what_is_fixed_or_hidden(tools: Any, found: Any, name: str, given: Any) -> None:
-    shelf = overlays.apply(shelf_of(tools), found)
+    server_list = overlays.apply(shelf_of(tools), found)
     try:
-        call = entered(shelf, name, given)
+        call = entered(server_list, name, given)
     except Fault:
         return
     overlay = found.get(call.target) or found.get("*") or Overlay()
@@ -95,12 +95,12 @@ def test_no_caller_gives_what_is_fixed_or_hidden(tools: Any, found: Any, name: s
 @given(schemas, st.dictionaries(names, parameters), st.sampled_from(["t", "*"]), arguments)
 def test_what_fits_the_schema_that_is_shown_fits_the_servers_own(own: Any, changed: Any, key: str, given: Any) -> None:
     found = {name: each for name, each in changed.items() if name in own["properties"] and not _is_lacking(each)}
-    shelf = overlays.apply(shelf_of({"t": own}), {key: Overlay(parameters=found)})
-    shown = json.loads(bytes(shelf.items["t"]))["inputSchema"]
+    server_list = overlays.apply(shelf_of({"t": own}), {key: Overlay(parameters=found)})
+    shown = json.loads(bytes(server_list.items["t"]))["inputSchema"]
     given = {name: value for name, value in given.items() if name in shown["properties"]}
     given |= dict.fromkeys(shown.get("required", ()), 10)
     assert jsonschema_rs.is_valid(shown, given)
-    assert jsonschema_rs.is_valid(own, msgspec.json.decode(entered(shelf, "t", given).arguments))
+    assert jsonschema_rs.is_valid(own, msgspec.json.decode(entered(server_list, "t", given).arguments))
 
 
 def _is_lacking(parameter: Parameter) -> bool:

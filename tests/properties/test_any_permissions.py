@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from asgi import HttpRequest
-from peers import LATEST, MODERN, Client, House, LegacyServer, ModernServer, Reply, Scene, _Server, gateway
+from peers import LATEST, MODERN, Client, LegacyServer, ModernServer, Reply, Rig, Scene, _Server, gateway
 from virtualtime import play, soon
 
 from toolgate.config import Config
@@ -128,8 +128,8 @@ def a_server(kind: type[_Server], id: str) -> _Server:
 class Visit:
     """One client, one era: everything that it may try."""
 
-    def __init__(self, house: House, known: KnownClient, revision: str) -> None:
-        self.house = house
+    def __init__(self, rig: Rig, known: KnownClient, revision: str) -> None:
+        self.rig = rig
         self.id = known.id
         self.oracle = Oracle(known)
         self.revision = revision
@@ -137,7 +137,7 @@ class Visit:
 
     async def at(self, path: str) -> Client:
         if path not in self.clients:
-            self.clients[path] = await self.house.client(self.revision, principal=self.id, path=path)
+            self.clients[path] = await self.rig.client(self.revision, principal=self.id, path=path)
         return self.clients[path]
 
     def things(self, kind: str) -> Iterator[tuple[str, str]]:
@@ -173,7 +173,7 @@ class Visit:
 
     def _received(self, id: str) -> int:
         key = id.replace("-", "_")
-        return len(self.house.servers[key].calls) + len(self.house.servers[key].requests("completion/complete"))
+        return len(self.rig.servers[key].calls) + len(self.rig.servers[key].requests("completion/complete"))
 
     # Lists and searches.
 
@@ -196,7 +196,7 @@ class Visit:
     async def lists_of_one(self, server: str) -> None:
         path = f"/mcp/servers/{server}"
         if not self.oracle.sees(server):
-            refused = HttpRequest(self.house.app.http, "POST", path, {"x-test-principal": self.id}.items(), b"{}")
+            refused = HttpRequest(self.rig.app.http, "POST", path, {"x-test-principal": self.id}.items(), b"{}")
             await soon(refused.task)
             assert (refused.status, json.loads(refused.body)["error"]["code"]) == (403, -32600)
             return
@@ -348,9 +348,9 @@ async def _visits(seed: int) -> None:
     clients = tuple(any_client(random, f"client-{number}") for number in range(CLIENTS))
     kinds = {id.replace("-", "_"): random.choice([LegacyServer, ModernServer]) for id in IDS}
     servers = {key: a_server(kind, names.slug(key)) for key, kind in kinds.items()}
-    async with gateway(config=Config(clients=clients), bundles=BUNDLES, **servers) as house:
+    async with gateway(config=Config(clients=clients), bundles=BUNDLES, **servers) as rig:
         for known in clients:
-            visit = Visit(house, known, random.choice([MODERN, LATEST]))
+            visit = Visit(rig, known, random.choice([MODERN, LATEST]))
             try:
                 for attempt in ATTEMPTS:
                     await attempt(visit)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from virtualtime import FakeClock, play
 
 from toolgate.core.model import Fault, Principal
-from toolgate.policy.spills import LEAST, Spills
+from toolgate.policy.overflow import LEAST, OverflowStore
 
 ANN = Principal("ann")
 texts = st.lists(
@@ -22,7 +22,7 @@ texts = st.lists(
 @given(texts.map("".join), st.sampled_from(["lines", "bytes", "chars"]), st.integers(1, 90))
 def test_ranges_that_are_read_in_turn_give_a_text_back(whole: str, unit: str, width: int) -> None:
     async def conversation() -> None:
-        kept = Spills(FakeClock(), LEAST)
+        kept = OverflowStore(FakeClock(), LEAST)
         uri = kept.keep(ANN, whole, "text/plain")
         read, place = "", unit == "lines"
         while True:
@@ -52,7 +52,7 @@ def test_ranges_that_are_read_in_turn_give_a_text_back(whole: str, unit: str, wi
 @given(st.binary(max_size=300), st.integers(1, 90))
 def test_ranges_that_are_read_in_turn_give_bytes_back(whole: bytes, width: int) -> None:
     async def conversation() -> None:
-        kept = Spills(FakeClock(), LEAST)
+        kept = OverflowStore(FakeClock(), LEAST)
         uri = kept.keep(ANN, whole, "image/png")
         asked, read = f"{uri}?bytes=0-{width - 1}", b""
         while asked:
@@ -68,7 +68,7 @@ def test_ranges_that_are_read_in_turn_give_bytes_back(whole: bytes, width: int) 
 @given(st.text())
 def test_nothing_that_is_asked_breaks_it(asked: str) -> None:
     async def conversation() -> None:
-        kept = Spills(FakeClock())
+        kept = OverflowStore(FakeClock())
         uri = kept.keep(ANN, "a\nb\n", "text/plain")
         for address in (asked, uri + asked, f"{uri}?{asked}", f"mcp://results/{asked}"):
             try:
@@ -81,6 +81,6 @@ def test_nothing_that_is_asked_breaks_it(asked: str) -> None:
 
 
 def test_there_is_a_least_that_can_be_read_at_once() -> None:
-    assert Spills(FakeClock(), 1).at_once == LEAST
+    assert OverflowStore(FakeClock(), 1).at_once == LEAST
     with pytest.raises(Fault):
-        Spills(FakeClock(), 1).read(ANN, "mcp://results/x")
+        OverflowStore(FakeClock(), 1).read(ANN, "mcp://results/x")

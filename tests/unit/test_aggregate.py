@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from toolgate.catalog.base import Shelf
+from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
 from toolgate.core import mcp
 from toolgate.core.model import Call, Client, Done, Fault
@@ -18,19 +18,19 @@ SURFACE = Aggregate()
 LONG = "x" * 80
 
 
-def shelf(kind: str, *names: str) -> Shelf:
+def server_list(kind: str, *names: str) -> ServerList:
     key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
-    return Shelf({name: Raw(json.dumps({key: name, "extra": [1.0]}).encode()) for name in names})
+    return ServerList({name: Raw(json.dumps({key: name, "extra": [1.0]}).encode()) for name in names})
 
 
 SHELVES = {
-    ("brave", "tools"): shelf("tools", "search", "news", LONG),
-    ("docs", "tools"): shelf("tools", "search", "read__all"),
-    ("brave", "prompts"): shelf("prompts", "ask"),
-    ("docs", "prompts"): shelf("prompts"),
-    ("brave", "resources"): shelf("resources", "file:///a"),
-    ("docs", "resources"): shelf("resources", "file:///a", "file:///b", "ui://panel"),
-    ("docs", "resourceTemplates"): shelf("resourceTemplates", "file:///{path}"),
+    ("brave", "tools"): server_list("tools", "search", "news", LONG),
+    ("docs", "tools"): server_list("tools", "search", "read__all"),
+    ("brave", "prompts"): server_list("prompts", "ask"),
+    ("docs", "prompts"): server_list("prompts"),
+    ("brave", "resources"): server_list("resources", "file:///a"),
+    ("docs", "resources"): server_list("resources", "file:///a", "file:///b", "ui://panel"),
+    ("docs", "resourceTemplates"): server_list("resourceTemplates", "file:///{path}"),
 }
 
 
@@ -148,6 +148,6 @@ def test_uris_in_a_result_get_the_name_of_their_server() -> None:
 @pytest.mark.promise("b.uris.ui")
 def test_a_tool_that_has_a_page_names_it_as_the_list_of_resources_does() -> None:
     raw = Raw(b'{"name":"show","_meta":{"ui":{"resourceUri":"ui://panel"}}}')
-    one = CatalogView(("docs",), lambda _server, _kind: Shelf({"show": raw}), {}, ())
+    one = CatalogView(("docs",), lambda _server, _kind: ServerList({"show": raw}), {}, ())
     [shown] = SURFACE.list("tools", one)
     assert json.loads(bytes(shown)) == {"name": "docs__show", "_meta": {"ui": {"resourceUri": "ui://docs+panel"}}}

@@ -64,7 +64,7 @@ async def test_what_is_noted_stands_in_the_file_line_by_line_for_its_owner_alone
     assert second["reason"] == "expired"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    assert verify([file]) == audit.Verdict(Head(2, second["hash"]), 2)
+    assert verify([file]) == audit.AuditVerdict(Head(2, second["hash"]), 2)
 
 
 async def test_a_file_that_others_could_read_is_theirs_no_more(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_file_is_moved_away_and_the_next_one_goes_on_where_it_ends(tmp_p
     assert [line["event"] for line in lines(aside)] == ["one"]
     assert [line["event"] for line in lines(file)] == ["audit.rotated", "two"]
     anchor = audit.Anchors(store, str(file), FakeClock()).known()
-    assert verify([aside, file], anchor) == audit.Verdict(anchor, 3)
+    assert verify([aside, file], anchor) == audit.AuditVerdict(anchor, 3)
     alone = verify([file], anchor)
     assert alone.wrong == () and "lines 1 to 1" in alone.remark
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
-from toolgate.catalog import records
+from toolgate.catalog import cache
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.views import CatalogView
 from toolgate.config import CatalogLimits, Overlay
@@ -79,9 +79,9 @@ def other(*shops: Shop) -> Any:
 
 
 def names(view: CatalogView, server: str = "docs") -> list[str]:
-    shelf = view.shelf(server, "tools")
-    assert shelf
-    return list(shelf.items)
+    server_list = view.server_list(server, "tools")
+    assert server_list
+    return list(server_list.items)
 
 
 @pytest.mark.promise("001.tools-list.cached")
@@ -131,7 +131,7 @@ async def test_one_servers_failure_is_data_beside_the_others_items_and_is_not_ke
     catalog = catalog_of(good, bad)
     view = await seen(catalog, ("docs", "tools"), ("bad", "tools"))
     assert names(view) == ["read"]
-    assert view.shelf("bad", "tools") is None
+    assert view.server_list("bad", "tools") is None
     assert view.fault("bad", "tools") is bad.fault
     bad.fault, bad.names = None, ("mended",)
     assert names(await seen(catalog, ("bad", "tools")), "bad") == ["mended"]
@@ -244,8 +244,10 @@ async def test_after_a_restart_a_list_is_known_before_its_server_is_up(away: flo
     shop, clock = Shop("docs", "read", "write"), FakeClock()
     catalog = await restarted(shop, clock)
     await clock.advance(away)
-    shelf = catalog.known("docs", "tools", Client())
-    assert shelf and list(shelf.items.items()) == [(name, Raw(b'{"name":"%b"}' % name.encode())) for name in shop.names]
+    server_list = catalog.known("docs", "tools", Client())
+    assert server_list and list(server_list.items.items()) == [
+        (name, Raw(b'{"name":"%b"}' % name.encode())) for name in shop.names
+    ]
     assert names(await seen(catalog)) == ["read", "write"]
     assert shop.asked == 0
 
@@ -287,7 +289,7 @@ async def test_what_is_kept_is_what_the_server_said_and_not_what_is_shown_of_it(
 async def test_what_nobody_has_needed_for_a_month_is_not_known() -> None:
     shop, clock = Shop("docs", "read"), FakeClock()
     catalog = await restarted(shop, clock)
-    await clock.advance(records.KEPT)
+    await clock.advance(cache.KEPT)
     assert catalog.known("docs", "tools", Client()) is None
 
 
@@ -340,9 +342,9 @@ async def test_a_servers_own_word_on_time_holds_after_a_restart() -> None:
     shop.list = listing  # type: ignore[method-assign]
     catalog = await restarted(shop, clock)
     await clock.advance(600)
-    shelf = catalog.known("docs", "tools", Client())
-    assert shelf and shelf.until and shelf.is_public
-    assert shelf.until - clock.now() == pytest.approx(3000)
+    server_list = catalog.known("docs", "tools", Client())
+    assert server_list and server_list.until and server_list.is_public
+    assert server_list.until - clock.now() == pytest.approx(3000)
 
 
 @pytest.mark.promise("b.001.catalog-kept")
@@ -401,7 +403,7 @@ async def test_what_is_as_it_was_is_written_once_a_day() -> None:
     shop.names = ("write",)
     await seen(catalog)
     assert written == ["tools"] * 2
-    await clock.advance(records.RENEWED)
+    await clock.advance(cache.RENEWED)
     await seen(catalog)
     assert written == ["tools"] * 3
 
@@ -426,7 +428,7 @@ async def test_a_list_that_cannot_be_had_anew_is_shown_as_it_was_for_a_while_wit
     events.clear()
     await clock.advance(3)
     view = await seen(catalog)
-    assert (view.shelf("docs", "tools"), view.fault("docs", "tools")) == (None, shop.fault)
+    assert (view.server_list("docs", "tools"), view.fault("docs", "tools")) == (None, shop.fault)
     assert events == [Event("docs", "list_changed", lists=("tools",))]
     assert not store.items("catalog/docs/as configured")
     shop.fault = None
@@ -518,7 +520,7 @@ async def test_who_holds_on_to_a_server_that_is_gone_is_told_so() -> None:
     await clock.advance(1)
     view = await seen(catalog)
     fault = view.fault("docs", "tools")
-    assert view.shelf("docs", "tools") is None and fault and fault.code == "SERVER_NOT_FOUND"
+    assert view.server_list("docs", "tools") is None and fault and fault.code == "SERVER_NOT_FOUND"
     assert catalog.known("docs", "tools", Client()) is None
     with pytest.raises(Fault, match="docs is configured no more"):
         await catalog.about("docs", Client())

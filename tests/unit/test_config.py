@@ -32,8 +32,10 @@ from toolgate.config import (
     keys,
     load,
     read,
-    showing,
     values,
+)
+from toolgate.config import (
+    render as showing,
 )
 from toolgate.config.access import Bounds, KnownClient, Rate, ServerAuth
 from toolgate.config.formats import Format

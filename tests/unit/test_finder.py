@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 from msgspec import Raw
 
-from toolgate.catalog.base import Shelf
+from toolgate.catalog.base import ServerList
 from toolgate.config import Server
 from toolgate.core.model import Fault
 from toolgate.search import Document, Index
@@ -18,22 +18,22 @@ from toolgate.search.finder import Finder
 SERVERS = {"notes": (Server(id="notes", name="notes", type="stdio"), "")}
 
 
-def shelf(*names: str) -> Shelf:
-    return Shelf({name: Raw(b'{"name":"%b","description":null}' % name.encode()) for name in names})
+def server_list(*names: str) -> ServerList:
+    return ServerList({name: Raw(b'{"name":"%b","description":null}' % name.encode()) for name in names})
 
 
-class Shelves:
+class ServerLists:
     """What is known of the one server's tools."""
 
-    def __init__(self, tools: Shelf) -> None:
+    def __init__(self, tools: ServerList) -> None:
         self.tools = tools
 
-    def known(self, server: str, kind: str) -> Shelf | None:
+    def known(self, server: str, kind: str) -> ServerList | None:
         return self.tools if kind == "tools" else None
 
 
-async def names(finder: Finder, query: str, shelves: Shelves) -> list[str]:
-    hits = await finder.find(query, SERVERS, shelves.known, ("tools",), 10, "bm25")
+async def names(finder: Finder, query: str, server_lists: ServerLists) -> list[str]:
+    hits = await finder.find(query, SERVERS, server_lists.known, ("tools",), 10, "bm25")
     return [hit.document.name for hit in hits]
 
 
@@ -46,12 +46,12 @@ async def test_a_list_is_indexed_when_it_is_another_one_and_only_then(monkeypatc
 
     whole = Index.put
     monkeypatch.setattr(Index, "put", counted)
-    finder, shelves = Finder(), Shelves(shelf("write_note", "delete_note"))
-    assert await names(finder, "write", shelves) == ["write_note"]
-    assert await names(finder, "delete", shelves) == ["delete_note"]
+    finder, server_lists = Finder(), ServerLists(server_list("write_note", "delete_note"))
+    assert await names(finder, "write", server_lists) == ["write_note"]
+    assert await names(finder, "delete", server_lists) == ["delete_note"]
     assert put == ["notes/"]
-    shelves.tools = shelf("read_note")
-    assert await names(finder, "write", shelves) == []
+    server_lists.tools = server_list("read_note")
+    assert await names(finder, "write", server_lists) == []
     assert put == ["notes/", "notes/"]
     finder.close()
 
@@ -59,7 +59,7 @@ async def test_a_list_is_indexed_when_it_is_another_one_and_only_then(monkeypatc
 async def test_what_cannot_be_searched_for_is_the_callers_fault() -> None:
     finder = Finder()
     with pytest.raises(Fault, match="Invalid arguments: Not a regular expression"):
-        await finder.find("(", SERVERS, Shelves(shelf("a")).known, ("tools",), 10, "regex")
+        await finder.find("(", SERVERS, ServerLists(server_list("a")).known, ("tools",), 10, "regex")
     finder.close()
 
 
@@ -73,7 +73,7 @@ def test_the_event_loop_goes_on_while_an_index_is_made(monkeypatch: pytest.Monke
 
     async def searched() -> list[str]:
         finder = Finder()
-        search = asyncio.ensure_future(names(finder, "write", Shelves(shelf("write_note"))))
+        search = asyncio.ensure_future(names(finder, "write", ServerLists(server_list("write_note"))))
         await asyncio.sleep(0)
         is_going_on.set()
         found = await search

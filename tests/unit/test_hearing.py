@@ -16,7 +16,7 @@ from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.jsonrpc import RpcError
 from toolgate.core.model import Client, Fault
-from toolgate.upstreams.mcp.hearing import ModernHearing
+from toolgate.upstreams.mcp.subscriptions import ModernSubscriptions
 
 
 class Mouth:
@@ -36,7 +36,7 @@ class Mouth:
 
 async def test_a_connection_that_ends_as_its_stream_is_acknowledged_leaves_nobody_listening() -> None:
     mouth: Any = Mouth()
-    hearing = ModernHearing(mouth, Client(), FakeClock())
+    hearing = ModernSubscriptions(mouth, Client(), FakeClock())
     watching = asyncio.ensure_future(hearing.watch(("resources", "note:///a")))
     await settle()
     honoured = {"resourceSubscriptions": ["note:///a"]}
@@ -53,7 +53,7 @@ async def test_a_connection_that_ends_as_its_stream_is_acknowledged_leaves_nobod
 
 async def test_what_a_server_says_against_a_stream_of_several_clients_is_passed_on_to_none_of_them() -> None:
     mouth: Any = Mouth()
-    hearing = ModernHearing(mouth, Client(), FakeClock())
+    hearing = ModernSubscriptions(mouth, Client(), FakeClock())
     watching = asyncio.ensure_future(hearing.watch(("resources", "note:///mine")))
     await settle()
     refusal = RpcError(-32021, "note:///of/somebody/else is not to be watched")

@@ -26,7 +26,7 @@ KEY = b"k" * 32
 BASE = "http://127.0.0.1:8765"
 
 
-class House:
+class Rig:
     """One gateway's credentials, one server `docs`, and the authorities that there are."""
 
     def __init__(
@@ -43,14 +43,16 @@ class House:
         )  # fmt: skip
         self.server = Server(id="docs", name="docs", type="http", url=self.authority.server, auth=ServerAuth(**auth))
         self.oauth.knows({"docs": self.server})
-        self.badge = self.badge_of("ann")
+        self.credential = self.badge_of("ann")
 
     def badge_of(self, principal: str) -> Any:
-        return self.oauth.badge(self.server, principal)
+        return self.oauth.credential(self.server, principal)
 
-    async def fault(self, badge: Any = None, status: int = 401, shown: str = "", **wants: str) -> Fault:
+    async def fault(self, credential: Any = None, status: int = 401, shown: str = "", **wants: str) -> Fault:
         with pytest.raises(Fault) as raised:
-            await (badge or self.badge).refused(Refusal(status, challenge(**wants) if wants else "Bearer", shown))
+            await (credential or self.credential).refused(
+                Refusal(status, challenge(**wants) if wants else "Bearer", shown)
+            )
         return raised.value
 
     async def begun(self, fault: Fault) -> Begun:
@@ -62,11 +64,11 @@ class House:
         assert begun
         return begun
 
-    async def sign_in(self, badge: Any = None, shown: str = "", **wants: str) -> str:
+    async def sign_in(self, credential: Any = None, shown: str = "", **wants: str) -> str:
         """From a refusal to a token: what is shown then."""
-        begun = await self.begun(await self.fault(badge, shown=shown, **wants))
+        begun = await self.begun(await self.fault(credential, shown=shown, **wants))
         assert await self.back(begun) == "docs"
-        return await (badge or self.badge).shown()
+        return await (credential or self.credential).shown()
 
     async def back(self, begun: Begun, answer: dict[str, str] | None = None, cookie: str | None = None) -> str:
         """The browser comes back to where it was to be sent; without an `answer`, with what the authority gave it."""
@@ -88,20 +90,20 @@ def link_of(fault: Fault) -> str:
 
 @pytest.mark.promise("spec.2026.authorization.resource")
 async def test_a_refused_user_is_sent_to_a_page_and_what_it_was_granted_is_shown_from_then_on() -> None:
-    house = House()
-    assert await house.badge.shown() == ""
-    shown = await house.sign_in()
-    assert shown.removeprefix("Bearer ") in house.authority.tokens
-    assert house.granted == [("docs", "ann")]
-    asked, told = house.authority.asked("/authorize")[0], house.authority.asked("/token")[0]
-    assert asked["resource"] == told["resource"] == house.server.url
+    rig = Rig()
+    assert await rig.credential.shown() == ""
+    shown = await rig.sign_in()
+    assert shown.removeprefix("Bearer ") in rig.authority.tokens
+    assert rig.granted == [("docs", "ann")]
+    asked, told = rig.authority.asked("/authorize")[0], rig.authority.asked("/token")[0]
+    assert asked["resource"] == told["resource"] == rig.server.url
     assert re.fullmatch(re.escape(BASE) + "/connect/callback/[0-9a-f]{32}", asked["redirect_uri"])
     assert "scope" not in asked
-    assert house.authority.asked("/register")[0]["application_type"] == "native"
+    assert rig.authority.asked("/register")[0]["application_type"] == "native"
 
 
 async def test_the_fault_is_a_question_for_a_page_in_the_protocols_own_words() -> None:
-    fault = await House().fault()
+    fault = await Rig().fault()
     assert (fault.code, fault.rpc, fault.reach) == ("SIGN_IN_REQUIRED", -32042, "not_sent")
     assert fault.upstream
     (page,) = msgspec.json.decode(fault.upstream.data)["elicitations"]
@@ -109,9 +111,9 @@ async def test_the_fault_is_a_question_for_a_page_in_the_protocols_own_words() -
 
 
 async def test_a_page_is_offered_once_however_often_its_user_is_refused() -> None:
-    house = House()
-    pages = {link_of(await house.fault()) for _ in range(5)}
-    assert len(pages) == len(house.authority.asked("/register")) == 1
+    rig = Rig()
+    pages = {link_of(await rig.fault()) for _ in range(5)}
+    assert len(pages) == len(rig.authority.asked("/register")) == 1
 
 
 def _another_issuer(authority: Authority) -> None:
@@ -166,19 +168,19 @@ def _issuer_in_the_clear(authority: Authority) -> None:
     ids=lambda wrong: wrong.__name__.strip("_"),
 )  # fmt: skip
 async def test_nobody_is_sent_anywhere_where_the_documents_do_not_fit(wrong: Callable[[Authority], None]) -> None:
-    house = House()
-    wrong(house.authority)
-    fault = await house.fault()
+    rig = Rig()
+    wrong(rig.authority)
+    fault = await rig.fault()
     assert fault.code in ("SERVER_FAILED", "ACCESS_DENIED"), fault
-    assert not house.authority.asked("/register") and not house.oauth.link("docs", "ann")
+    assert not rig.authority.asked("/register") and not rig.oauth.link("docs", "ann")
 
 
 @pytest.mark.parametrize("resource", ["https://mcp.example/mcp", "https://mcp.example/mcp/", "https://mcp.example"])
 async def test_a_resource_is_named_to_the_authority_as_its_server_writes_it(resource: str) -> None:
-    house = House()
-    house.authority.resource["resource"] = resource
-    await house.sign_in()
-    assert house.authority.asked("/authorize")[0]["resource"] == resource
+    rig = Rig()
+    rig.authority.resource["resource"] = resource
+    await rig.sign_in()
+    assert rig.authority.asked("/authorize")[0]["resource"] == resource
 
 
 ANSWERS: dict[str, dict[str, str | None]] = {
@@ -193,26 +195,26 @@ ANSWERS: dict[str, dict[str, str | None]] = {
 @pytest.mark.promise("spec.2026.authorization.issuer")
 @pytest.mark.parametrize("changed", ANSWERS.values(), ids=ANSWERS)
 async def test_an_answer_is_not_acted_on_that_is_not_of_the_issuer_asked(changed: dict[str, str | None]) -> None:
-    house = House()
-    begun = await house.begun(await house.fault())
+    rig = Rig()
+    begun = await rig.begun(await rig.fault())
     with pytest.raises(Fault, match=r"is not from https://as\.example") as raised:
-        await house.back(begun, house.authority.authorize(begun.url, **changed))
+        await rig.back(begun, rig.authority.authorize(begun.url, **changed))
     assert "call-this-number" not in raised.value.message
-    assert not house.authority.asked("/token") and await house.badge.shown() == ""
+    assert not rig.authority.asked("/token") and await rig.credential.shown() == ""
 
 
 async def test_an_authority_that_does_not_name_itself_is_believed_when_it_does_not_say_that_it_would() -> None:
-    house = House()
-    house.authority.metadata["authorization_response_iss_parameter_supported"] = False
-    begun = await house.begun(await house.fault())
-    await house.back(begun, house.authority.authorize(begun.url, iss=None))
-    assert await house.badge.shown()
+    rig = Rig()
+    rig.authority.metadata["authorization_response_iss_parameter_supported"] = False
+    begun = await rig.begun(await rig.fault())
+    await rig.back(begun, rig.authority.authorize(begun.url, iss=None))
+    assert await rig.credential.shown()
 
 
 async def test_an_answer_is_taken_once_from_the_browser_that_went_and_with_its_state() -> None:
-    house = House()
-    begun = await house.begun(await house.fault())
-    answer = house.authority.authorize(begun.url)
+    rig = Rig()
+    begun = await rig.begun(await rig.fault())
+    answer = rig.authority.authorize(begun.url)
     for wrong, cookie in (
         (answer | {"state": "x"}, begun.cookie),
         ({"code": "c"}, begun.cookie),
@@ -220,110 +222,110 @@ async def test_an_answer_is_taken_once_from_the_browser_that_went_and_with_its_s
         (answer, ""),
     ):
         with pytest.raises(Fault):
-            await house.back(begun, wrong, cookie)
-    assert not house.authority.asked("/token")
-    await house.back(begun, answer)
+            await rig.back(begun, wrong, cookie)
+    assert not rig.authority.asked("/token")
+    await rig.back(begun, answer)
     with pytest.raises(Fault, match="not known"):
-        await house.back(begun, answer)
-    assert len(house.authority.asked("/token")) == 1
+        await rig.back(begun, answer)
+    assert len(rig.authority.asked("/token")) == 1
 
 
 async def test_a_link_is_begun_once_and_with_what_stood_on_its_page() -> None:
-    house = House()
-    id = link_of(await house.fault())
-    offered = house.oauth.find(id)
+    rig = Rig()
+    id = link_of(await rig.fault())
+    offered = rig.oauth.find(id)
     assert offered
-    assert await house.oauth.begin(id, "guessed") is None
-    assert await house.oauth.begin("guessed", offered.confirm) is None
-    both = await asyncio.gather(*(house.oauth.begin(id, offered.confirm) for _ in range(2)))
+    assert await rig.oauth.begin(id, "guessed") is None
+    assert await rig.oauth.begin("guessed", offered.confirm) is None
+    both = await asyncio.gather(*(rig.oauth.begin(id, offered.confirm) for _ in range(2)))
     assert sum(begun is not None for begun in both) == 1
-    assert house.oauth.find(id) is None
+    assert rig.oauth.find(id) is None
 
 
 async def test_a_link_and_what_was_begun_with_it_last_for_ten_minutes() -> None:
-    house = House()
-    begun = await house.begun(await house.fault())
-    id = link_of(await house.fault())
+    rig = Rig()
+    begun = await rig.begun(await rig.fault())
+    id = link_of(await rig.fault())
     await asyncio.sleep(601)
-    assert house.oauth.find(id) is None
+    assert rig.oauth.find(id) is None
     with pytest.raises(Fault, match="its time is over"):
-        await house.back(begun)
+        await rig.back(begun)
 
 
 async def test_what_one_was_granted_is_no_one_elses() -> None:
-    house = House()
-    ann = await house.sign_in()
-    assert await house.badge_of("ben").shown() == ""
-    ben = await house.sign_in(house.badge_of("ben"))
-    assert ben != ann and await house.badge.shown() == ann
-    elsewhere = msgspec.structs.replace(house.server, url="https://other.example/mcp")
-    assert await house.oauth.badge(elsewhere, "ann").shown() == ""
+    rig = Rig()
+    ann = await rig.sign_in()
+    assert await rig.badge_of("ben").shown() == ""
+    ben = await rig.sign_in(rig.badge_of("ben"))
+    assert ben != ann and await rig.credential.shown() == ann
+    elsewhere = msgspec.structs.replace(rig.server, url="https://other.example/mcp")
+    assert await rig.oauth.credential(elsewhere, "ann").shown() == ""
 
 
 async def test_what_is_kept_cannot_be_read_without_the_keys_and_is_not_shown_in_texts() -> None:
-    house = House()
-    token = (await house.sign_in()).removeprefix("Bearer ")
+    rig = Rig()
+    token = (await rig.sign_in()).removeprefix("Bearer ")
     kept = b"".join(
         value + key.encode()
         for space in ("oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers")
-        for key, value in house.store.items(space).items()
+        for key, value in rig.store.items(space).items()
     )
-    secrets = [token, *house.authority.refreshes, *house.authority.clients.values()]
+    secrets = [token, *rig.authority.refreshes, *rig.authority.clients.values()]
     assert kept and not any(secret.encode() in kept for secret in secrets)
-    assert house.redactor.text(" ".join(secrets)) == " ".join([GONE] * len(secrets))
-    again = House(house.authority, store=house.store)
-    assert await again.badge.shown() == f"Bearer {token}"
-    other = OAuth(house.store, [b"x" * 32], FakeClock(), house.outside, Redactor(), lambda: BASE)
-    assert await other.badge(house.server, "ann").shown() == ""
+    assert rig.redactor.text(" ".join(secrets)) == " ".join([GONE] * len(secrets))
+    again = Rig(rig.authority, store=rig.store)
+    assert await again.credential.shown() == f"Bearer {token}"
+    other = OAuth(rig.store, [b"x" * 32], FakeClock(), rig.outside, Redactor(), lambda: BASE)
+    assert await other.credential(rig.server, "ann").shown() == ""
 
 
 async def test_a_token_near_its_end_is_renewed_once_however_many_want_it() -> None:
-    house = House()
-    first = await house.sign_in()
+    rig = Rig()
+    first = await rig.sign_in()
     await asyncio.sleep(3590)
-    shown = await asyncio.gather(*(house.badge_of("ann").shown() for _ in range(20)))
+    shown = await asyncio.gather(*(rig.badge_of("ann").shown() for _ in range(20)))
     assert len(set(shown)) == 1 and shown[0] != first
-    assert [told["grant_type"] for told in house.authority.asked("/token")] == ["authorization_code", "refresh_token"]
-    assert house.authority.asked("/token")[1]["resource"] == house.server.url
+    assert [told["grant_type"] for told in rig.authority.asked("/token")] == ["authorization_code", "refresh_token"]
+    assert rig.authority.asked("/token")[1]["resource"] == rig.server.url
 
 
 async def test_a_token_that_is_refused_is_renewed_once_however_many_were_refused() -> None:
-    house = House()
-    first = await house.sign_in()
-    shown = await asyncio.gather(*(house.badge_of("ann").refused(Refusal(401, "Bearer", first)) for _ in range(20)))
+    rig = Rig()
+    first = await rig.sign_in()
+    shown = await asyncio.gather(*(rig.badge_of("ann").refused(Refusal(401, "Bearer", first)) for _ in range(20)))
     assert len(set(shown)) == 1 and shown[0] != first
-    assert len(house.authority.asked("/token")) == 2
-    assert await house.badge.refused(Refusal(401, "Bearer", first)) == shown[0]  # who comes late
-    assert len(house.authority.asked("/token")) == 2
+    assert len(rig.authority.asked("/token")) == 2
+    assert await rig.credential.refused(Refusal(401, "Bearer", first)) == shown[0]  # who comes late
+    assert len(rig.authority.asked("/token")) == 2
 
 
 async def test_of_two_gateways_with_one_store_the_slower_takes_what_the_quicker_was_given() -> None:
-    house = House()
-    first = await house.sign_in()
-    other = House(house.authority, store=house.store)
-    assert await other.badge.shown() == first
-    quicker = await house.badge.refused(Refusal(401, "Bearer", first))
-    assert await other.badge.refused(Refusal(401, "Bearer", first)) == quicker
+    rig = Rig()
+    first = await rig.sign_in()
+    other = Rig(rig.authority, store=rig.store)
+    assert await other.credential.shown() == first
+    quicker = await rig.credential.refused(Refusal(401, "Bearer", first))
+    assert await other.credential.refused(Refusal(401, "Bearer", first)) == quicker
     await asyncio.sleep(3590)  # both have the same one, and both renew it: it is good for one of them
-    both = await asyncio.gather(house.badge.shown(), other.badge.shown())
-    assert len(set(both)) == 1 and both[0].removeprefix("Bearer ") in house.authority.tokens
+    both = await asyncio.gather(rig.credential.shown(), other.credential.shown())
+    assert len(set(both)) == 1 and both[0].removeprefix("Bearer ") in rig.authority.tokens
 
 
 async def test_who_goes_away_does_not_end_what_others_wait_for() -> None:
-    house = House()
-    first = await house.sign_in()
-    leaving, staying = (asyncio.ensure_future(house.badge.refused(Refusal(401, "Bearer", first))) for _ in range(2))
+    rig = Rig()
+    first = await rig.sign_in()
+    leaving, staying = (asyncio.ensure_future(rig.credential.refused(Refusal(401, "Bearer", first))) for _ in range(2))
     await asyncio.sleep(0)
     leaving.cancel()
     assert await staying != first
-    assert len(house.authority.asked("/token")) == 2
+    assert len(rig.authority.asked("/token")) == 2
 
 
 async def test_where_nothing_renews_a_token_its_user_is_asked_again() -> None:
-    house = House()
-    first = await house.sign_in()
-    house.authority.refreshes.clear()
-    fault = await house.fault(shown=first)
+    rig = Rig()
+    first = await rig.sign_in()
+    rig.authority.refreshes.clear()
+    fault = await rig.fault(shown=first)
     assert fault.code == "SIGN_IN_REQUIRED" and link_of(fault)
 
 
@@ -336,57 +338,57 @@ async def test_where_nothing_renews_a_token_its_user_is_asked_again() -> None:
     ids=str,
 )  # fmt: skip
 async def test_what_could_not_stand_in_a_header_or_is_no_bearers_is_no_token(given: dict[str, str]) -> None:
-    house = House()
-    house.authority.gives |= given
-    begun = await house.begun(await house.fault())
+    rig = Rig()
+    rig.authority.gives |= given
+    begun = await rig.begun(await rig.fault())
     with pytest.raises(Fault, match="no bearer token"):
-        await house.back(begun)
-    assert await house.badge.shown() == ""
+        await rig.back(begun)
+    assert await rig.credential.shown() == ""
 
 
 async def test_scopes_are_those_of_the_challenge_else_those_that_the_server_knows_else_none() -> None:
-    house = House()
-    house.authority.resource["scopes_supported"] = ["read", "write"]
-    await house.sign_in(house.badge_of("challenged"), scope="read")
-    await house.sign_in(house.badge_of("unchallenged"))
-    assert [asked["scope"] for asked in house.authority.asked("/authorize")] == ["read", "read write"]
+    rig = Rig()
+    rig.authority.resource["scopes_supported"] = ["read", "write"]
+    await rig.sign_in(rig.badge_of("challenged"), scope="read")
+    await rig.sign_in(rig.badge_of("unchallenged"))
+    assert [asked["scope"] for asked in rig.authority.asked("/authorize")] == ["read", "read write"]
 
 
 async def test_offline_access_is_asked_for_only_where_the_authority_knows_it() -> None:
-    house = House()
-    house.authority.metadata["scopes_supported"] = ["read", "offline_access"]
-    await house.sign_in(scope="read")
-    assert house.authority.asked("/authorize")[0]["scope"] == "read offline_access"
+    rig = Rig()
+    rig.authority.metadata["scopes_supported"] = ["read", "offline_access"]
+    await rig.sign_in(scope="read")
+    assert rig.authority.asked("/authorize")[0]["scope"] == "read offline_access"
 
 
 @pytest.mark.promise("spec.2026.authorization.step-up")
 async def test_a_wider_operation_asks_for_what_it_needs_beside_what_was_asked_for_before() -> None:
-    house = House()
-    first = await house.sign_in(scope="read")
-    fault = await house.fault(status=403, shown=first, error="insufficient_scope", scope="write")
-    begun = await house.begun(fault)
-    await house.back(begun)
-    assert house.authority.asked("/authorize")[1]["scope"] == "read write"
-    assert await house.badge.shown() != first
+    rig = Rig()
+    first = await rig.sign_in(scope="read")
+    fault = await rig.fault(status=403, shown=first, error="insufficient_scope", scope="write")
+    begun = await rig.begun(fault)
+    await rig.back(begun)
+    assert rig.authority.asked("/authorize")[1]["scope"] == "read write"
+    assert await rig.credential.shown() != first
 
 
 async def test_a_scope_that_was_granted_and_does_not_help_is_not_asked_for_again() -> None:
-    house = House()
-    first = await house.sign_in(scope="admin")
-    fault = await house.fault(status=403, shown=first, error="insufficient_scope", scope="admin")
+    rig = Rig()
+    first = await rig.sign_in(scope="admin")
+    fault = await rig.fault(status=403, shown=first, error="insufficient_scope", scope="admin")
     assert fault.code == "UPSTREAM_ERROR" and "does not help" in fault.message
 
 
 @pytest.mark.promise("spec.2026.authorization.step-up")
 async def test_a_scope_that_is_never_granted_is_asked_for_a_few_times() -> None:
-    house = House()
-    house.authority.grants = ["read"]
-    shown = await house.sign_in(scope="read")
+    rig = Rig()
+    rig.authority.grants = ["read"]
+    shown = await rig.sign_in(scope="read")
     asked = 0
-    while (fault := await house.fault(status=403, shown=shown, error="insufficient_scope", scope="admin")).upstream:
-        begun = await house.begun(fault)
-        await house.back(begun)
-        shown, asked = await house.badge.shown(), asked + 1
+    while (fault := await rig.fault(status=403, shown=shown, error="insufficient_scope", scope="admin")).upstream:
+        begun = await rig.begun(fault)
+        await rig.back(begun)
+        shown, asked = await rig.credential.shown(), asked + 1
         assert asked < 5
     assert asked == 3
 
@@ -394,10 +396,10 @@ async def test_a_scope_that_is_never_granted_is_asked_for_a_few_times() -> None:
 @pytest.mark.promise("spec.2026.authorization.binding")
 async def test_after_a_server_has_moved_to_another_authority_nothing_of_the_first_is_shown_to_it() -> None:
     old, new = Authority(), Authority(issuer="https://new.example")
-    house = House(old, new)
-    first = await house.sign_in()
+    rig = Rig(old, new)
+    first = await rig.sign_in()
     old.resource["authorization_servers"] = [new.issuer]
-    shown = await house.sign_in(shown=first)
+    shown = await rig.sign_in(shown=first)
     assert shown != first and shown.removeprefix("Bearer ") in new.tokens
     (registered,) = new.clients
     assert new.asked("/authorize")[0]["client_id"] == registered
@@ -408,103 +410,103 @@ async def test_after_a_server_has_moved_to_another_authority_nothing_of_the_firs
 
 async def test_a_client_that_was_registered_by_hand_is_shown_to_the_first_issuer_alone() -> None:
     old, new = Authority(), Authority(issuer="https://new.example")
-    house = House(old, new, client_id="by-hand", client_secret="a secret by hand")
+    rig = Rig(old, new, client_id="by-hand", client_secret="a secret by hand")
     old.clients["by-hand"] = "a secret by hand"
-    first = await house.sign_in()
+    first = await rig.sign_in()
     old.resource["authorization_servers"] = [new.issuer]
-    fault = await house.fault(shown=first)
+    fault = await rig.fault(shown=first)
     assert fault.code == "SERVER_FAILED" and "registered at https://as.example" in fault.message
     assert "by-hand" not in str(new.requests)
 
 
 async def test_an_issuer_that_is_configured_is_the_only_one() -> None:
-    house = House(client_id="by-hand", issuer="https://right.example")
-    fault = await house.fault()
+    rig = Rig(client_id="by-hand", issuer="https://right.example")
+    fault = await rig.fault()
     assert "`auth.issuer` is https://right.example" in fault.message
-    assert not house.authority.asked("/.well-known/oauth-authorization-server")
+    assert not rig.authority.asked("/.well-known/oauth-authorization-server")
 
 
 async def test_where_the_gateway_is_reached_by_https_its_document_says_who_it_is() -> None:
-    house = House(base="https://gate.example")
-    house.authority.metadata["client_id_metadata_document_supported"] = True
-    await house.sign_in()
-    asked = house.authority.asked("/authorize")[0]
-    document = msgspec.json.decode(house.oauth.document() or b"")
+    rig = Rig(base="https://gate.example")
+    rig.authority.metadata["client_id_metadata_document_supported"] = True
+    await rig.sign_in()
+    asked = rig.authority.asked("/authorize")[0]
+    document = msgspec.json.decode(rig.oauth.document() or b"")
     assert asked["client_id"] == document["client_id"] == "https://gate.example/connect/client.json"
     assert asked["redirect_uri"] in document["redirect_uris"] and document["application_type"] == "web"
-    assert "refresh_token" in document["grant_types"] and not house.authority.asked("/register")
+    assert "refresh_token" in document["grant_types"] and not rig.authority.asked("/register")
 
 
 async def test_no_browser_is_sent_back_over_a_network_in_the_clear() -> None:
-    fault = await House(base="http://192.168.0.9:8765").fault()
+    fault = await Rig(base="http://192.168.0.9:8765").fault()
     assert fault.code == "SERVER_FAILED" and "auth.audience" in fault.hint
 
 
 async def test_where_no_browser_can_come_the_command_is_named() -> None:
-    fault = await House(base="").fault()
+    fault = await Rig(base="").fault()
     assert fault.code == "SIGN_IN_REQUIRED" and "toolgate connect docs" in fault.message and not fault.upstream
 
 
 async def test_what_all_share_is_for_the_operator_to_sign_in_at() -> None:
-    house = House(shared=True)
-    fault = await house.fault()
+    rig = Rig(shared=True)
+    fault = await rig.fault()
     assert "toolgate connect docs" in fault.message and "/connect/" not in fault.message and not fault.upstream
-    assert house.oauth.link("docs", "ann") == house.oauth.link("docs", "ben") != ""
+    assert rig.oauth.link("docs", "ann") == rig.oauth.link("docs", "ben") != ""
 
 
 async def test_own_credentials_need_no_user_and_are_asked_with_once() -> None:
-    house = House(grant="client_credentials", client_id="robot", client_secret="of the robot")
-    house.authority.clients["robot"] = "of the robot"
-    shown = await asyncio.gather(*(house.badge_of(who).refused(Refusal(401, "Bearer")) for who in ("ann", "ben")))
-    assert len(set(shown)) == 1 and len(house.authority.asked("/token")) == 1
-    assert house.authority.asked("/token")[0]["resource"] == house.server.url
-    fault = await house.fault(status=403, shown=shown[0], error="insufficient_scope")
+    rig = Rig(grant="client_credentials", client_id="robot", client_secret="of the robot")
+    rig.authority.clients["robot"] = "of the robot"
+    shown = await asyncio.gather(*(rig.badge_of(who).refused(Refusal(401, "Bearer")) for who in ("ann", "ben")))
+    assert len(set(shown)) == 1 and len(rig.authority.asked("/token")) == 1
+    assert rig.authority.asked("/token")[0]["resource"] == rig.server.url
+    fault = await rig.fault(status=403, shown=shown[0], error="insufficient_scope")
     assert "does not help" in fault.message
 
 
 async def test_wrong_credentials_of_our_own_are_said_to_be_wrong() -> None:
-    house = House(grant="client_credentials", client_id="robot", client_secret="wrong")
-    house.authority.clients["robot"] = "right"
-    fault = await house.fault()
+    rig = Rig(grant="client_credentials", client_id="robot", client_secret="wrong")
+    rig.authority.clients["robot"] = "right"
+    fault = await rig.fault()
     assert fault.code == "SERVER_FAILED" and "invalid_client" in fault.message and "check `client_id`" in fault.hint
 
 
 async def test_a_key_signs_who_we_are_for_this_issuer_and_a_minute() -> None:
     key = ECKey.generate_key("P-256")
-    house = House(grant="client_credentials", client_id="robot", private_key=key.as_pem(private=True).decode())
-    await house.badge.refused(Refusal(401, "Bearer"))
-    told = house.authority.asked("/token")[0]
+    rig = Rig(grant="client_credentials", client_id="robot", private_key=key.as_pem(private=True).decode())
+    await rig.credential.refused(Refusal(401, "Bearer"))
+    told = rig.authority.asked("/token")[0]
     signed = jwt.decode(told["client_assertion"], key, algorithms=["ES256"])
     assert signed.claims["iss"] == signed.claims["sub"] == told["client_id"] == "robot"
     assert signed.claims["aud"] == "https://as.example" and signed.claims["exp"] - signed.claims["iat"] == 60
 
 
 async def test_a_key_that_is_none_fails_its_server_and_is_not_shown() -> None:
-    house = House(grant="client_credentials", client_id="robot", private_key="-----BEGIN not a key")
-    fault = await house.fault()
+    rig = Rig(grant="client_credentials", client_id="robot", private_key="-----BEGIN not a key")
+    fault = await rig.fault()
     assert fault.code == "SERVER_FAILED" and "not a key" not in fault.message
 
 
 async def test_a_user_who_says_no_is_not_signed_in() -> None:
-    house = House()
-    begun = await house.begun(await house.fault())
-    answer = house.authority.authorize(begun.url, code=None, error="access_denied")
+    rig = Rig()
+    begun = await rig.begun(await rig.fault())
+    answer = rig.authority.authorize(begun.url, code=None, error="access_denied")
     with pytest.raises(Fault, match="access_denied"):
-        await house.back(begun, answer)
-    assert await house.badge.shown() == ""
+        await rig.back(begun, answer)
+    assert await rig.credential.shown() == ""
 
 
 async def test_a_call_waits_for_its_user_until_it_has_signed_in() -> None:
-    house = House()
-    begun = await house.begun(await house.fault())
-    waiting = asyncio.ensure_future(house.oauth.settled("docs", "ann", 25.0))
+    rig = Rig()
+    begun = await rig.begun(await rig.fault())
+    waiting = asyncio.ensure_future(rig.oauth.settled("docs", "ann", 25.0))
     await asyncio.sleep(5)
     assert not waiting.done()
-    await house.back(begun)
+    await rig.back(begun)
     await asyncio.sleep(1)
     assert waiting.done()
-    await house.fault(house.badge_of("ben"))
-    await house.oauth.settled("docs", "ben", 25.0)  # who never does is not waited for any longer
+    await rig.fault(rig.badge_of("ben"))
+    await rig.oauth.settled("docs", "ben", 25.0)  # who never does is not waited for any longer
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from toolgate.catalog import overlays, traits
-from toolgate.catalog.base import Change, Shelf
+from toolgate.catalog import overlays, tool_info
+from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
-from toolgate.core.model import Call, Client, Fault, Traits
+from toolgate.core.model import Call, Client, Fault, ToolInfo
 
 SEARCH = (
     b'{"name": "search", "title":"Search","annotations" : {"title":"Old","readOnlyHint":true}, "x-own": [1.0],'
@@ -41,10 +41,10 @@ def schema(**parameters: Parameter) -> Any:
 
 def sent(overlay: Overlay, arguments: Any = ..., name: str = "search") -> Any:
     """The arguments of a call as they reach the server."""
-    shelf = overlays.apply(Shelf(ITEMS), {"search": overlay})
+    server_list = overlays.apply(ServerList(ITEMS), {"search": overlay})
     raw = msgspec.Raw() if arguments is ... else Raw(json.dumps(arguments).encode())
     call = Call("tools/call", name, Client(), raw, server="docs")
-    entered = overlays.enter(call, overlays.find(shelf, call))
+    entered = overlays.enter(call, overlays.find(server_list, call))
     assert (entered.server, entered.target) == ("docs", "search")
     return json.loads(bytes(entered.arguments)) if entered.arguments else ...
 
@@ -57,9 +57,9 @@ def refusal(overlay: Overlay, arguments: Any) -> Fault:
 
 
 def test_without_overlays_a_shelf_is_the_very_same() -> None:
-    shelf = Shelf(ITEMS)
-    assert overlays.apply(shelf, {}) is shelf
-    assert shelf.own is shelf.items and not shelf.is_overlaid
+    server_list = ServerList(ITEMS)
+    assert overlays.apply(server_list, {}) is server_list
+    assert server_list.own is server_list.items and not server_list.is_overlaid
 
 
 def test_a_tool_without_an_overlay_keeps_its_bytes_and_the_others_what_is_not_changed() -> None:
@@ -112,19 +112,19 @@ def test_arguments_are_led_back_to_the_servers_names_and_values() -> None:
 
 
 def test_arguments_that_stay_as_they_are_stay_bytes() -> None:
-    shelf = overlays.apply(Shelf(ITEMS), {"search": with_parameters(q=Parameter(name="query"))})
+    server_list = overlays.apply(ServerList(ITEMS), {"search": with_parameters(q=Parameter(name="query"))})
     raw = Raw(b'{ "limit" : 1.0 }')
     call = Call("tools/call", "search", Client(), raw, server="docs")
-    assert overlays.enter(call, overlays.find(shelf, call)).arguments is raw
+    assert overlays.enter(call, overlays.find(server_list, call)).arguments is raw
 
 
 @pytest.mark.parametrize("parameter", [Parameter(hidden=True), Parameter(fixed=1), Parameter(name="other")])
 @pytest.mark.parametrize("spelled", [b'{"limit":1}', b'{"l\\u0069mit":1}', b'{"q":1,"limit":1,"limit":2}'])
 def test_a_caller_cannot_give_what_is_fixed_hidden_or_renamed_away(parameter: Parameter, spelled: bytes) -> None:
-    shelf = overlays.apply(Shelf(ITEMS), {"search": with_parameters(limit=parameter)})
+    server_list = overlays.apply(ServerList(ITEMS), {"search": with_parameters(limit=parameter)})
     call = Call("tools/call", "search", Client(), Raw(spelled), server="docs")
     with pytest.raises(Fault) as caught:
-        overlays.enter(call, overlays.find(shelf, call))
+        overlays.enter(call, overlays.find(server_list, call))
     assert (caught.value.code, caught.value.reach) == ("INVALID_ARGS", "not_sent")
     assert caught.value.message == "Invalid arguments: search has no parameter limit"
 
@@ -219,26 +219,26 @@ def test_a_schema_in_which_parameters_do_not_stand_at_the_top_stays_as_it_is(sch
 
 
 def test_what_is_not_shown_is_not_found_and_not_suggested() -> None:
-    shelf = overlays.apply(Shelf(ITEMS), {"search": Overlay(hidden=True), "news": Overlay(name="searching")})
+    server_list = overlays.apply(ServerList(ITEMS), {"search": Overlay(hidden=True), "news": Overlay(name="searching")})
     for name in ("search", "news", "unlisted"):
         with pytest.raises(Fault) as caught:
-            overlays.find(shelf, Call("tools/call", name, Client(), server="docs"))
+            overlays.find(server_list, Call("tools/call", name, Client(), server="docs"))
         assert (caught.value.code, caught.value.reach) == ("TOOL_NOT_FOUND", "not_sent")
         assert caught.value.message.removeprefix(f"Tool not found: {name}") in ("", " (did you mean searching?)")
     with pytest.raises(Fault, match=r"Tool not found: search \(did you mean searching\?\)"):
-        overlays.find(shelf, Call("tools/call", "search", Client(), server="docs"))
+        overlays.find(server_list, Call("tools/call", "search", Client(), server="docs"))
 
 
 def test_traits_are_the_servers_own_and_say_what_callers_know_things_by() -> None:
     overlay = Overlay(name="find", parameters={"q": Parameter(name="query"), "region": Parameter(name="where")})
-    shelf = overlays.apply(Shelf(ITEMS), {"search": overlay})
-    found = traits.of(shelf, "search")
+    server_list = overlays.apply(ServerList(ITEMS), {"search": overlay})
+    found = tool_info.of(server_list, "search")
     assert found and json.loads(found.schema) == json.loads(SEARCH)["inputSchema"]
     assert (found.shown, found.parameters) == ("find", {"q": "query", "region": "where"})
-    assert [mirror.path for mirror in found.mirrors] == [("region",)]
-    assert [mirror.path for mirror in traits.mirrors_shown(shelf, "find")] == [("where",)]
+    assert [argument.path for argument in found.header_arguments] == [("region",)]
+    assert [argument.path for argument in tool_info.header_arguments_shown(server_list, "find")] == [("where",)]
     assert json.loads(found.shown_schema)["required"] == ["query", "limit"]
-    assert traits.of(shelf, "find") is None
+    assert tool_info.of(server_list, "find") is None
 
 
 @pytest.mark.parametrize(
@@ -246,13 +246,17 @@ def test_traits_are_the_servers_own_and_say_what_callers_know_things_by() -> Non
     [("/q", "/query"), ("/q/0/q", "/query/0/q"), ("/limit/q", "/limit/q"), ("", ""), ("/a~1b/0", "/c~0~1d/0")],
 )
 def test_where_an_argument_is_wrong_is_told_in_the_callers_names(own: str, shown: str) -> None:
-    assert Traits(parameters={"q": "query", "a/b": "c~/d"}).as_shown(own) == shown
+    assert ToolInfo(parameters={"q": "query", "a/b": "c~/d"}).as_shown(own) == shown
 
 
 def test_overlays_come_and_go_and_the_servers_own_list_stays() -> None:
-    first = overlays.apply(Shelf(ITEMS, 1.0, 2.0, True), {"search": Overlay(hidden=True)})
+    first = overlays.apply(ServerList(ITEMS, 1.0, 2.0, True), {"search": Overlay(hidden=True)})
     second = overlays.apply(first, {"search": Overlay(name="find")})
     third = overlays.apply(second, {})
-    assert [list(shelf.items) for shelf in (first, second, third)] == [["news"], ["find", "news"], ["search", "news"]]
-    assert all(shelf.own == ITEMS for shelf in (first, second, third))
+    assert [list(server_list.items) for server_list in (first, second, third)] == [
+        ["news"],
+        ["find", "news"],
+        ["search", "news"],
+    ]
+    assert all(server_list.own == ITEMS for server_list in (first, second, third))
     assert (third.fetched, third.until, third.is_public, third.is_overlaid) == (1.0, 2.0, True, False)

@@ -12,7 +12,7 @@ from virtualtime import FakeClock, settle, soon
 from toolgate.core.exchange import Exchange
 from toolgate.core.model import Fault, Note, Notes, Principal
 from toolgate.state import parking as module
-from toolgate.state.parking import Flow, Parking
+from toolgate.state.parking import ParkedCall, Parking
 
 ANN, BOB = Principal("ann"), Principal("bob")
 
@@ -26,7 +26,7 @@ class Work(Exchange):
 
 
 class Slow:
-    """A leg's work that ends when it is told to."""
+    """A round's work that ends when it is told to."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -37,7 +37,7 @@ class Slow:
         return await self.end
 
 
-def parked(parking: Parking, principal: Principal = ANN) -> tuple[Flow, Work]:
+def parked(parking: Parking, principal: Principal = ANN) -> tuple[ParkedCall, Work]:
     work = Work()
     flow = parking.hold(work, None, principal)
     parking.park(flow)
@@ -109,12 +109,12 @@ async def test_its_time_begins_anew_in_each_round() -> None:
     assert work.is_cancelled
 
 
-async def test_its_time_does_not_run_while_a_leg_does() -> None:
+async def test_its_time_does_not_run_while_a_round_does() -> None:
     clock = FakeClock()
     parking = Parking(clock, ttl=100)
     flow, work = parked(parking)
     slow = Slow()
-    leg = asyncio.ensure_future(parking.leg(flow, slow))
+    leg = asyncio.ensure_future(parking.run_round(flow, slow))
     await clock.advance(1000)
     assert not work.is_cancelled
     slow.end.set_result("done")
@@ -130,7 +130,7 @@ async def test_what_nobody_says_was_delivered_ends_all_the_same() -> None:
     flow, work = parked(parking)
     slow = Slow()
     slow.end.set_result("done")
-    await parking.leg(flow, slow)
+    await parking.run_round(flow, slow)
     await clock.advance(101)
     assert held.is_cancelled and work.is_cancelled
     assert len(parking) == 0
@@ -177,27 +177,27 @@ async def test_anonymous_clients_are_told_apart_by_their_address() -> None:
     parking.close()
 
 
-# Legs.
+# Rounds.
 
 
-async def test_the_same_round_twice_is_one_leg() -> None:
+async def test_the_same_round_twice_is_one_round() -> None:
     parking = Parking(FakeClock())
     flow, _ = parked(parking)
     slow = Slow()
-    legs = [asyncio.ensure_future(parking.leg(flow, slow)) for _ in range(3)]
+    legs = [asyncio.ensure_future(parking.run_round(flow, slow)) for _ in range(3)]
     await settle()
     slow.end.set_result("done")
     assert await asyncio.gather(*legs) == ["done"] * 3
     assert slow.runs == 1
-    assert await parking.leg(flow, slow) == "done"  # not flushed yet: still joined
+    assert await parking.run_round(flow, slow) == "done"  # not flushed yet: still joined
     parking.finished(flow)
 
 
-async def test_a_leg_goes_on_as_long_as_one_waits_for_it() -> None:
+async def test_a_round_goes_on_as_long_as_one_waits_for_it() -> None:
     parking = Parking(FakeClock())
     flow, work = parked(parking)
     slow = Slow()
-    stays, leaves = (asyncio.ensure_future(parking.leg(flow, slow)) for _ in "ab")
+    stays, leaves = (asyncio.ensure_future(parking.run_round(flow, slow)) for _ in "ab")
     await settle()
     leaves.cancel()
     await settle()
@@ -207,11 +207,11 @@ async def test_a_leg_goes_on_as_long_as_one_waits_for_it() -> None:
     parking.finished(flow)
 
 
-async def test_a_leg_that_nobody_waits_for_is_cancelled_with_its_work() -> None:
+async def test_a_round_that_nobody_waits_for_is_cancelled_with_its_work() -> None:
     parking = Parking(FakeClock())
     flow, work = parked(parking)
     slow = Slow()
-    legs = [asyncio.ensure_future(parking.leg(flow, slow)) for _ in "ab"]
+    legs = [asyncio.ensure_future(parking.run_round(flow, slow)) for _ in "ab"]
     await settle()
     for leg in legs:
         leg.cancel()
@@ -221,10 +221,10 @@ async def test_a_leg_that_nobody_waits_for_is_cancelled_with_its_work() -> None:
     assert len(parking) == 0
 
 
-async def test_whoever_waits_for_a_leg_that_is_dropped_is_told() -> None:
+async def test_whoever_waits_for_a_round_that_is_dropped_is_told() -> None:
     parking = Parking(FakeClock())
     flow, work = parked(parking)
-    leg = asyncio.ensure_future(parking.leg(flow, Slow()))
+    leg = asyncio.ensure_future(parking.run_round(flow, Slow()))
     await settle()
     parking.drop(flow)
     with pytest.raises(Fault) as caught:
@@ -233,27 +233,27 @@ async def test_whoever_waits_for_a_leg_that_is_dropped_is_told() -> None:
     assert work.is_cancelled
 
 
-async def test_a_leg_that_fails_fails_for_all_who_wait() -> None:
+async def test_a_round_that_fails_fails_for_all_who_wait() -> None:
     async def fails() -> str:
         await asyncio.sleep(0)
         raise Fault("TIMEOUT", "too long")
 
     parking = Parking(FakeClock())
     flow, _ = parked(parking)
-    legs = [asyncio.ensure_future(parking.leg(flow, fails)) for _ in "ab"]
+    legs = [asyncio.ensure_future(parking.run_round(flow, fails)) for _ in "ab"]
     for leg in legs:
         with pytest.raises(Fault, match="too long"):
             await leg
     parking.close()
 
 
-async def test_parking_while_a_leg_runs_changes_nothing() -> None:
+async def test_parking_while_a_round_runs_changes_nothing() -> None:
     """A quick retry may be faster than our own flush."""
     clock = FakeClock()
     parking = Parking(clock, ttl=100)
     flow = parking.hold(Work(), None, ANN)
     slow = Slow()
-    leg = asyncio.ensure_future(parking.leg(flow, slow))
+    leg = asyncio.ensure_future(parking.run_round(flow, slow))
     await settle()
     parking.park(flow)
     await clock.advance(200)
@@ -308,7 +308,7 @@ async def test_such_a_round_is_spent_by_a_failure_too() -> None:
         await parking.once(b"r", fails)
 
 
-async def test_such_a_leg_that_nobody_waits_for_is_cancelled() -> None:
+async def test_such_a_round_that_nobody_waits_for_is_cancelled() -> None:
     parking = Parking(FakeClock())
     slow = Slow()
     leg = asyncio.ensure_future(parking.once(b"r", slow))

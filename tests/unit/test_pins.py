@@ -152,9 +152,9 @@ async def test_what_was_approved_is_pinned_and_the_old_name_of_what_was_renamed_
     known = pins(store)
     judged(known, TOOL)
     judged(known, TOOL | {"name": "peruse"})
-    shelves = PinRecords(store, "")
-    assert await shelves.approve("there", (), mark(shelves.pending("there")), 7.0) == ["peruse"]
-    found = shelves.pins("there") or {}
+    server_lists = PinRecords(store, "")
+    assert await server_lists.approve("there", (), mark(server_lists.pending("there")), 7.0) == ["peruse"]
+    found = server_lists.pins("there") or {}
     assert {name: (pin.at, pin.is_approved) for name, pin in found.items()} == {"peruse": (7.0, True)}
     known.read_again()
     assert judged(known, TOOL | {"name": "peruse"}) == {}

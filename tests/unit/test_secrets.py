@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from toolgate.config import Config, ConfigError, read, showing, with_own
+from toolgate.config import Config, ConfigError, read, render, with_own
 from toolgate.config import secrets as config_secrets
 
 VALUE = "canary-9a8b7c6d"
@@ -154,7 +154,7 @@ def test_a_server_that_was_added_has_the_same_places(tmp_path: Path) -> None:
 def test_what_is_shown_of_it_is_masked(tmp_path: Path) -> None:
     vault = {"address": "http://127.0.0.1:1", "token": VALUE, "secret_id": VALUE}
     found = config(tmp_path, "x", secrets={"vault": vault})
-    assert VALUE not in json.dumps(showing.config(found)) and VALUE not in repr(found)
+    assert VALUE not in json.dumps(render.config(found)) and VALUE not in repr(found)
 
 
 # Vault.

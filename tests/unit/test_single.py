@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from toolgate.catalog.base import Shelf
+from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
 from toolgate.core.model import Call, Client, Done, Fault
 from toolgate.surfaces.single import Single
@@ -15,7 +15,7 @@ SURFACE = Single("docs")
 
 
 def view(*servers: str) -> CatalogView:
-    return CatalogView(servers, lambda server, kind: Shelf({"search": TOOL}) if kind == "tools" else None, {}, ())
+    return CatalogView(servers, lambda server, kind: ServerList({"search": TOOL}) if kind == "tools" else None, {}, ())
 
 
 def test_a_list_is_the_servers_own_bytes() -> None:

@@ -11,7 +11,7 @@ from msgspec import Raw
 from toolgate.core.model import Call, Client, Fault, Principal
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
-from toolgate.upstreams.mcp.tasks import LONGEST, MOST_TASKS, Book
+from toolgate.upstreams.mcp.tasks import LONGEST, MOST_TASKS, TaskOwners
 
 KEY = "io.modelcontextprotocol/related-task"
 ANN, BOB = Client(Principal("ann"), "s1"), Client(Principal("bob"), "s2")
@@ -23,7 +23,7 @@ def raw(value: Any) -> Raw:
 
 
 def test_a_book_knows_who_made_a_task_and_forgets_the_oldest_of_whoever_makes_many() -> None:
-    book = Book()
+    book = TaskOwners()
     book.add(Task("bobs"), BOBS, 0.0)
     for number in range(MOST_TASKS + 2):
         book.add(Task(str(number)), ANNS, 0.0)
@@ -32,7 +32,7 @@ def test_a_book_knows_who_made_a_task_and_forgets_the_oldest_of_whoever_makes_ma
 
 
 def test_a_task_counts_as_running_until_it_is_over_or_its_time_is() -> None:
-    book = Book()
+    book = TaskOwners()
     book.add(Task("short", ttl=1000), ANNS, 100.0)
     book.add(Task("long", ttl=2 * LONGEST * 1000), ANNS, 100.0)
     assert book.runs(100.0 + 1.5 * LONGEST)

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from virtualtime import FakeClock
 
-from toolgate.core.cutting import Ends
-from toolgate.core.model import Accepted, Call, Client, Done, Principal, Traits
-from toolgate.policy.spills import Bounds, Spills
+from toolgate.core.excerpts import Ends
+from toolgate.core.model import Accepted, Call, Client, Done, Principal, ToolInfo
+from toolgate.policy.overflow import Bounds, OverflowStore
 from toolgate.policy.truncate import META_KEY, Limit, Truncate
 from toolgate.search.tokens import estimate
 
@@ -26,8 +26,8 @@ class Bench:
 
     def __init__(self, bytes: int | None = 1000, tokens: int | None = None, **more: Any) -> None:
         ends = Ends(more.get("head"), more.get("tail"))
-        self.spills = Spills(FakeClock(), bounds=more.get("bounds"))
-        self.policy = Truncate(Limit(bytes, tokens, ends), more.get("limits", {}), self.spills)
+        self.overflow = OverflowStore(FakeClock(), bounds=more.get("bounds"))
+        self.policy = Truncate(Limit(bytes, tokens, ends), more.get("limits", {}), self.overflow)
 
     def shown(self, *content: Any, call: Call = CALL, **members: Any) -> Any:
         body = json.dumps({"content": content, **members}).encode()
@@ -36,8 +36,8 @@ class Bench:
         return json.loads(bytes(outcome.body))
 
     def whole(self, uri: str) -> Any:
-        self.spills.at_once = 10**9
-        (content,) = self.spills.read(ANN.principal, uri)["contents"]
+        self.overflow.at_once = 10**9
+        (content,) = self.overflow.read(ANN.principal, uri)["contents"]
         return content.get("text") or base64.b64decode(content["blob"])
 
 
@@ -189,7 +189,7 @@ async def test_structured_content_that_nobody_promised_is_left_out_with_the_text
 
 async def test_structured_content_that_was_promised_has_the_first_claim() -> None:
     bench, value = Bench(2000), {"rows": list(range(300))}
-    call = msgspec.structs.replace(CALL, traits=Traits(has_output=True))
+    call = msgspec.structs.replace(CALL, tool_info=ToolInfo(has_output=True))
     result = bench.shown(text(json.dumps(value)), structuredContent=value, call=call)
     assert result["structuredContent"] == value
     assert "isError" not in result
@@ -198,7 +198,7 @@ async def test_structured_content_that_was_promised_has_the_first_claim() -> Non
 
 async def test_promised_structured_content_that_cannot_be_shown_makes_an_error_that_says_it_was_executed() -> None:
     bench, value = Bench(500), {"rows": list(range(300))}
-    call = msgspec.structs.replace(CALL, traits=Traits(has_output=True))
+    call = msgspec.structs.replace(CALL, tool_info=ToolInfo(has_output=True))
     result = bench.shown(text(json.dumps(value)), structuredContent=value, call=call)
     notice, link = result["content"]
     assert result["isError"] is True

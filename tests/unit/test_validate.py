@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolgate.core.model import Call, Client, Fault, Traits
+from toolgate.core.model import Call, Client, Fault, ToolInfo
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled
 from toolgate.policy.validate import Validate
@@ -32,7 +32,7 @@ ECHO = {
 
 def call(schema: Any, arguments: Any = None, **more: Any) -> Call:
     text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
-    traits = Traits(schema=text)
+    tool_info = ToolInfo(schema=text)
     raw = {} if arguments is None else {"arguments": json.dumps(arguments).encode()}
     return Call(
         **{
@@ -40,7 +40,7 @@ def call(schema: Any, arguments: Any = None, **more: Any) -> Call:
             "target": "echo",
             "client": Client(),
             "server": "docs",
-            "traits": traits,
+            "tool_info": tool_info,
             **raw,
             **more,
         }
@@ -144,7 +144,7 @@ def test_a_schema_that_says_nothing_lets_everything_pass(schema: bytes) -> None:
 
 
 def test_only_calls_of_listed_tools_are_judged() -> None:
-    assert passes(ECHO, {}, traits=None)
+    assert passes(ECHO, {}, tool_info=None)
     assert passes(ECHO, {}, method="prompts/get")
     given = call(ECHO, {})
     assert Validate(frozenset({"docs"})).before(given, False) is given
@@ -154,9 +154,9 @@ def test_only_calls_of_listed_tools_are_judged() -> None:
 def test_errors_are_told_in_the_names_that_were_shown() -> None:
     """Where an overlay has renamed a tool and its parameters."""
     shown = b'{"properties":{"text":{"type":"string"}},"required":["text"]}'
-    traits = Traits(schema=dumped(ECHO), shown="say", shown_schema=shown, parameters={"message": "text"})
+    tool_info = ToolInfo(schema=dumped(ECHO), shown="say", shown_schema=shown, parameters={"message": "text"})
     with pytest.raises(Fault) as raised:
-        Validate().before(call(ECHO, {"message": "x"}, traits=traits), False)
+        Validate().before(call(ECHO, {"message": "x"}, tool_info=tool_info), False)
     assert raised.value.message == "Invalid arguments for say: /text: must have at least 3 characters"
     assert bytes(raised.value.extra["schema"]) == shown
     assert [each.pointer for each in raised.value.extra["errors"]] == ["/text"]

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from toolgate.config import Config, written
+from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import mcp, names
 from toolgate.core.model import Call, Hints, Principal
@@ -92,13 +92,13 @@ class Access:
         if call.about and call.kind == "tasks" and call.method != mcp.TASK_CANCEL:
             # It was approved, if need be, when it was made.
             return "off" if self.judge(call.about) == "off" else "allow"
-        found = rules.verdict(call.server, call.kind, call.target, call.traits.hints if call.traits else _SILENT)
+        found = rules.verdict(call.server, call.kind, call.target, call.tool_info.hints if call.tool_info else _SILENT)
         if call.asked and found != "off":
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
         return found
 
     def _judge_change(self, call: Call, rules: Rules | None) -> Verdict:
-        """Nobody is asked twice: an administrator who uses the admin door has decided."""
+        """Nobody is asked twice: an administrator who uses the admin frontend has decided."""
         found = self.add_servers if rules is None else rules.verdict(names.OWN, "tools", call.target)
         return "allow" if found == "ask" and call.is_by_admin else found
 
@@ -137,12 +137,12 @@ class Rules:
         self._everything: Verdict | None = permissions.everything
         self._otherwise: Verdict = "off" if client.servers is None else "allow"
         self.read_only: Literal["", "off", "ask"] = permissions.read_only
-        self._servers = _Table({written.server(name): each for name, each in permissions.servers.items()})
+        self._servers = _Table({permission_names.server(name): each for name, each in permissions.servers.items()})
         resources = _Table(_of_resources(permissions.resources, _said))
         self._meant = _Table(_of_resources(permissions.resources, _meant))
         self._things = {
-            "tools": _Table({written.named(name): each for name, each in permissions.tools.items()}),
-            "prompts": _Table({written.named(name): each for name, each in permissions.prompts.items()}),
+            "tools": _Table({permission_names.named(name): each for name, each in permissions.tools.items()}),
+            "prompts": _Table({permission_names.named(name): each for name, each in permissions.prompts.items()}),
             "resources": resources,
             "resourceTemplates": resources,
         }
@@ -167,7 +167,7 @@ class Rules:
     def _decided(self, server: str, kind: str, name: str, hints: Hints) -> Verdict:
         if server == names.OWN:  # what it is, matters there
             if kind == "resources" and name.startswith(KEPT):
-                return "allow"  # only whose it is can read it, and `Realm.kept` goes by what it was cut of
+                return "allow"  # only whose it is can read it, and `ToolContext.kept` goes by what it was cut of
             own = self._thing(server, kind, name) or self._base(server, hints)
             both: list[Verdict] = [own, self._add_servers]
             return strictest(both) if name in CHANGES_SERVERS else own
@@ -272,7 +272,7 @@ def as_a_lenient_reader(name: str) -> str:
 def _as_lenient_readers(permissions: Mapping[str, Verdict]) -> dict[str, Verdict]:
     found: dict[str, Verdict] = {}
     for name, verdict in permissions.items():
-        loosely = as_a_lenient_reader(written.named(name))
+        loosely = as_a_lenient_reader(permission_names.named(name))
         found[loosely] = strictest((found.get(loosely, "allow"), verdict))
     return found
 
@@ -355,7 +355,7 @@ def _gate(client: KnownClient) -> frozenset[str] | None:
     """The servers that a client may reach at all; None: any."""
     if client.servers is None or client.servers == "all":
         return None
-    return frozenset() if client.servers == "none" else frozenset(map(written.server, client.servers))
+    return frozenset() if client.servers == "none" else frozenset(map(permission_names.server, client.servers))
 
 
 # Names of things, as they are written and as they are.
@@ -379,7 +379,7 @@ def _uris(server: str, uri: str) -> tuple[str, ...]:
 
 
 def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterable[str]]) -> Mapping[str, Verdict]:
-    """By all names that stand for one that is written."""
+    """By all names that stand for one that is permission_names."""
     found: dict[str, Verdict] = {}
     for name, verdict in verdicts.items():
         for each in spell(name):
@@ -389,12 +389,12 @@ def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterab
 
 def _said(name: str) -> Iterable[str]:
     """A name in the spelling that is looked up; a template means what it makes, too."""
-    whole = "".join(written.split_uri(name))
+    whole = "".join(permission_names.split_uri(name))
     return whole, _expression.sub("*", whole)
 
 
 def _meant(name: str) -> Iterable[str]:
-    server, join, uri = written.split_uri(name)
+    server, join, uri = permission_names.split_uri(name)
     for form in forms(uri):
         yield from _said(server + join + form)
 

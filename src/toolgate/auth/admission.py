@@ -12,7 +12,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Protocol
 
 from toolgate.auth.access import OPERATOR
-from toolgate.auth.doorkeeper import Doorkeeper
+from toolgate.auth.authenticator import Authenticator
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.core.model import Principal
@@ -30,18 +30,18 @@ class Identify(Protocol):
 class Admission:
     """The `Identify` of a configuration, which `use` takes another of."""
 
-    def __init__(self, config: Config, doorkeeper: Doorkeeper, audit: Trail) -> None:
+    def __init__(self, config: Config, authenticator: Authenticator, audit: Trail) -> None:
         self._is_open = config.is_open
-        self._doorkeeper = doorkeeper
+        self._authenticator = authenticator
         self._audit = audit
 
     def use(self, config: Config) -> None:
         self._is_open = config.is_open
-        self._doorkeeper.use(config)
+        self._authenticator.use(config)
 
     async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal:
         try:
-            return await (_local if self._is_open else self._doorkeeper)(headers, address, path)
+            return await (_local if self._is_open else self._authenticator)(headers, address, path)
         except Unauthorized as refused:
             if "authorization" in headers:  # who shows nothing learns what to show, and is no event
                 self._audit.note_of_strangers("login", decision="deny", reason=str(refused), address=address, path=path)
@@ -51,7 +51,7 @@ class Admission:
         """Whether who was let in once would be let in still."""
         if principal.client == OPERATOR:
             return True
-        return not principal.via if self._is_open else self._doorkeeper.knows(principal)
+        return not principal.via if self._is_open else self._authenticator.knows(principal)
 
 
 def everybody(principal: Principal) -> bool:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolgate.auth.outside import LOOPBACK, Fetched, Outside
+from toolgate.auth.safe_net import LOOPBACK, Fetched, SafeNet
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
@@ -65,7 +65,7 @@ class Issuer:
     of the keys hold no more."""
 
     def __init__(
-        self, name: str, outside: Outside, clock: Clock, on_withdrawn: Callable[[], object] = lambda: None
+        self, name: str, outside: SafeNet, clock: Clock, on_withdrawn: Callable[[], object] = lambda: None
     ) -> None:
         self.name = name
         self.exact = name  # as it says itself

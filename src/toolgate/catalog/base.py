@@ -28,12 +28,12 @@ class Change(msgspec.Struct, frozen=True):
         return bool(self.renamed or self.refused or self.defaults or self.fixed)
 
 
-class Shelf(msgspec.Struct):
+class ServerList(msgspec.Struct):
     """One list of one server: its items by the names (or URIs) that they are shown under, raw. `until` is the time (of
     `Clock.now`) to which the server itself lets it be kept, None where it said nothing. `memo` keeps what is derived
     of it. Where overlays change a server's tools, `listed` is what it lists itself, `changes` lead back to that, by
     shown names, and `warnings` say what of the overlays is in vain. `held` are tools in quarantine, by the server's own
-    names, and why; `whole` is the shelf as it would be shown with them, for calls that are to be refused for that."""
+    names, and why; `whole` is the list as it would be shown with them, for calls that are to be refused for that."""
 
     items: Mapping[str, Raw]
     fetched: float = 0.0
@@ -44,7 +44,7 @@ class Shelf(msgspec.Struct):
     changes: Mapping[str, Change] = {}
     warnings: tuple[str, ...] = ()
     held: Mapping[str, str] = {}
-    whole: Shelf | None = None
+    whole: ServerList | None = None
 
     @property
     def is_overlaid(self) -> bool:
@@ -69,7 +69,7 @@ class View(Protocol):
         """The tools, in the surface's names, that the client has found and wants to see."""
         ...
 
-    def shelf(self, server: str, kind: str, /) -> Shelf | None:
+    def server_list(self, server: str, kind: str, /) -> ServerList | None:
         """One list of one server; None where it is not known."""
         ...
 
@@ -87,7 +87,7 @@ class View(Protocol):
         ...
 
 
-class Card(msgspec.Struct, frozen=True):
+class ServerSummary(msgspec.Struct, frozen=True):
     """What clients may know of a server's configuration. `told` is what of it may be shown to people, without
     secrets."""
 
@@ -99,9 +99,9 @@ class Card(msgspec.Struct, frozen=True):
     told: Mapping[str, Any] = {}
 
 
-def card(server: Server) -> Card:
+def summary(server: Server) -> ServerSummary:
     """`__rich_repr__` is what of a server's configuration may be shown."""
     told = {name: value for name, value in server.__rich_repr__() if name}
     if "args" in told:
         told["args"] = masking.arguments(server.args, server.private_args)
-    return Card(server.id, server.name, server.type, server.description, server.criticality, told)
+    return ServerSummary(server.id, server.name, server.type, server.description, server.criticality, told)

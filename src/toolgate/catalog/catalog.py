@@ -1,12 +1,12 @@
-"""What all upstreams offer: one shelf for each list of each server, kept raw, fetched when first needed.
+"""What all upstreams offer: one list for each list of each server, kept raw, fetched when first needed.
 
-The rules this file keeps: a shelf is fetched once however many wait for it; one server's failure or slowness is
-data beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what
-was known once is known: a server that is not up is not started because its list is old, and a list that cannot be had
-anew is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as
-they are shown; `Shelf.own` is what the server itself has said, and that is what the store keeps. It keeps, too, why a
-list could not be had: after a restart the first merged list shows that at once, of a server that was mended meanwhile
-the old fault, and clients hear when its list is there.
+The rules this file keeps: a list is fetched once however many wait for it; one server's failure or slowness is data
+beside the others' items; a failed list is never kept; clients hear of a change only where there is one. And what was
+known once is known: a server that is not up is not started because its list is old, and a list that cannot be had anew
+is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as they are
+shown; `ServerList.own` is what the server itself has said, and that is what the store keeps. It keeps, too, why a list
+could not be had: after a restart the first merged list shows that at once, of a server that was mended meanwhile the
+old fault, and clients hear when its list is there.
 
 What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):
 
@@ -29,11 +29,11 @@ from msgspec import Raw
 
 from toolgate.auth.access import Rules
 from toolgate.catalog import overlays
-from toolgate.catalog.base import Shelf
-from toolgate.catalog.looking import Looking
+from toolgate.catalog.base import ServerList
+from toolgate.catalog.cache import CatalogCache, Place
 from toolgate.catalog.overlays import Overlays
 from toolgate.catalog.pins import Pins, ReadTools
-from toolgate.catalog.records import Place, Records
+from toolgate.catalog.refresh import Refresh
 from toolgate.catalog.views import CatalogView, Wanted
 from toolgate.config import CatalogLimits
 from toolgate.core import jsonrpc, mcp
@@ -60,15 +60,15 @@ _KEY_OF_KIND = {method.kind: method.key for method in mcp.LISTS.values()}
 class Slot:
     """One list of one server for one scope: what is known of it, and whether it is being fetched."""
 
-    def __init__(self, shelf: Shelf | None = None) -> None:
-        self.shelf = shelf
+    def __init__(self, server_list: ServerList | None = None) -> None:
+        self.server_list = server_list
         self.is_checked = False  # it was listed since the server was last started
         self.is_outdated = False  # the server has said that it is another now; whoever looks again tells clients
         self.is_missed = False  # clients were shown a list without it
         self.failing: float | None = None  # since when it cannot be had anew
         self.fault: Fault | None = None  # of the last attempt
         self.failed = 0.0  # when that was
-        self.fetch: asyncio.Task[Shelf] | None = None
+        self.fetch: asyncio.Task[ServerList] | None = None
         self.began = 0.0  # the fetch
         self.has_changed = False  # while it was being fetched
 
@@ -97,8 +97,8 @@ class Catalog:
         self._clock = clock
         self.limits = limits
         self._tell = tell
-        self._records = Records(store, clock, prints)
-        self._looking = Looking(clock)
+        self._cache = CatalogCache(store, clock, prints)
+        self._refresh = Refresh(clock)
         self._loaded: set[str] = set()  # servers whose records have been read
         self._slots: dict[Place, Slot] = {}
         self._abouts: dict[str, About] = {}  # by server; of shared connections
@@ -112,7 +112,7 @@ class Catalog:
         others = [id for id in {**before, **upstreams} if before.get(id) is not upstreams.get(id)]
         for id in others:
             self._drop(id)
-        self._records.prints = prints
+        self._cache.prints = prints
         for id in others:
             self._tell(every_list(id))
 
@@ -126,17 +126,17 @@ class Catalog:
         """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
         self.overlays = changes
         for place, slot in list(self._slots.items()):
-            before = slot.shelf
-            slot.shelf = self._shown(place, before) if before else None
-            if before and slot.shelf and _items(slot.shelf) != _items(before):
+            before = slot.server_list
+            slot.server_list = self._shown(place, before) if before else None
+            if before and slot.server_list and _items(slot.server_list) != _items(before):
                 self._tell_of(place)
 
-    def _shown(self, place: Place, shelf: Shelf) -> Shelf:
+    def _shown(self, place: Place, server_list: ServerList) -> ServerList:
         server, scope, kind = place
         if kind != "tools":
-            return shelf
-        held = self._pins.judge(server, scope, shelf.own) if self._pins else None
-        shown = overlays.apply(shelf, self.overlays.get(server, {}), held)
+            return server_list
+        held = self._pins.judge(server, scope, server_list.own) if self._pins else None
+        shown = overlays.apply(server_list, self.overlays.get(server, {}), held)
         warned = self._warned.setdefault(server, set())
         for warning in shown.warnings:
             if warning not in warned and len(warned) < MOST_WARNINGS:
@@ -157,16 +157,16 @@ class Catalog:
         `or_stopped`: or it was listed when it was last up, by this gateway."""
         upstream = self._upstreams.get(server)
         slot = self._slot_of(server, kind, client)
-        if not upstream or not slot or not slot.shelf or not slot.is_checked or slot.is_outdated:
+        if not upstream or not slot or not slot.server_list or not slot.is_checked or slot.is_outdated:
             return False
         return or_stopped or upstream.is_up(client)
 
     # What is known.
 
-    def known(self, server: str, kind: str, client: Client) -> Shelf | None:
-        """The shelf as it is in memory, whatever its age, unless its server has taken it back."""
+    def known(self, server: str, kind: str, client: Client) -> ServerList | None:
+        """The list as it is in memory, whatever its age, unless its server has taken it back."""
         slot = self._slot_of(server, kind, client)
-        return slot.shelf if slot and not slot.is_outdated else None
+        return slot.server_list if slot and not slot.is_outdated else None
 
     async def view(
         self,
@@ -192,14 +192,15 @@ class Catalog:
         found = {item: _result(item[0], fetch) for item, fetch in fetches.items()} | failed
         faults |= {item: each for item, each in found.items() if isinstance(each, Fault)}
         pending = [item for item, each in found.items() if each is None]
-        shelves = {
-            item: each if isinstance(each, Shelf) else self._as_it_was(item, client) for item, each in found.items()
+        server_lists = {
+            item: each if isinstance(each, ServerList) else self._as_it_was(item, client)
+            for item, each in found.items()
         }
 
-        def shelf(server: str, kind: str) -> Shelf | None:
-            return shelves.get((server, kind)) or self.known(server, kind, client)
+        def server_list(server: str, kind: str) -> ServerList | None:
+            return server_lists.get((server, kind)) or self.known(server, kind, client)
 
-        return CatalogView(servers, shelf, faults, pending, activated).for_whom(rules)
+        return CatalogView(servers, server_list, faults, pending, activated).for_whom(rules)
 
     def _still_failed(self, stale: Sequence[Wanted], client: Client) -> dict[Wanted, Fault]:
         """Those whose servers were not to be had: beside others nobody waits for them again. After a while they are
@@ -219,12 +220,12 @@ class Catalog:
                     self._fetch(place, client)
         return failed
 
-    def _as_it_was(self, item: Wanted, client: Client) -> Shelf | None:
-        """The last shelf of a list that is not there now. Where there is none, clients will want to hear of it."""
+    def _as_it_was(self, item: Wanted, client: Client) -> ServerList | None:
+        """The last list of a list that is not there now. Where there is none, clients will want to hear of it."""
         slot = self._slot_of(*item, client)
-        if slot and not slot.shelf:
+        if slot and not slot.server_list:
             slot.is_missed = True
-        return slot.shelf if slot else None
+        return slot.server_list if slot else None
 
     async def about(self, server: str, client: Client) -> About:
         """What a server says of itself; of one that is not up, what it said last. Raises `Fault`."""
@@ -240,7 +241,7 @@ class Catalog:
         about = await upstream.about(client)
         if self._upstreams.get(server) is upstream:
             self._abouts[server] = about
-            self._records.save_about(server, about)
+            self._cache.save_about(server, about)
         return about
 
     async def introduced(
@@ -299,24 +300,24 @@ class Catalog:
         if server in self._loaded:
             return
         self._loaded.add(server)
-        shelves, faults, about = self._records.load(server)
+        server_lists, faults, about = self._cache.load(server)
         for kind, fault in faults.items():
             self._slots.setdefault((server, "", kind), Slot()).fault = fault
-        for kind, shelf in shelves.items():
-            self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), shelf)))
+        for kind, server_list in server_lists.items():
+            self._slots.setdefault((server, "", kind), Slot(self._shown((server, "", kind), server_list)))
         if about:
             self._abouts.setdefault(server, about)
             for kind, method in mcp.LIST_OF_KIND.items():  # what it does not have at all it need not be started for
                 if mcp.LISTS[method].capability not in about.capabilities:
-                    self._slots.setdefault((server, "", kind), Slot(Shelf({}, self._clock.now())))
+                    self._slots.setdefault((server, "", kind), Slot(ServerList({}, self._clock.now())))
 
     def _holds(self, place: Place) -> bool:
         """Whether a list is good as it is: see the table above."""
         slot = self._slot(place)
-        if not slot or not slot.shelf or slot.is_outdated:
+        if not slot or not slot.server_list or slot.is_outdated:
             return False
-        shelf = slot.shelf
-        until = shelf.fetched + self.limits.ttl if shelf.until is None else shelf.until
+        server_list = slot.server_list
+        until = server_list.fetched + self.limits.ttl if server_list.until is None else server_list.until
         is_in_time = self._clock.now() < until
         if is_in_time and slot.is_checked:
             return True
@@ -333,10 +334,10 @@ class Catalog:
         """A server says that these lists are no longer what they were. Soon they are looked at again, once."""
         if server not in self._upstreams:
             return
-        before = self._looking.before((server, scope), lambda: self._compare(server, scope))
+        before = self._refresh.before((server, scope), lambda: self._compare(server, scope))
         for kind in kinds:
             slot = self._slot((server, scope, kind))
-            before.setdefault(kind, _items(slot.shelf) if slot and slot.shelf else None)
+            before.setdefault(kind, _items(slot.server_list) if slot and slot.server_list else None)
             if slot:
                 slot.is_outdated, slot.is_missed, slot.has_changed = True, False, bool(slot.fetch)
 
@@ -345,24 +346,24 @@ class Catalog:
         if server not in self._upstreams:
             return
         if not scope:
-            self._looking.now(lambda: self._learn(server))
+            self._refresh.now(lambda: self._learn(server))
         places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
         for place in places:
             self._slots[place].is_checked = False
         if places:
-            self._looking.soon(lambda: self._check(server, scope))
+            self._refresh.soon(lambda: self._check(server, scope))
 
     def forget(self, server: str, scope: str) -> None:
-        """A scope has ended: nobody will ask for its shelves again, and no fetch under way must bring it back."""
+        """A scope has ended: nobody will ask for its lists again, and no fetch under way must bring it back."""
         for place in self._places(server, scope):
             slot = self._slots.pop(place)
             if slot.fetch:
                 slot.fetch.cancel()
         self._readers.pop((server, scope), None)
-        self._looking.forget((server, scope))
+        self._refresh.forget((server, scope))
 
     async def close(self) -> None:
-        await self._looking.close()
+        await self._refresh.close()
         fetching = [slot.fetch for slot in self._slots.values() if slot.fetch]
         for task in fetching:
             task.cancel()
@@ -370,10 +371,10 @@ class Catalog:
 
     def _drop(self, server: str) -> None:
         """Know nothing of a server that is gone, or is now another."""
-        known = {place[:2] for place in self._slots} | self._readers.keys() | self._looking.known_of(server)
+        known = {place[:2] for place in self._slots} | self._readers.keys() | self._refresh.known_of(server)
         for _, scope in [each for each in known if each[0] == server]:
             self.forget(server, scope)
-        self._records.forget(server)
+        self._cache.forget(server)
         self._loaded.discard(server)
         self._abouts.pop(server, None)
         self._warned.pop(server, None)
@@ -383,11 +384,11 @@ class Catalog:
 
     async def _compare(self, server: str, scope: str) -> None:
         """Tell of the lists that are not what they were."""
-        before = self._looking.take((server, scope))
+        before = self._refresh.take((server, scope))
         if before is None:
             return  # this scope has ended
         changed = [kind for kind, items in before.items() if await self._is_other((server, scope, kind), items)]
-        self._looking.looked((server, scope), bool(changed))
+        self._refresh.looked((server, scope), bool(changed))
         if changed:
             self._tell(Event(server, "list_changed", scope, tuple(changed)))
 
@@ -397,13 +398,13 @@ class Catalog:
         if before is None or not reader:
             return True
         slot = self._slots.get(place)
-        known = slot.shelf if slot and not slot.is_outdated else None
+        known = slot.server_list if slot and not slot.is_outdated else None
         try:
-            shelf = known or await asyncio.shield(self._fetch(place, reader))
+            server_list = known or await asyncio.shield(self._fetch(place, reader))
         except Fault as fault:
             log.info("%s says that its %s have changed, but does not list them: %s", place[0], place[2], fault.message)
             return True
-        return _items(shelf) != before
+        return _items(server_list) != before
 
     async def _learn(self, server: str) -> None:
         """Remember what it says of itself, unless it is gone again."""
@@ -429,7 +430,7 @@ class Catalog:
 
     # Fetching.
 
-    def _fetch(self, place: Place, client: Client) -> asyncio.Task[Shelf]:
+    def _fetch(self, place: Place, client: Client) -> asyncio.Task[ServerList]:
         slot = self._slots.setdefault(place, Slot())
         if not slot.fetch:
             slot.began = self._clock.now()
@@ -437,7 +438,7 @@ class Catalog:
             slot.fetch.add_done_callback(lambda done: self._fetched(place, slot, done))
         return slot.fetch
 
-    async def _read(self, place: Place, slot: Slot, client: Client) -> Shelf:
+    async def _read(self, place: Place, slot: Slot, client: Client) -> ServerList:
         server, scope, kind = place
         upstream = self._upstreams.get(server)
         if not upstream:
@@ -461,14 +462,14 @@ class Catalog:
         until = None if items.ttl is None else now + items.ttl
         if read and self._pins:
             self._pins.was_read(server, read)
-        shelf = self._shown(place, Shelf(own, now, until, items.is_public))
+        server_list = self._shown(place, ServerList(own, now, until, items.is_public))
         at = upstream.scope(client)
         self._readers[server, at] = client
         if not slot.has_changed:  # else it is out of date already, and good for this one answer only
             if at != scope:  # which was found out on the way
                 place, slot = (server, at, kind), self._slots.setdefault((server, at, kind), Slot())
-            self._keep(place, slot, shelf)
-        return shelf
+            self._keep(place, slot, server_list)
+        return server_list
 
     def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]:
         """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may be
@@ -477,36 +478,36 @@ class Catalog:
         own, nameless = _keyed(items.raw, kind)
         return items, own, nameless, self._pins.read(server, own) if self._pins and kind == "tools" else None
 
-    def _keep(self, place: Place, slot: Slot, shelf: Shelf) -> None:
+    def _keep(self, place: Place, slot: Slot, server_list: ServerList) -> None:
         if slot.fault:
-            self._records.drop_fault(place)
-        before = None if slot.is_outdated else slot.shelf
-        is_news = slot.is_missed or (before and _items(before) != _items(shelf))
-        slot.shelf, slot.is_checked, slot.failing, slot.fault = shelf, True, None, None
+            self._cache.drop_fault(place)
+        before = None if slot.is_outdated else slot.server_list
+        is_news = slot.is_missed or (before and _items(before) != _items(server_list))
+        slot.server_list, slot.is_checked, slot.failing, slot.fault = server_list, True, None, None
         slot.is_outdated = slot.is_missed = False
-        self._records.save(place, shelf)
+        self._cache.save(place, server_list)
         if is_news:
             self._tell_of(place)
 
-    def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[Shelf]) -> None:
+    def _fetched(self, place: Place, slot: Slot, done: asyncio.Task[ServerList]) -> None:
         slot.fetch, slot.has_changed = None, False
-        if not slot.shelf and place[1]:
+        if not slot.server_list and place[1]:
             self._slots.pop(place, None)  # whoever has a connection of its own may have any number of them
         error = None if done.cancelled() else done.exception()
         if error:
             error.__traceback__ = error.__context__ = None  # they hold what was read of the list
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
-        if slot.fault and not slot.shelf:
-            self._records.save_fault(place, slot.fault)
-        if error and slot.shelf:
+        if slot.fault and not slot.server_list:
+            self._cache.save_fault(place, slot.fault)
+        if error and slot.server_list:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
             if self._clock.now() - slot.failing >= self.limits.grace:
                 self._lose(place, slot)
 
     def _lose(self, place: Place, slot: Slot) -> None:
         """A list has failed for so long that it is no longer shown."""
-        slot.shelf, slot.failing, slot.is_missed = None, None, True
-        self._records.drop(place)
+        slot.server_list, slot.failing, slot.is_missed = None, None, True
+        self._cache.drop(place)
         self._tell_of(place)
 
     def _tell_of(self, place: Place) -> None:
@@ -523,7 +524,7 @@ class Catalog:
         awaited = {
             slot.fetch: slot.began
             for slot in slots
-            if slot.fetch and not (slot.shelf and patience is not None and began - slot.began >= patience)
+            if slot.fetch and not (slot.server_list and patience is not None and began - slot.began >= patience)
         }
         if first is None:
             return await self._wait(awaited, patience)
@@ -537,7 +538,7 @@ class Catalog:
             await self._wait(rest, left, asyncio.FIRST_COMPLETED)
 
     async def _wait(
-        self, fetches: Iterable[asyncio.Task[Shelf]], seconds: float | None, until: str = asyncio.ALL_COMPLETED
+        self, fetches: Iterable[asyncio.Task[ServerList]], seconds: float | None, until: str = asyncio.ALL_COMPLETED
     ) -> None:
         awaited = [fetch for fetch in fetches if not fetch.done()]
         if not awaited or (seconds is not None and seconds <= 0):
@@ -549,11 +550,11 @@ class Catalog:
             pass
 
 
-def _is_there(fetch: asyncio.Task[Shelf]) -> bool:
+def _is_there(fetch: asyncio.Task[ServerList]) -> bool:
     return fetch.done() and not fetch.cancelled() and not fetch.exception()
 
 
-def _result(server: str, fetch: asyncio.Task[Shelf]) -> Shelf | Fault | None:
+def _result(server: str, fetch: asyncio.Task[ServerList]) -> ServerList | Fault | None:
     """None: it is not there yet."""
     if not fetch.done():
         return None
@@ -572,8 +573,8 @@ def _gone(server: str) -> Fault:
     return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is configured no more", reach="not_sent")
 
 
-def _items(shelf: Shelf) -> list[tuple[str, Raw]]:
-    return list(shelf.items.items())
+def _items(server_list: ServerList) -> list[tuple[str, Raw]]:
+    return list(server_list.items.items())
 
 
 def _keyed(items: Iterable[Raw], kind: str) -> tuple[dict[str, Raw], list[Raw]]:

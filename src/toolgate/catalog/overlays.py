@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from toolgate.catalog.base import Change, Shelf
+from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
 from toolgate.config.shapes import EVERY
 from toolgate.core import jsonrpc, names
@@ -55,10 +55,10 @@ def show(items: Mapping[str, Raw], overlays: Overlays) -> Shown:
     return Shown(shown, changes, tuple(warnings))
 
 
-def hides(shelf: Shelf, own: str) -> bool:
+def hides(server_list: ServerList, own: str) -> bool:
     """Whether an operator has hidden a tool that its server lists."""
-    shown = shelf.whole or shelf
-    if not shelf.is_overlaid or own not in shelf.own:
+    shown = server_list.whole or server_list
+    if not server_list.is_overlaid or own not in server_list.own:
         return False
     known: set[str] | None = shown.memo.get("own names")
     if known is None:
@@ -68,40 +68,42 @@ def hides(shelf: Shelf, own: str) -> bool:
     return own not in known
 
 
-def apply(shelf: Shelf, overlays: Overlays, held: Mapping[str, str] | None = None) -> Shelf:
-    """A shelf of tools as it is shown; without overlays as its server lists it. `held` are those in quarantine, by own
+def apply(server_list: ServerList, overlays: Overlays, held: Mapping[str, str] | None = None) -> ServerList:
+    """A list of tools as it is shown; without overlays as its server lists it. `held` are those in quarantine, by own
     names, and why; None where there is no such thing: else nothing but what is listed can be called."""
-    if not overlays and held is None and not shelf.is_overlaid:
-        return shelf
-    whole = _applied(shelf, shelf.own, overlays, held)
+    if not overlays and held is None and not server_list.is_overlaid:
+        return server_list
+    whole = _applied(server_list, server_list.own, overlays, held)
     if not held:
         return whole
-    free = {name: raw for name, raw in shelf.own.items() if name not in held}
-    shown = _applied(shelf, free, {name: each for name, each in overlays.items() if name not in held}, held)
+    free = {name: raw for name, raw in server_list.own.items() if name not in held}
+    shown = _applied(server_list, free, {name: each for name, each in overlays.items() if name not in held}, held)
     return msgspec.structs.replace(shown, whole=whole)
 
 
-def _applied(shelf: Shelf, items: Mapping[str, Raw], overlays: Overlays, held: Mapping[str, str] | None) -> Shelf:
+def _applied(
+    server_list: ServerList, items: Mapping[str, Raw], overlays: Overlays, held: Mapping[str, str] | None
+) -> ServerList:
     shown = show(items, overlays) if overlays else Shown(items)
-    return Shelf(
+    return ServerList(
         shown.items,
-        shelf.fetched,
-        shelf.until,
-        shelf.is_public,
-        listed=shelf.own if overlays or held is not None else None,
+        server_list.fetched,
+        server_list.until,
+        server_list.is_public,
+        listed=server_list.own if overlays or held is not None else None,
         changes=shown.changes,
         warnings=shown.warnings,
         held=held or {},
     )
 
 
-def find(shelf: Shelf, call: Call) -> Change:
+def find(server_list: ServerList, call: Call) -> Change:
     """How the tool of a call leads back to the server's own. Raises `Fault` for one that is not shown: on a server with
     overlays nothing else can be called, since it may be what is hidden."""
     name = call.target
-    if name in shelf.items:
-        return shelf.changes.get(name) or Change(name)
-    close = names.did_you_mean(names.near(name, shelf.items))
+    if name in server_list.items:
+        return server_list.changes.get(name) or Change(name)
+    close = names.did_you_mean(names.near(name, server_list.items))
     hint = close or "ask tools/list for what there is"
     message = f"Tool not found: {name}" + (f" ({hint})" if close else "")
     raise Fault("TOOL_NOT_FOUND", message, server=call.server, tool=name, hint=hint, reach="not_sent")

@@ -10,7 +10,7 @@ configuration's pins are no other's.
 | has the name of a pin, and another digest | changed |
 | has all of a pin but the name, and that name is listed no more | renamed |
 | else | new |
-| says what `suspicions` reports, and nobody has approved just that | suspicious |
+| says what `poisoning` reports, and nobody has approved just that | suspicious |
 
 What is not as it was is *pending*: told, and with `quarantine` held back, until somebody approves of it.
 """
@@ -30,8 +30,8 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.catalog import suspicions
-from toolgate.catalog.suspicions import Pairs, Suspicion, visible
+from toolgate.catalog import poisoning
+from toolgate.catalog.poisoning import Pairs, PoisoningSign, visible
 from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.clock import Clock
@@ -77,7 +77,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
     digest: str
     what: Literal["changed", "new", "renamed", "unknown", ""]
     was: str
-    found: tuple[Suspicion, ...]
+    found: tuple[PoisoningSign, ...]
     is_held: bool
     text: str
 
@@ -257,7 +257,7 @@ class Pins:
                 what, was = ("changed", "") if pin else _where_from(each.text, gone)
                 what = "unknown" if server in self._unknown else what
             is_approved = is_same and pin is not None and pin.is_approved
-            found = () if rules.descriptions == "off" or is_approved else each.suspicions
+            found = () if rules.descriptions == "off" or is_approved else each.signs
             if what or found:
                 is_held = bool(
                     (what and rules.pinning == "quarantine") or (found and rules.descriptions == "quarantine")
@@ -358,7 +358,7 @@ def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
 def _told(raw: Raw | bytes) -> str:
     """What of a tool is pinned, in one order and one spelling."""
     try:
-        return json.dumps({key: _plain(each) for key, each in _unique(suspicions.read(Raw(raw))) if key in PINNED})
+        return json.dumps({key: _plain(each) for key, each in _unique(poisoning.read(Raw(raw))) if key in PINNED})
     except (ValueError, RecursionError):
         return bytes(raw).decode(errors="backslashreplace")
 
@@ -376,7 +376,7 @@ class _Listed:
         whole = _told(raw)
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
         self.text = whole[:LONGEST_TEXT]
-        self.suspicions = suspicions.of(raw)
+        self.signs = poisoning.of(raw)
 
 
 ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]

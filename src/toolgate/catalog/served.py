@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from toolgate.config import Config, KnownClient, Server, masking, showing
+from toolgate.config import Config, KnownClient, Server, masking, render
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.state.audit import Trail
@@ -118,7 +118,7 @@ class Served:
             if name in servers:
                 about |= {
                     "by_operator": servers[name].by_operator,
-                    "config": showing.server(servers[name], masked=True),
+                    "config": render.server(servers[name], masked=True),
                 }
             self._audit.note_change(event, **about)
 
@@ -199,7 +199,7 @@ def _client(client: KnownClient, since: float) -> ServedClient:
 
 def _print_of(server: Server) -> str:
     """Without the values of secrets: those are the business of who rotates them, and other in another's environment."""
-    table = showing.server(server)
+    table = render.server(server)
     for part in table.keys() & {"env", "headers"}:
         table[part] = {name: "" if masking.is_secret_name(name) else each for name, each in table[part].items()}
     return _hash(jsonrpc.encode(table).decode())

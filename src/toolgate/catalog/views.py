@@ -1,8 +1,8 @@
 """What one client may see of the catalog: a view, which is filtered before anything else looks at it.
 
 The rule this file keeps: whoever works on a view, a surface, search or a control tool, needs to know nothing of
-permissions. The part of a shelf that is permitted is made once for all clients who have the same rules; where that is
-all of it, it is that very shelf, so that nothing is kept twice.
+permissions. The part of a list that is permitted is made once for all clients who have the same rules; where that is
+all of it, it is that very list, so that nothing is kept twice.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from msgspec import Raw
 
 from toolgate.auth.access import Rules
-from toolgate.catalog import traits
-from toolgate.catalog.base import Shelf
+from toolgate.catalog import tool_info
+from toolgate.catalog.base import ServerList
 from toolgate.core import jsonrpc, names
 from toolgate.core.model import Fault, Hints
 
-MOST_KEPT = 64  # of one shelf, for clients with different rules
+MOST_KEPT = 64  # of one list, for clients with different rules
 
 Wanted = tuple[str, str]  # (server id, kind of list)
 
@@ -30,14 +30,14 @@ class CatalogView:
     def __init__(
         self,
         servers: Mapping[str, str],
-        shelves: Callable[[str, str], Shelf | None],
+        server_lists: Callable[[str, str], ServerList | None],
         faults: Mapping[Wanted, Fault],
         pending: Iterable[Wanted],
         activated: Collection[str] = (),
     ) -> None:
         self.servers = servers
         self.activated = activated
-        self.shelf = shelves
+        self.server_list = server_lists
         self.pending = frozenset(pending)
         self._faults = faults
 
@@ -63,11 +63,11 @@ class CatalogView:
     def with_held(self) -> CatalogView:
         """The same view, but what is in quarantine stands in it."""
 
-        def shelf(server: str, kind: str) -> Shelf | None:
-            found = self.shelf(server, kind)
+        def server_list(server: str, kind: str) -> ServerList | None:
+            found = self.server_list(server, kind)
             return (found and found.whole) or found
 
-        return CatalogView(self.servers, shelf, self._faults, self.pending, self.activated)
+        return CatalogView(self.servers, server_list, self._faults, self.pending, self.activated)
 
 
 class PermittedView(CatalogView):
@@ -77,7 +77,7 @@ class PermittedView(CatalogView):
         self.servers = rules.servers(whole.servers)
         self.activated = whole.activated
         self.pending = whole.pending
-        self.shelf = self._permitted
+        self.server_list = self._permitted
         self._view = whole
         self._rules = rules
 
@@ -87,17 +87,17 @@ class PermittedView(CatalogView):
     def permits(self, kind: str, name: str, hints: Hints) -> bool:
         return self._rules.verdict(names.OWN, kind, name, hints) != "off"
 
-    def _permitted(self, server: str, kind: str) -> Shelf | None:
-        whole = self._view.shelf(server, kind)
+    def _permitted(self, server: str, kind: str) -> ServerList | None:
+        whole = self._view.server_list(server, kind)
         return whole and (whole.memo.get(self._rules.print) or permitted(whole, server, kind, self._rules))
 
     def with_held(self) -> CatalogView:
         return self._view.with_held().for_whom(self._rules)
 
 
-def permitted(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
+def permitted(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:
     """What of a list of a server these rules permit."""
-    found: Shelf | None = whole.memo.get(rules.print)
+    found: ServerList | None = whole.memo.get(rules.print)
     if found is None:
         kept: list[str] = whole.memo.setdefault("permitted", [])
         if len(kept) >= MOST_KEPT:
@@ -107,13 +107,13 @@ def permitted(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
     return found
 
 
-def _filtered(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
+def _filtered(whole: ServerList, server: str, kind: str, rules: Rules) -> ServerList:
     own = {name: whole.changes[name].own if name in whole.changes else name for name in whole.items}
     shown = {name: raw for name, raw in whole.items.items() if _is_permitted(whole, server, kind, own[name], rules)}
     with_held = whole.whole and permitted(whole.whole, server, kind, rules)
     if len(shown) == len(whole.items) and with_held is whole.whole:
         return whole
-    return Shelf(
+    return ServerList(
         shown,
         whole.fetched,
         whole.until,
@@ -125,9 +125,9 @@ def _filtered(whole: Shelf, server: str, kind: str, rules: Rules) -> Shelf:
     )
 
 
-def _is_permitted(whole: Shelf, server: str, kind: str, own: str, rules: Rules) -> bool:
+def _is_permitted(whole: ServerList, server: str, kind: str, own: str, rules: Rules) -> bool:
     hints = _SILENT
-    if rules.read_only and kind == "tools" and (said := traits.of(whole, own)):
+    if rules.read_only and kind == "tools" and (said := tool_info.of(whole, own)):
         hints = said.hints
     return rules.verdict(server, kind, own, hints) != "off"
 
@@ -148,6 +148,6 @@ class _Everything(Mapping[str, Raw]):
         return 0
 
 
-def anything() -> Shelf:
+def anything() -> ServerList:
     """A list that is not known, and must not be asked for: whatever is named may stand in it."""
-    return Shelf(_Everything())
+    return ServerList(_Everything())

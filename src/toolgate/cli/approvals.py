@@ -12,12 +12,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from toolgate.auth import exhibit
+from toolgate.auth import safe_text
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
-from toolgate.policy import cases, schemas
-from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, Request, Unfit, is_change
+from toolgate.policy import approval_requests, schemas
+from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, StoredRequest, Unfit, is_change
 from toolgate.state import SqliteStore, Unusable, audit
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
@@ -36,7 +36,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether this 
 
 LOOK = 0.5  # seconds between looks at what waits
 
-Kept = TypeVar("Kept", Request, Grant)
+Kept = TypeVar("Kept", StoredRequest, Grant)
 
 
 @app.command("list", help="The calls that wait for a decision, or for the call that uses it.")
@@ -152,7 +152,7 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
         await store.close()
 
 
-def _note(trail: Trail, what: str, decided: Request | Grant, **about: Any) -> None:
+def _note(trail: Trail, what: str, decided: StoredRequest | Grant, **about: Any) -> None:
     place = decided.place
     named = {"id": decided.id, "principal": place.principal, "server": place.server, "target": place.target}
     note = trail.note_change if is_change(place) else trail.note
@@ -164,18 +164,18 @@ def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
         if each.id == id:
             return each
     there = "`toolgate approvals list` and `grants` show what there is"
-    common.fail(f"{otherwise} {exhibit.named(id)}; it may have been used, or its time be over. {there}")
+    common.fail(f"{otherwise} {safe_text.named(id)}; it may have been used, or its time be over. {there}")
 
 
-def _check(request: Request, arguments: str) -> None:
+def _check(request: StoredRequest, arguments: str) -> None:
     try:
-        cases.read_edited(arguments)
-    except cases.Unsendable as why:
+        approval_requests.read_edited(arguments)
+    except approval_requests.Unsendable as why:
         common.fail(f"--arguments cannot be sent: {why}", 2)
     wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
     if wrong:
         named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
-        common.fail(f"--arguments do not fit the tool: {exhibit.plain(named)}", 2)
+        common.fail(f"--arguments do not fit the tool: {safe_text.plain(named)}", 2)
 
 
 _TITLES: dict[Lasts, str] = {
@@ -186,17 +186,17 @@ _TITLES: dict[Lasts, str] = {
 }
 
 
-def _text(request: Request) -> str:
-    facts = cases.facts(request.place, request.via, request.known_as)
-    who = f"- Caller: {exhibit.named(request.place.principal)}"
+def _text(request: StoredRequest) -> str:
+    facts = approval_requests.facts(request.place, request.via, request.known_as)
+    who = f"- Caller: {safe_text.named(request.place.principal)}"
     state = f"- State: {request.state}, {_left(request.until)}"
-    shown = exhibit.read(request.shown)
-    told = (*facts, *cases.consequence(request.place, shown), *cases.arguments(shown))
+    shown = safe_text.read(request.shown)
+    told = (*facts, *approval_requests.consequence(request.place, shown), *approval_requests.arguments(shown))
     return "\n".join((who, *told, f"- SHA-256: {request.digest}", state))
 
 
 def _laid_out(arguments: str) -> Sequence[str]:
-    return list(exhibit.laid_out(exhibit.read(arguments), "    "))
+    return list(safe_text.laid_out(safe_text.read(arguments), "    "))
 
 
 def _left(until: float | None) -> str:
@@ -207,7 +207,7 @@ def _left(until: float | None) -> str:
     return f"for another {minutes / 60:.0f} h" if minutes > 120 else f"for another {minutes:.0f} min"
 
 
-def _row(request: Request) -> dict[str, Any]:
+def _row(request: StoredRequest) -> dict[str, Any]:
     place = request.place
     return {
         "id": request.id,
@@ -223,15 +223,15 @@ def _row(request: Request) -> dict[str, Any]:
     }
 
 
-def _request_line(request: Request) -> tuple[str, dict[str, Any]]:
+def _request_line(request: StoredRequest) -> tuple[str, dict[str, Any]]:
     place = request.place
-    named = f"{exhibit.named(place.server)} {exhibit.named(place.target)} for {exhibit.named(place.principal)}"
+    named = f"{safe_text.named(place.server)} {safe_text.named(place.target)} for {safe_text.named(place.principal)}"
     return f"{request.id}  {request.state}, {_left(request.until)}  {named}", _row(request)
 
 
 def _grant_line(grant: Grant) -> tuple[str, dict[str, Any]]:
     place = grant.place
-    named = f"{exhibit.named(place.server)} {exhibit.named(place.target)} for {exhibit.named(place.principal)}"
+    named = f"{safe_text.named(place.server)} {safe_text.named(place.target)} for {safe_text.named(place.principal)}"
     row = {
         "id": grant.id,
         "lasts": grant.lasts,

@@ -18,9 +18,9 @@ from toolgate import state as stores
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
-from toolgate.policy.audit import Entry
+from toolgate.policy.audit import AuditEntry
 from toolgate.state import audit as trails
-from toolgate.state.audit import NOTHING, Anchors, Chain, Head, Verdict
+from toolgate.state.audit import NOTHING, Anchors, AuditVerdict, Chain, Head
 from toolgate.state.sqlite import FILE as STORE
 
 app = typer.Typer(add_completion=False, help="Look at the audit, check that it is whole, hand it on.")
@@ -144,7 +144,7 @@ def _parsed(head: str) -> Head:
     return Head(int(seq), hash)
 
 
-def _print(found: Verdict, anchor: Head) -> None:
+def _print(found: AuditVerdict, anchor: Head) -> None:
     for wrong in found.wrong:
         typer.echo(wrong, err=True)
     if found.remark:
@@ -241,7 +241,7 @@ def _written(moment: datetime) -> str:
 
 _SHOWN_FIRST = ("time", "event", "who", "method", "server", "target", "decision", "outcome", "code")
 _CHAIN = ("seq", "prev", "hash")
-_COLUMNS = ("seq", *Entry.__struct_fields__, "more", "prev", "hash")
+_COLUMNS = ("seq", *AuditEntry.__struct_fields__, "more", "prev", "hash")
 
 
 def shown(line: bytes) -> str:

@@ -18,7 +18,7 @@ import typer
 import uvloop
 
 from toolgate import config as configs
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, trusting
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 # Modules whose every step an operator wants to read of.
-TOLD = ("cli", "app", "gateway.reloading", "gateway.notices", "frontends.operator", "frontends.server")
+TOLD = ("cli", "app", "gateway.reload", "gateway.notices", "frontends.operator", "frontends.server")
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 
 WHERE = "Default: toolgate.toml, .yaml or .json here, once it is trusted; else in ~/.config/toolgate."

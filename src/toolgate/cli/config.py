@@ -12,9 +12,9 @@ import tomlkit
 import typer
 
 from toolgate import config as configs
-from toolgate.auth.soundness import problems
+from toolgate.auth.cross_checks import problems
 from toolgate.cli import common
-from toolgate.config import Config, ConfigError, Server, dialects, masking, showing, trust
+from toolgate.config import Config, ConfigError, Server, dialects, masking, render, trust
 from toolgate.config.access import KnownClient
 
 app = typer.Typer(
@@ -57,7 +57,7 @@ def show(
 ) -> None:
     found = _find(path, dialect)
     config = _load(found, path, dialect)
-    table = showing.config(config)
+    table = render.config(config)
     typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)

@@ -27,17 +27,17 @@ from rich.markup import escape
 
 from toolgate import __version__
 from toolgate import state as stores
-from toolgate.auth.soundness import problems
-from toolgate.catalog import pins, suspicions
+from toolgate.auth.cross_checks import problems
+from toolgate.catalog import pins, poisoning
 from toolgate.catalog.pins import PinRecords
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways
 from toolgate.cli.gateways import Reached
-from toolgate.config import Config, Server, state_folder, written
+from toolgate.config import Config, Server, permission_names, state_folder
 from toolgate.core import items
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
-from toolgate.upstreams import causes
+from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.stdio import LOOK
 
 app = typer.Typer(add_completion=False)
@@ -184,7 +184,7 @@ async def _examined(
         fix = visible(mend(server, checked))
         return Finding(name=name, is_ok=False, says=says, fix=fix, stderr=stderr, revision=checked.revision)
     tools = checked.tools
-    unmet = written.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
+    unmet = permission_names.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
     return Finding(
         name=name,
         is_ok=True,
@@ -202,13 +202,13 @@ async def _pending(config: Config) -> Mapping[str, Collection[str]]:
     if not (where / FILE).is_file():
         return {}
     async with stores.opened(where) as store:
-        shelves = PinRecords(store, config.source)
-        return {server.id: shelves.pending(server.id) for server in config.servers}
+        server_lists = PinRecords(store, config.source)
+        return {server.id: server_lists.pending(server.id) for server in config.servers}
 
 
 def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[str]) -> list[str]:
     looks = [f"{len(pending)} of its tools are to be approved: toolgate pins diff {server.id}"] if pending else []
-    found = [(items.read(raw).name, each) for raw in tools for each in suspicions.of(raw)]
+    found = [(items.read(raw).name, each) for raw in tools for each in poisoning.of(raw)]
     looks += [f"{visible(name)[:100]}: {each}" for name, each in found[:MOST_LOOKS]]
     return [*looks, f"and {len(found) - MOST_LOOKS} more"] if len(found) > MOST_LOOKS else looks
 
@@ -223,7 +223,7 @@ def mend(server: Server, checked: Checked) -> str:
     if server.problem:
         return ""
     fault = checked.fault or Fault()
-    for found in (checked.hint, causes.mend(checked.error or fault.error, checked.stderr), fault.hint):
+    for found in (checked.hint, diagnosis.mend(checked.error or fault.error, checked.stderr), fault.hint):
         if found and not found.startswith(LOOK):
             return found
     if server.url:

@@ -20,7 +20,7 @@ from msgspec import Raw
 from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.access import THE_OPERATOR
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import common
 from toolgate.config import Config, state_folder
 from toolgate.core import jsonrpc

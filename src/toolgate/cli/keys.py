@@ -17,7 +17,7 @@ from toolgate.cli import common
 from toolgate.config import Config, access_shapes, state_folder
 from toolgate.config.values import Wrong
 from toolgate.core.clock import SystemClock
-from toolgate.state import audit, news
+from toolgate.state import audit, changes
 from toolgate.state.base import NotKept, Store
 from toolgate.state.opening import Unusable
 from toolgate.state.sqlite import SqliteStore
@@ -126,7 +126,7 @@ def _run(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
 async def _told(store: Store, work: Awaitable[Result]) -> Result:
     """Work that changes keys; a running gateway hears of it."""
     result = await work
-    await news.tell(store, "keys")
+    await changes.tell(store, "keys")
     return result
 
 

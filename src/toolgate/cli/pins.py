@@ -19,11 +19,11 @@ import typer
 
 from toolgate import state as stores
 from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, PinRecords, Unreadable, mark
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
 from toolgate.core.clock import SystemClock
-from toolgate.state import audit, news
+from toolgate.state import audit, changes
 
 app = typer.Typer(
     add_completion=False,
@@ -81,9 +81,9 @@ async def _opened(config: Config) -> AsyncGenerator[PinRecords]:
 
 
 async def _list(config: Config, servers: tuple[Server, ...]) -> None:
-    async with _opened(config) as shelves:
+    async with _opened(config) as server_lists:
         for server in servers:
-            pins, pending = shelves.pins(server.id), shelves.pending(server.id)
+            pins, pending = server_lists.pins(server.id), server_lists.pending(server.id)
             mode = server.pinning or config.guard.pinning
             known = "not seen yet" if pins is None else f"{len(pins)} pinned"
             typer.echo(f"{visible(server.name)}: {known}, pinning {mode}")
@@ -93,9 +93,9 @@ async def _list(config: Config, servers: tuple[Server, ...]) -> None:
 
 async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -> int:
     count = 0
-    async with _opened(config) as shelves:
+    async with _opened(config) as server_lists:
         for server in servers:
-            pending, pins = shelves.pending(server.id), shelves.pins(server.id) or {}
+            pending, pins = server_lists.pending(server.id), server_lists.pins(server.id) or {}
             shown = {name: each for name, each in pending.items() if tool in (None, name)}
             _show(server, shown, pins, MOST_LINES)
             if shown:
@@ -140,17 +140,19 @@ def _known(records: PinRecords, server: Server) -> Mapping[str, Pin]:
 async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None, seen: str) -> int:
     approved: list[str] = []
     async with (
-        _opened(config) as shelves,
-        audit.opened(config, os.environ, SystemClock(), shelves.store) as trail,
+        _opened(config) as server_lists,
+        audit.opened(config, os.environ, SystemClock(), server_lists.store) as trail,
     ):
         for server in servers:
-            if tool is not None and tool not in shelves.pending(server.id):
+            if tool is not None and tool not in server_lists.pending(server.id):
                 what = visible(f"{server.name}: {tool}")
                 common.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
-        marks = {servers[0].id: seen} if seen else _seen_now(shelves, servers, tool)
+        marks = {servers[0].id: seen} if seen else _seen_now(server_lists, servers, tool)
         for server in servers:
-            pending = shelves.pending(server.id)
-            done = await shelves.approve(server.id, (tool,) if tool is not None else (), marks[server.id], time.time())
+            pending = server_lists.pending(server.id)
+            done = await server_lists.approve(
+                server.id, (tool,) if tool is not None else (), marks[server.id], time.time()
+            )
             if done is None:
                 common.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
             approved += [visible(f"{server.name}: {name}") for name in done]
@@ -158,7 +160,7 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
                 about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}
                 trail.note("pins.approve", audit.operator(), server=server.id, target=name, **about)
         if approved:
-            await news.tell(shelves.store, "pins")
+            await changes.tell(server_lists.store, "pins")
     if trail.problem:
         typer.echo(f"warning: {trail.problem}", err=True)
     for line in approved:
@@ -176,8 +178,8 @@ def _lines(before: str, pending: Pending, most: int | None) -> Iterator[str]:
     """What was, and what is; and all that is suspicious, with its words. `most` lines of it, None: all."""
     if len(pending.text) in (0, LONGEST_TEXT):
         yield f"! longer than the {LONGEST_TEXT:,} characters that are kept of a tool: not all of it is shown"
-    for suspicion in pending.found:
-        yield f"! {suspicion}"
+    for poisoning_sign in pending.found:
+        yield f"! {poisoning_sign}"
     if not pending.what:
         return
     lines = list(difflib.unified_diff(_pretty(before), _pretty(pending.text), "trusted", "now", lineterm="", n=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways
 from toolgate.config import Config
 

@@ -14,8 +14,8 @@ import typer
 
 from toolgate import state as stores
 from toolgate.app import App, running
-from toolgate.auth.outside import LOOPBACK
-from toolgate.auth.soundness import problems
+from toolgate.auth.cross_checks import problems
+from toolgate.auth.safe_net import LOOPBACK
 from toolgate.cli import common, summary
 from toolgate.config import Config, ConfigError, Problem, state_folder
 from toolgate.core.clock import SystemClock

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways
 from toolgate.config import Config
 from toolgate.core import jsonrpc, names

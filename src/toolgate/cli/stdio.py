@@ -20,7 +20,7 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
 from toolgate.frontends import operator
 from toolgate.frontends.guards import ENDPOINT
-from toolgate.frontends.stdio import StdioDoor
+from toolgate.frontends.stdio import StdioFrontend
 from toolgate.state import audit
 from toolgate.state.settings import Settings
 
@@ -92,31 +92,31 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
     ):
         common.log_start(len(gateway.gateway.snapshot.upstreams))
         writing = await Writing.to(output)
-        door = gateway.stdio(writing.write, path, writing.backlog, principal)
-        finished = asyncio.ensure_future(door.finished())
+        frontend = gateway.stdio(writing.write, path, writing.backlog, principal)
+        finished = asyncio.ensure_future(frontend.finished())
         writing.on_lost = finished.cancel
         told = asyncio.ensure_future(common.told_to_end(gateway.drain))
-        stop_reading = await read(sys.stdin.buffer, door)
+        stop_reading = await read(sys.stdin.buffer, frontend)
         await asyncio.wait((finished, told), return_when=asyncio.FIRST_COMPLETED)
         finished.cancel()
         told.cancel()
-        await door.close()
+        await frontend.close()
         stop_reading()
         await writing.close()
 
 
-async def read(source: BinaryIO, door: StdioDoor) -> Callable[[], object]:
+async def read(source: BinaryIO, frontend: StdioFrontend) -> Callable[[], object]:
     """Feed the door. Pipes are the event loop's business; what it cannot wait for, a file or a terminal, a thread's."""
     loop = asyncio.get_running_loop()
     if is_pipe(source):
-        transport, _ = await loop.connect_read_pipe(lambda: door, source)
+        transport, _ = await loop.connect_read_pipe(lambda: frontend, source)
         return transport.close
 
     def feed() -> None:
         try:
             while data := os.read(source.fileno(), CHUNK):
-                loop.call_soon_threadsafe(door.data_received, data)
-            loop.call_soon_threadsafe(door.eof_received)
+                loop.call_soon_threadsafe(frontend.data_received, data)
+            loop.call_soon_threadsafe(frontend.eof_received)
         except RuntimeError:
             return  # the loop is closed: nobody listens any more
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from toolgate import __version__
 from toolgate.app import App
-from toolgate.catalog.base import Shelf
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.base import ServerList
+from toolgate.catalog.poisoning import visible
 from toolgate.cli.status import aligned
 from toolgate.config import Config
 from toolgate.core.model import Client
@@ -38,11 +38,11 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
 def lines(app: App, url: str) -> Iterator[str]:
     """`url` is that of the endpoint /mcp. What is known of the servers' tools is that of the last time they were up."""
     gateway, config = app.gateway, app.gateway.snapshot.config
-    yield f"toolgate {__version__}, process {gateway.house.pid}, configuration {config.source or 'none'}"
-    shelves = _known(gateway)
-    yield from aligned(tuple(_rows(config, shelves)))
+    yield f"toolgate {__version__}, process {gateway.gateway_info.pid}, configuration {config.source or 'none'}"
+    server_lists = _known(gateway)
+    yield from aligned(tuple(_rows(config, server_lists)))
     if config.servers:
-        yield from _length(config, url, shelves)
+        yield from _length(config, url, server_lists)
     else:
         yield "No server is configured yet: write one below mcpServers, and it is served without a restart"
     yield ""
@@ -50,24 +50,24 @@ def lines(app: App, url: str) -> Iterator[str]:
     yield from connecting(config, url)
 
 
-def _known(gateway: Gateway) -> Mapping[str, Shelf | None]:
+def _known(gateway: Gateway) -> Mapping[str, ServerList | None]:
     catalog = gateway.snapshot.catalog
     return {id: catalog.known(id, "tools", Client()) for id in gateway.snapshot.upstreams}
 
 
-def _rows(config: Config, shelves: Mapping[str, Shelf | None]) -> Iterator[tuple[str, str]]:
+def _rows(config: Config, server_lists: Mapping[str, ServerList | None]) -> Iterator[tuple[str, str]]:
     for server in config.servers[:MOST_SERVERS]:
-        shelf = shelves.get(server.id)
-        state = counted(len(shelf.items)) if shelf else "not listed yet" if server.enabled else "disabled"
+        server_list = server_lists.get(server.id)
+        state = counted(len(server_list.items)) if server_list else "not listed yet" if server.enabled else "disabled"
         yield f"  {visible(server.name)}", state
     if len(config.servers) > MOST_SERVERS:
         yield f"  and {len(config.servers) - MOST_SERVERS} more", ""
 
 
-def _length(config: Config, url: str, shelves: Mapping[str, Shelf | None]) -> Iterator[str]:
-    items = [raw for shelf in shelves.values() if shelf for raw in shelf.items.values()]
+def _length(config: Config, url: str, server_lists: Mapping[str, ServerList | None]) -> Iterator[str]:
+    items = [raw for server_list in server_lists.values() if server_list for raw in server_list.items.values()]
     size = sum(tokens.estimate(bytes(raw)) for raw in items)
-    missing = sum(shelf is None for shelf in shelves.values())
+    missing = sum(server_list is None for server_list in server_lists.values())
     if items:
         unlisted = f" (without those not listed yet: {missing})" if missing else ""
         yield f"All of it: {counted(len(items))}, about {size:,} tokens for a model{unlisted}"

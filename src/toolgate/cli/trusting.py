@@ -18,7 +18,7 @@ from typing import Any, cast
 import typer
 
 from toolgate import config as configs
-from toolgate.catalog.suspicions import visible
+from toolgate.catalog.poisoning import visible
 from toolgate.config import Config, ConfigError, Server, masking, trust
 from toolgate.config.formats import SUFFIXES, parse
 

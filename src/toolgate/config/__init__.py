@@ -6,7 +6,7 @@ its own server. Values of `env` and `headers` are never shown.
 
 A text passes through `formats` (text → plain values), `dialects` (whose file is it, and where are its servers) and
 `reading` (plain values → fields, by the tables of `keys` and `dialects`, the kinds of `values` and `shapes`, and the
-expansion of `variables`) to the structs here. `showing` goes the way back, `edits` keeps what is added at run time.
+expansion of `variables`) to the structs here. `render` goes the way back, `edits` keeps what is added at run time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from toolgate.config import dialects, ownership, showing
+from toolgate.config import dialects, ownership, render
 from toolgate.config.access import (
     Approvals,
     Audit,
@@ -37,11 +37,11 @@ from toolgate.config.access import (
 )
 from toolgate.config.dialects import Dialect, File
 from toolgate.config.formats import LONGEST, SUFFIXES, Format, Malformed, line_of, parse
+from toolgate.config.permission_names import idle, strangers, vain
 from toolgate.config.private import Private
 from toolgate.config.reading import COMPONENT_URL, Reading, dotted, of_environment
 from toolgate.config.secrets import Secrets, Sources, file_of, folder
 from toolgate.config.values import Finding
-from toolgate.config.written import idle, strangers, vain
 
 NAMES = ("toolgate.toml", "toolgate.yaml", "toolgate.yml", "toolgate.json")
 VARIABLE = "TOOLGATE_CONFIG"  # names a file as --config does
@@ -340,7 +340,7 @@ def tables(path: Path, environ: Mapping[str, str], dialect: str = "") -> dict[st
     wrong with one server is no matter here. Raises `ConfigError`."""
     tree, file = _tree(path), File(str(path), environ)
     config = _config(tree, file, dialects.named(dialect) if dialect else dialects.recognised(file, tree), True)
-    return {server.name: showing.server(server) for server in config.servers}
+    return {server.name: render.server(server) for server in config.servers}
 
 
 def recognised(path: Path, environ: Mapping[str, str]) -> Dialect:

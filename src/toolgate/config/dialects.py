@@ -17,7 +17,7 @@ import msgspec
 
 from toolgate.config import keys, manifests, shapes, values, variables
 from toolgate.config.keys import Key, Later, Row
-from toolgate.config.manifests import Entry
+from toolgate.config.manifests import ManifestEntry
 from toolgate.config.values import Finding, Wrong, wrong
 from toolgate.config.variables import Reference, Style, as_variable
 
@@ -57,7 +57,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     fits: Callable[[File, object], bool]
-    entries: Callable[[File, Any], Iterable[Entry]]
+    entries: Callable[[File, Any], Iterable[ManifestEntry]]
     containers: tuple[str, ...] = ("mcpServers",)  # keys of the root that hold servers
     rows: Rows = {}
     style: Style = variables.EDITOR
@@ -154,15 +154,15 @@ def _is_registry(file: File, tree: object) -> bool:
 # Where the servers stand.
 
 
-def under(*path: str) -> Callable[[File, Any], Iterator[Entry]]:
+def under(*path: str) -> Callable[[File, Any], Iterator[ManifestEntry]]:
     """In a table: name → server."""
 
-    def entries(file: File, tree: Table) -> Iterator[Entry]:
+    def entries(file: File, tree: Table) -> Iterator[ManifestEntry]:
         found: object = tree
         for depth, key in enumerate(path):
             found = _table(found, path[:depth]).get(key)
         for name, server in _table({} if found is None else found, path).items():
-            yield Entry((*path, name), name, server)
+            yield ManifestEntry((*path, name), name, server)
 
     return entries
 
@@ -174,20 +174,20 @@ def _table(value: object, path: tuple[str | int, ...]) -> Table:
         raise Wrong(*(Finding(each.message, each.mend, (*path, *each.path)) for each in error.findings)) from None
 
 
-def listed(path: tuple[str | int, ...], servers: list[object]) -> Iterator[Entry]:
+def listed(path: tuple[str | int, ...], servers: list[object]) -> Iterator[ManifestEntry]:
     """In a list of servers that name themselves."""
     for index, server in enumerate(servers):
         table = dict(_table(server, (*path, index)))
         name = next((table.pop(key) for key in ("name", "server_id", "id") if key in table), None)
         if not isinstance(name, str):
             raise Wrong(Finding("needs a `name`", "", (*path, index)))
-        yield Entry((*path, index), name, table)
+        yield ManifestEntry((*path, index), name, table)
 
 
 CONTAINERS = ("mcpServers", "mcp_servers", "mcp-servers", "children")
 
 
-def of_children(file: File, tree: Any) -> Iterator[Entry]:
+def of_children(file: File, tree: Any) -> Iterator[ManifestEntry]:
     if isinstance(tree, list):
         yield from listed((), cast("list[object]", tree))
         return
@@ -198,13 +198,13 @@ def of_children(file: File, tree: Any) -> Iterator[Entry]:
         yield from listed((key,), cast("list[object]", found)) if isinstance(found, list) else under(key)(file, table)
     if not written:
         yield from (
-            Entry((name,), name, cast(object, server))
+            ManifestEntry((name,), name, cast(object, server))
             for name, server in table.items()
             if isinstance(server, dict) and cast(Table, server).keys() & {"command", "url"}
         )
 
 
-def of_claude(file: File, tree: Table) -> Iterator[Entry]:
+def of_claude(file: File, tree: Table) -> Iterator[ManifestEntry]:
     """The user's servers, and those of the project that this is started in, which come first."""
     here = file.environ.get("PWD", "")
     own = list(under("projects", here, "mcpServers")(file, tree)) if at(tree, "projects", here) else []
@@ -213,7 +213,7 @@ def of_claude(file: File, tree: Table) -> Iterator[Entry]:
     yield from (entry for entry in under("mcpServers")(file, tree) if entry.name not in names)
 
 
-def of_gemini(file: File, tree: Table) -> Iterator[Entry]:
+def of_gemini(file: File, tree: Table) -> Iterator[ManifestEntry]:
     allowed, excluded = at(tree, "mcp").get("allowed"), at(tree, "mcp").get("excluded")
     for entry in under("mcpServers")(file, tree):
         off = isinstance(excluded, list) and entry.name in excluded
@@ -221,11 +221,11 @@ def of_gemini(file: File, tree: Table) -> Iterator[Entry]:
         yield msgspec.structs.replace(entry, defaults={"enabled": False} if off else {})
 
 
-def of_vs_code(file: File, tree: Table) -> Iterator[Entry]:
+def of_vs_code(file: File, tree: Table) -> Iterator[ManifestEntry]:
     return under("servers")(file, tree) if "servers" in tree else under("mcp", "servers")(file, tree)
 
 
-def of_opencode(file: File, tree: Table) -> Iterator[Entry]:
+def of_opencode(file: File, tree: Table) -> Iterator[ManifestEntry]:
     """One that says only whether it is enabled overrides another file's."""
     for entry in under("mcp")(file, tree):
         table: object = entry.table

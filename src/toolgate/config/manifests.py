@@ -28,7 +28,7 @@ _placeholder = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _hump = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Entry(msgspec.Struct, frozen=True):
+class ManifestEntry(msgspec.Struct, frozen=True):
     """One server of a file: where it stands, what it is called, what is written there."""
 
     path: tuple[str | int, ...]
@@ -54,7 +54,7 @@ ROWS: Mapping[str, Key] = {
 # server.json: packages to start, remotes to reach. Keys are read in both of their spellings.
 
 
-def of_registry(file: object, tree: Table) -> Iterator[Entry]:
+def of_registry(file: object, tree: Table) -> Iterator[ManifestEntry]:
     described, path = (tree["server"], ("server",)) if isinstance(tree.get("server"), dict) else (tree, ())
     read = cast(Table, _snake_keys(described))
     name = values.filled(read.get("name")).rpartition("/")[2]
@@ -67,7 +67,7 @@ def of_registry(file: object, tree: Table) -> Iterator[Entry]:
         if table:
             if isinstance(description := read.get("description"), str):
                 table["description"] = description
-            yield Entry((*path, kind, index), name, table)
+            yield ManifestEntry((*path, kind, index), name, table)
             return
     raise Wrong(Finding("has no package that speaks over stdio, and no remote", "", path))
 
@@ -202,7 +202,7 @@ def _argument(described: Table) -> list[Value]:
 # MCPB: the server lies beside its manifest.
 
 
-def of_bundle(file: object, tree: Table) -> Iterator[Entry]:
+def of_bundle(file: object, tree: Table) -> Iterator[ManifestEntry]:
     if not isinstance(_at(_at(tree, "server"), "mcp_config"), dict):
         raise Wrong(Finding("must be a table that says how the server is started", "", ("server", "mcp_config")))
     written = values.table(tree["server"]["mcp_config"])
@@ -214,7 +214,7 @@ def of_bundle(file: object, tree: Table) -> Iterator[Entry]:
         table["args"] = [each for argument in cast("list[object]", arguments) for each in _several(tree, argument)]
     if isinstance(tree.get("description"), str):
         table["description"] = tree["description"]
-    yield Entry(("server", "mcp_config"), values.filled(tree.get("name")), table)
+    yield ManifestEntry(("server", "mcp_config"), values.filled(tree.get("name")), table)
 
 
 def _at(tree: object, key: str) -> object:

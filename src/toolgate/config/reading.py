@@ -17,7 +17,7 @@ import msgspec
 from toolgate.config import access_shapes, env_file, keys, secrets, shapes, values, variables
 from toolgate.config.dialects import CHILDREN, COMPONENTS, Dialect, File, places
 from toolgate.config.keys import Key, Later, Row
-from toolgate.config.manifests import Entry, spin_variables
+from toolgate.config.manifests import ManifestEntry, spin_variables
 from toolgate.config.secrets import Secrets, Sources, Vault
 from toolgate.config.values import Finding, Kind, Wrong, did_you_mean
 from toolgate.config.variables import Expansion, Reference
@@ -89,7 +89,7 @@ class Reading:
         self._read_servers(entries)
         self._read_components(path)
 
-    def _entries(self, tree: object) -> list[Entry]:
+    def _entries(self, tree: object) -> list[ManifestEntry]:
         try:
             return list(self.dialect.entries(self.file, tree))
         except Wrong as error:
@@ -105,13 +105,13 @@ class Reading:
         elif key not in keys.PASSED_OVER and not self.dialect.whole:
             self.unknown(where, ("mcpServers", *keys.SECTIONS, *keys.ROOT))
 
-    def _read_servers(self, entries: list[Entry]) -> None:
+    def _read_servers(self, entries: list[ManifestEntry]) -> None:
         kept = [entry for entry in entries if not self._is_passed_over(entry)]
         self._check_ids(kept)
         read = [_ServerReading(self, entry).server() for entry in kept]
         self.servers = [server for server in read if server]
 
-    def _is_passed_over(self, entry: Entry) -> bool:
+    def _is_passed_over(self, entry: ManifestEntry) -> bool:
         why, table = "", entry.table
         if not self.native and entry.name == "toolgate":  # how another tool names this very gateway
             why = "is this gateway itself"
@@ -124,7 +124,7 @@ class Reading:
     def _read_components(self, path: KeyPath) -> None:
         """Those that are only named: the template says where they are."""
         names: tuple[str, ...] = self.root.pop("tool_components", ())
-        entries = [Entry((*path, "tool_components"), name, {"type": "component"}) for name in names]
+        entries = [ManifestEntry((*path, "tool_components"), name, {"type": "component"}) for name in names]
         taken = {server["id"]: server["name"] for server in self.servers}
         for entry in entries:
             if owner := taken.get(slug(entry.name)):
@@ -134,7 +134,7 @@ class Reading:
             self.root.setdefault("surface", "components")
         self.servers += [server for server in found if server]
 
-    def _check_ids(self, entries: list[Entry]) -> None:
+    def _check_ids(self, entries: list[ManifestEntry]) -> None:
         owners: dict[str, str] = {}
         for index, entry in enumerate(entries):
             name, path = entry.name, entry.path
@@ -290,7 +290,7 @@ def _is_list(tree: object) -> bool:
 class _ServerReading:
     """One server while it is read. `faults` are what fails this server alone."""
 
-    def __init__(self, reading: Reading, entry: Entry, defaults: Fields | None = None) -> None:
+    def __init__(self, reading: Reading, entry: ManifestEntry, defaults: Fields | None = None) -> None:
         self.reading = reading
         self.name = entry.name
         self.written = entry.table

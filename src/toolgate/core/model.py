@@ -308,10 +308,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """A later leg of a call that asked: who had asked, the answers, and what goes on.
+    """A later round of a call that asked: who had asked, the answers, and what goes on.
 
     `live` is running work that waits for the answers; else `state` is what the asker gave to be handed back.
-    `round` counts the legs that one client was led through without its own retries.
+    `round` counts the rounds that one client was led through without its own retries.
     """
 
     asker: str
@@ -321,7 +321,7 @@ class Resumption(msgspec.Struct, frozen=True):
     round: int = 0
 
 
-class Mirror(msgspec.Struct, frozen=True):
+class HeaderArgument(msgspec.Struct, frozen=True):
     """An argument that its server wants to see in a header as well, where there are any: `path` leads to it through
     the arguments, `header` is the name to look up by, `name` how it is written. `is_integer`: the schema says so."""
 
@@ -349,7 +349,7 @@ class Hints(msgspec.Struct, frozen=True):
         return self.readOnlyHint is None and self.destructiveHint is None and self.idempotentHint is None
 
 
-class Traits(msgspec.Struct, frozen=True):
+class ToolInfo(msgspec.Struct, frozen=True):
     """What a tool's listing says that matters to its calls. `schema` is that of its arguments, as the server wrote it;
     `task_support` is `optional` or `required` where the tool runs as a task; `has_output`: it promises structured
     content; `held` is why it is in quarantine, if it is. Where an overlay says otherwise, `shown`
@@ -358,7 +358,7 @@ class Traits(msgspec.Struct, frozen=True):
 
     schema: bytes = b""
     listed: bytes = b""  # all that its server says of the tool
-    mirrors: tuple[Mirror, ...] = ()
+    header_arguments: tuple[HeaderArgument, ...] = ()
     task_support: str = ""
     hints: Hints = Hints()
     has_output: bool = False
@@ -399,7 +399,7 @@ class Call(msgspec.Struct, frozen=True):
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] | None = None  # of the client's request, where its arguments are repeated there
     passed_on: Mapping[str, str] = {}  # headers of the client's request that some server is to get
-    traits: Traits | None = None  # of the tool, known once the target is; None where it is not listed
+    tool_info: ToolInfo | None = None  # of the tool, known once the target is; None where it is not listed
     asked: Call | None = None  # the call of a control tool that this one was made of
     about: Call | None = None  # the call of what made the task, or the result, that this one asks for
     reference: str = ""  # the type of `ref` in a completion: a key of `mcp.REFERENCES`
@@ -425,7 +425,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """What its client knows the target by, as the target's server shows it."""
-        return (self.traits and self.traits.shown) or self.target
+        return (self.tool_info and self.tool_info.shown) or self.target
 
     @property
     def via(self) -> str:

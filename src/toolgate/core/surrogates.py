@@ -18,7 +18,8 @@ from msgspec import Raw
 
 T = TypeVar("T")
 
-MOST = 20_000  # in one message: each step that reads it takes about 10 ms
+MOST = 20_000  # in one message
+LARGEST = 4 * 1024 * 1024  # bytes of one: each step of a call that reads it takes about 50 ms
 _MOST_ESCAPES = 300_000  # of surrogates, lone and in pairs, that are looked at: about 100 ms
 
 # Whatever is looked for begins with bytes that are always the same: all else is then passed over ten times as fast.
@@ -54,7 +55,8 @@ def shown(text: str) -> str:
 
 
 def replaced(data: bytes) -> bytes:
-    r"""JSON for readers that refuse lone surrogates: `\ufffd` in place of each; else the same object."""
+    r"""JSON for readers that refuse lone surrogates: `\ufffd` in place of each; else the same object, as where it is
+    larger than `LARGEST`."""
     if b"\\u" not in data:
         return data
     parts = _split(data)
@@ -86,7 +88,7 @@ _HIDDEN = b"\xff\xff"  # which no text has, in place of an escaped backslash, wh
 def _split(data: bytes) -> list[bytes]:
     """What stands between lone surrogates, and these at the odd places; all in one part where they may be too many:
     a message of megabytes of them, in pairs or not, would be looked through for seconds."""
-    if not 0 < data.count(b"\\ud") + data.count(b"\\uD") <= _MOST_ESCAPES or b"\xff" in data:
+    if len(data) > LARGEST or not 0 < data.count(b"\\ud") + data.count(b"\\uD") <= _MOST_ESCAPES or b"\xff" in data:
         return [data]
     return _lone.split(data.replace(b"\\\\", _HIDDEN))
 

@@ -15,7 +15,7 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Answer, Ask
 from toolgate.eras import tasks
-from toolgate.eras.mending import (
+from toolgate.eras.repair import (
     FLAG,
     NUMBER,
     TEXT,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp, surrogates
-from toolgate.eras.mending import (
+from toolgate.eras.repair import (
     ANY_OBJECT,
     FLAG,
     NUMBER,

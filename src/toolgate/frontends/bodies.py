@@ -1,9 +1,8 @@
 """How much is kept at once of bodies that are still to end: each may have `http.body_limit`, and there are many.
 
 The rule this file keeps: who is beyond the budget is not read, and waits; but the oldest of a principal's bodies always
-goes on, whatever others keep, so nobody waits for somebody else, and nobody waits for ever: the door ends a body that
-does not come in time.
-"""
+goes on, whatever others keep, so nobody waits for somebody else, and nobody waits for ever: the frontend ends a body
+that does not come in time."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ MOST = 256 * 1024 * 1024  # of all
 
 
 class Bodies:
-    """Those of a door, and messages over its WebSockets."""
+    """Those of a frontend, and messages over its WebSockets."""
 
     def __init__(self) -> None:
         self._by: dict[str, dict[Body, None]] = {}  # by principal, the oldest first

@@ -25,7 +25,7 @@ MOST_TOGETHER = 32 * 1024 * 1024  # of all sessions
 KEPT_FOR = 300.0  # seconds
 CARRIED_FOR = 30.0  # seconds that a stream is kept whose end was sent, in case that it did not arrive
 EVENT, CHANNEL = 250, 1000  # bytes that keeping takes, about, beside the message
-MOST_UNTOLD = 100
+MOST_PENDING_EVENTS = 100
 
 
 class Item(NamedTuple):
@@ -50,7 +50,7 @@ class Channel:
     is_stream = False  # also where its answer comes at once
     kept = 0  # events in the archive
     name = ""
-    _archive: Archive | None = None
+    _replay_buffer: ReplayBuffer | None = None
     _number = 0
     _waiting = 0  # bytes
     _turn = 1  # of the reader; 0 while there is none
@@ -94,25 +94,25 @@ class Channel:
         if self.has_ended:
             return
         self.last = last
-        if self._archive and last:
+        if self._replay_buffer and last:
             self._put(last)
             self.last = b""
         self.has_ended = True
         self.headers = {}
         wake(self._reader)
-        if self._archive:
-            self._archive.settle(self)
+        if self._replay_buffer:
+            self._replay_buffer.settle(self)
 
     def failed(self, error: Exception) -> None:
-        if not self._archive:  # else nobody looks at it any more, and it holds all that it came through
+        if not self._replay_buffer:  # else nobody looks at it any more, and it holds all that it came through
             self.error = error
 
     # Who carries it.
 
-    def open(self, archive: Archive, kind: Kind) -> str:
+    def open(self, replay_buffer: ReplayBuffer, kind: Kind) -> str:
         """From now on it gives ids and is kept. Returns the id of its beginning."""
-        self.name = archive.enter(self, kind)
-        self._archive = archive
+        self.name = replay_buffer.enter(self, kind)
+        self._replay_buffer = replay_buffer
         waiting, self._items, self._waiting = self._items, deque(), 0
         for item in waiting:
             self._put(item.message)
@@ -124,8 +124,8 @@ class Channel:
     def take(self, after: int) -> int:
         """Carry an open channel on from the event of this number. Returns the reader's turn; the one before has lost
         its own."""
-        assert self._archive
-        self._items = deque(self._archive.after(self.name, after))
+        assert self._replay_buffer
+        self._items = deque(self._replay_buffer.after(self.name, after))
         self._waiting = sum(len(item.message) for item in self._items)
         self._turns += 1
         self._turn = self._turns
@@ -138,13 +138,13 @@ class Channel:
             self._turn = 0
             self._items, self._waiting = _NOTHING, 0
             wake(self._reader)
-            if self._archive:
-                self._archive.settle(self)
+            if self._replay_buffer:
+                self._replay_buffer.settle(self)
 
     def carried(self, turn: int) -> None:
         """The connection of this turn has carried it to its end."""
-        if self._turn == turn and self._archive:
-            self._archive.carried(self)
+        if self._turn == turn and self._replay_buffer:
+            self._replay_buffer.carried(self)
 
     async def ready(self, clock: Clock, patience: float) -> None:
         """Until there is a message, or the end. Raises `TimeoutError` after `patience` seconds."""
@@ -168,9 +168,9 @@ class Channel:
 
     def _put(self, message: bytes) -> None:
         item = Item("", message)
-        if self._archive:
+        if self._replay_buffer:
             self._number += 1
-            item = self._archive.keep(self, self._number, message)
+            item = self._replay_buffer.keep(self, self._number, message)
         if self.is_carried:
             self._items.append(item)
             self._waiting += len(message)
@@ -187,39 +187,39 @@ class _Kept(NamedTuple):
     message: bytes
 
 
-class Archives:
+class ReplayBuffers:
     """Those of all sessions, which together are bounded."""
 
     def __init__(self, clock: Clock) -> None:
         self.bytes = 0
         self._clock = clock
-        self._all: set[Archive] = set()
+        self._all: set[ReplayBuffer] = set()
 
-    def open(self) -> Archive:
+    def open(self) -> ReplayBuffer:
         """One for another session, which closes it."""
-        archive = Archive(self._clock, self)
-        self._all.add(archive)
-        return archive
+        replay_buffer = ReplayBuffer(self._clock, self)
+        self._all.add(replay_buffer)
+        return replay_buffer
 
     def grew(self, by: int) -> None:
         """One of them is so many bytes larger, or smaller. Where all are too large, the largest lose half, until there
         is some room again."""
         self.bytes += by
         if by > 0 and self.bytes > MOST_TOGETHER:
-            for archive in sorted(self._all, key=lambda archive: archive.bytes, reverse=True):
-                archive.shrink(archive.bytes // 2)
+            for replay_buffer in sorted(self._all, key=lambda replay_buffer: replay_buffer.bytes, reverse=True):
+                replay_buffer.shrink(replay_buffer.bytes // 2)
                 if self.bytes <= MOST_TOGETHER * 15 // 16:
                     return
 
-    def closed(self, archive: Archive) -> None:
-        self._all.discard(archive)
-        self.bytes -= archive.bytes
+    def closed(self, replay_buffer: ReplayBuffer) -> None:
+        self._all.discard(replay_buffer)
+        self.bytes -= replay_buffer.bytes
 
 
-class Archive:
-    """What the open channels of one session have said of late. Made by `Archives`."""
+class ReplayBuffer:
+    """What the open channels of one session have said of late. Made by `ReplayBuffers`."""
 
-    def __init__(self, clock: Clock, together: Archives) -> None:
+    def __init__(self, clock: Clock, together: ReplayBuffers) -> None:
         self.bytes = 0  # with what keeping takes
         self._clock = clock
         self._together = together
@@ -311,7 +311,7 @@ def is_of_session(id: str) -> bool:
     return id.startswith("s")
 
 
-class Untold:
+class PendingEvents:
     """What a session could tell nobody yet. What is said twice is told once; beyond the bounds the oldest is lost."""
 
     def __init__(self) -> None:
@@ -323,7 +323,7 @@ class Untold:
             return
         self._messages.append(message)
         self._bytes += len(message)
-        while len(self._messages) > MOST_UNTOLD or self._bytes > NOTES_KEPT:
+        while len(self._messages) > MOST_PENDING_EVENTS or self._bytes > NOTES_KEPT:
             self._bytes -= len(self._messages.popleft())
 
     def take(self) -> list[bytes]:

@@ -15,9 +15,9 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
-from toolgate.frontends import batches, face
+from toolgate.frontends import batches, responses
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
-from toolgate.frontends.inside import Inside
 from toolgate.frontends.streams import NOTES_KEPT
 
 log = logging.getLogger(__name__)
@@ -37,20 +37,20 @@ class Conversation:
 
     def __init__(
         self,
-        inside: Inside,
+        deps: FrontendDeps,
         path: str,
         principal: Principal,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
     ) -> None:
-        self.session = inside.new_session(path, principal)
+        self.session = deps.new_session(path, principal)
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
-        self._gateway = inside.gateway
-        self._modern = inside.modern
-        self._limit = inside.config.http.body_limit
-        self._clock = inside.clock
+        self._gateway = deps.gateway
+        self._modern = deps.modern
+        self._limit = deps.config.http.body_limit
+        self._clock = deps.clock
         self._write = write
         self._backlog = backlog
         self._hang_up = hang_up
@@ -105,7 +105,7 @@ class Conversation:
         if error.is_answer:
             self.session.answered_unreadably(error)
         else:
-            self.send(face.write_malformed(error))
+            self.send(responses.write_malformed(error))
 
     def under_way(self) -> list[asyncio.Task[Any]]:
         """The work for what the client has asked; subscriptions do not end."""
@@ -139,7 +139,7 @@ class Conversation:
             if isinstance(each, Malformed) and each.is_answer:
                 self._refuse(each)
             elif isinstance(each, Malformed):
-                gathered.add(face.write_malformed(each))
+                gathered.add(responses.write_malformed(each))
             else:
                 self._take(each, gathered.expect() if each.is_request else self._reply)
         gathered.is_whole()
@@ -175,10 +175,10 @@ class Conversation:
     def _start(self, message: Message) -> None:
         key = jsonrpc.id_key(message.id)
         if key in self._in_flight:
-            self.send(face.write_reused(message))
+            self.send(responses.write_reused(message))
             return
-        if len(self._in_flight) >= face.MOST_IN_FLIGHT:
-            self.send(face.write_too_many(message))
+        if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
+            self.send(responses.write_too_many(message))
             return
         task = asyncio.get_running_loop().create_task(
             self._answer(message, self.session.client.principal), name=message.method
@@ -192,11 +192,11 @@ class Conversation:
         except asyncio.CancelledError:
             if not (fault := self._gateway.given_up()):
                 raise
-            self.send(face.write_failed(bytes(message.id), fault, modern.error_code))
+            self.send(responses.write_failed(bytes(message.id), fault, modern.error_code))
             return
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
-            self.send(face.write_failed(bytes(message.id), error, modern.error_code))
-            face.let_go(error)
+            self.send(responses.write_failed(bytes(message.id), error, modern.error_code))
+            responses.let_go(error)
             return
         self.send(jsonrpc.result(bytes(message.id), reply.body))
         self._modern.flushed(reply)

@@ -15,18 +15,18 @@ from urllib.parse import parse_qs
 
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Headers, Identify
-from toolgate.auth.outside import LOOPBACK
 from toolgate.auth.refusals import Unauthorized
+from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.core import counting, jsonrpc
 from toolgate.core.model import Fault, Principal
 from toolgate.eras import headers as era_headers
+from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.bodies import Bodies, Body
 from toolgate.frontends.peers import Operator
 from toolgate.frontends.scheduling import Callers
 from toolgate.frontends.streams import Receive
-from toolgate.frontends.visits import Visit
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
 
@@ -69,7 +69,7 @@ class Request:
         self.route = route
         self.principal = principal
         self.headers = headers
-        self.visit: Visit | None = None
+        self.active_request: ActiveRequest | None = None
         self.twice: str | None = None  # a routing header that is repeated
         self.is_sse = False  # of the transport of 2024-11-05
         self.accepts_events, self.accepts_events_only = _accepted(headers.get("accept", ""))
@@ -86,7 +86,7 @@ class Request:
 
 
 class Guards:
-    """The checks of one door. The size of a body is that of `http.body_limit`, in bytes."""
+    """The checks of one frontend. The size of a body is that of `http.body_limit`, in bytes."""
 
     def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers) -> None:
         self._callers = callers

@@ -1,4 +1,4 @@
-"""The HTTP door: every way in that begins with an HTTP request (spec: basic/transports; behaviour.md 001).
+"""The HTTP frontend: every way in that begins with an HTTP request (spec: basic/transports; behaviour.md 001).
 
 An ASGI application. What has passed the guards is Streamable HTTP of both eras, on one URL; or the transport of
 2024-11-05, at that URL with `/sse` behind it; or a WebSocket at that URL. A message is decoded once, and goes by its
@@ -18,16 +18,16 @@ from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Fault
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, carrying, face, guards, streams
+from toolgate.frontends import batches, guards, responses, sse_delivery, streams
+from toolgate.frontends.active_requests import ActiveRequests, Known
 from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
-from toolgate.frontends.inside import Inside
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import HeaderList, Outbox, Receive, Response, Send
-from toolgate.frontends.visits import Known, Visits
 from toolgate.frontends.web import admin, connect
 from toolgate.frontends.web.admin import Admin
 from toolgate.frontends.web.connect import Connect
@@ -38,25 +38,25 @@ _BESIDE = (admin.PREFIX, WELL_KNOWN, connect.PREFIX)  # what is no endpoint of t
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
-class HttpDoor:
+class HttpFrontend:
     """The ASGI application. `identify` says who a client is; `resource` what the gateway says to who wants a token."""
 
-    def __init__(self, inside: Inside, sessions: Sessions, identify: Identify, resource: Resource) -> None:
-        self.body_limit = inside.config.http.body_limit
-        self._inside = inside
-        self._modern = inside.modern
+    def __init__(self, deps: FrontendDeps, sessions: Sessions, identify: Identify, resource: Resource) -> None:
+        self.body_limit = deps.config.http.body_limit
+        self._deps = deps
+        self._modern = deps.modern
         self._sessions = sessions
-        self._config = inside.config
-        self._clock = inside.clock
-        self.scheduler = Scheduler(inside.clock)
+        self._config = deps.config
+        self._clock = deps.clock
+        self.scheduler = Scheduler(deps.clock)
         self.callers = Callers()
-        self._guards = Guards(inside.gateway, inside.config, identify, self.callers)
+        self._guards = Guards(deps.gateway, deps.config, identify, self.callers)
         self.bodies = self._guards.bodies
-        self.admin = Admin(inside.gateway, inside.editor, self._guards)
-        self._connect = Connect(inside.sign_ins, self._guards)
+        self.admin = Admin(deps.gateway, deps.editor, self._guards)
+        self._connect = Connect(deps.sign_ins, self._guards)
         self._resource = resource
-        self._visits = Visits(inside.clock)
-        self._pipes = Pipes(inside, self.scheduler)
+        self._active_requests = ActiveRequests(deps.clock)
+        self._pipes = Pipes(deps, self.scheduler)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
         self._modern_work: set[asyncio.Task[Any]] = set()
@@ -77,12 +77,12 @@ class HttpDoor:
             method = methods.get(scope["method"])
             if not method:
                 raise not_allowed(", ".join(methods))
-            with self._visits.of(request.principal) as request.visit:
+            with self._active_requests.of(request.principal) as request.active_request:
                 await method(request, response)
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
         except Refused as refused:
-            face.let_go(refused)
+            responses.let_go(refused)
             await response.whole(refused.status, refused.body, refused.headers)
 
     async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
@@ -96,7 +96,7 @@ class HttpDoor:
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
         self.callers.forget()
-        self._visits.expel_unknown(is_known)
+        self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
 
     async def _describe(self, scope: Scope, response: Response) -> None:
@@ -189,18 +189,18 @@ class HttpDoor:
         error: BaseException | None = None
         reply: Any = None
         if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
-            error = self._inside.gateway.given_up() or _cancelled()
+            error = self._deps.gateway.given_up() or _cancelled()
         else:
             try:
                 reply = work.result()  # not `exception()`: the task would keep the traceback, and with it the request
             except Exception as raised:  # noqa: BLE001  the rescue: see face.rescued
                 error = raised
         if error:
-            fault = face.rescued(error)
+            fault = responses.rescued(error)
             code = modern.error_code(fault)
             status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
-            face.let_go(error)
-            await _finish(response, status, face.write_error(id, fault, code), headers)
+            responses.let_go(error)
+            await _finish(response, status, responses.write_error(id, fault, code), headers)
             return
         try:
             if request.accepts_events_only:
@@ -232,7 +232,7 @@ class HttpDoor:
 
     async def _answer(self, request: Request, response: Response, session: Session, channel: Channel) -> None:
         refuse = partial(self._refusal, request)
-        await carrying.answer(response, request.receive, channel, session, self._clock, refuse)
+        await sse_delivery.answer(response, request.receive, channel, session, self._clock, refuse)
         if session.is_to_end:
             self._sessions.end(session)
 
@@ -244,8 +244,8 @@ class HttpDoor:
             session = self._session_of_batch(request, error)
             batch = batches.read(data, session, error)
         except Malformed as refused:
-            face.let_go(refused)
-            await response.whole(400, face.write_malformed(refused))
+            responses.let_go(refused)
+            await response.whole(400, responses.write_malformed(refused))
             return
         if not session:
             if not any(isinstance(each, Malformed) or each.is_request for each in batch):
@@ -284,7 +284,7 @@ class HttpDoor:
             raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
         version = request.headers.get(era_headers.VERSION)
         revision = version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER
-        session = self._inside.new_session(request.route.path, request.principal, revision)
+        session = self._deps.new_session(request.route.path, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
 
@@ -302,11 +302,11 @@ class HttpDoor:
         if not request.accepts_events:
             raise Refused(406, "This stream is text/event-stream; accept it")
         last = request.headers.get(LAST_EVENT, "")
-        found = session.archive.find(last)
+        found = session.replay_buffer.find(last)
         if found:
-            await carrying.resume(response, request.receive, *found, session, self._clock)
+            await sse_delivery.resume(response, request.receive, *found, session, self._clock)
         elif not last or is_of_session(last):
-            await carrying.listen(response, request.receive, session, self._clock)
+            await sse_delivery.listen(response, request.receive, session, self._clock)
         else:
             raise Refused(400, f"Event {last!r} is not known, or no longer: its stream cannot be resumed")
 
@@ -339,7 +339,7 @@ class HttpDoor:
             request = await self._guards.admit(scope, receive)
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
-            with self._visits.of(request.principal) as request.visit:
+            with self._active_requests.of(request.principal) as request.active_request:
                 _lasts(request)
                 await self._pipes.websocket(request, send)
         except Unauthorized as expelled:
@@ -378,8 +378,8 @@ def _cancelled() -> Fault:
 
 
 def _lasts(request: Request) -> None:
-    if request.visit:
-        request.visit.lasts()
+    if request.active_request:
+        request.active_request.lasts()
 
 
 async def _last_word(response: Response, refused: Refused) -> None:
@@ -409,7 +409,7 @@ def _take(each: Message | Malformed, session: Session, channel: Channel, gathere
     if isinstance(each, Malformed) and each.is_answer:
         session.answered_unreadably(each)
     elif isinstance(each, Malformed):
-        gathered.add(face.write_malformed(each))
+        gathered.add(responses.write_malformed(each))
     elif each.is_request:
         gathered.follow(session.answer(each, channel), lambda done: _response_of(done, each))
     else:

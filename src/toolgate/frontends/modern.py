@@ -37,13 +37,13 @@ from toolgate.core.model import (
     Resumption,
 )
 from toolgate.eras import calls, headers, legacy, modern, tasks
-from toolgate.frontends import face
-from toolgate.frontends.face import SendMessage
+from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
+from toolgate.frontends.responses import SendMessage
 from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
-from toolgate.state.parking import Flow, Parking
+from toolgate.state.parking import ParkedCall, Parking
 
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
@@ -54,7 +54,8 @@ log = logging.getLogger(__name__)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """What a sealed `requestState` holds. `flow` names parked work; else `inner` is what the asker wants back."""
+    """What a sealed `requestState` holds. `parked_call` names parked work; else `inner` is what the asker wants
+    back."""
 
     principal: str
     path: str
@@ -63,7 +64,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     expires: float
     node: str
     round: int
-    flow: str | None
+    parked_call: str | None
     inner: str | None
 
 
@@ -71,7 +72,7 @@ class Reply(msgspec.Struct, frozen=True):
     """A result's body. Its sender says `flushed` when it is out, `unsent` when that failed."""
 
     body: bytes
-    flow: Flow | None = None
+    parked_call: ParkedCall | None = None
     asks: bool = False
 
 
@@ -97,8 +98,9 @@ async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> boo
     return True
 
 
-class ModernFace:
-    """What all doors give the requests of modern clients to. `node` names this process in the states that it seals."""
+class ModernResponses:
+    """What all frontends give the requests of modern clients to. `node` names this process in the states that it
+    seals."""
 
     def __init__(
         self,
@@ -139,10 +141,10 @@ class ModernFace:
         if message.method in mcp.LISTS:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
             page = self._pages.cut(listing, params, route, client)
-            return Reply(modern.write_listing(page, face.SERVER_INFO))
+            return Reply(modern.write_listing(page, responses.SERVER_INFO))
         if message.method == mcp.DISCOVER:
             about = await self._gateway.about(route, client)
-            return Reply(modern.write_discovered(about.capabilities, face.SERVER_INFO, about.instructions))
+            return Reply(modern.write_discovered(about.capabilities, responses.SERVER_INFO, about.instructions))
         if message.method == mcp.LISTEN:
             return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
         if route.is_transparent and message.method not in mcp.DEFINED:
@@ -151,15 +153,15 @@ class ModernFace:
 
     def flushed(self, reply: Reply) -> None:
         """The reply is out: a question is parked, an end is final."""
-        if reply.flow and reply.asks:
-            self._parking.park(reply.flow)
-        elif reply.flow:
-            self._parking.finished(reply.flow)
+        if reply.parked_call and reply.asks:
+            self._parking.park(reply.parked_call)
+        elif reply.parked_call:
+            self._parking.finished(reply.parked_call)
 
     def unsent(self, reply: Reply) -> None:
         """The reply is lost, and with it whatever waited for its retry."""
-        if reply.flow:
-            self._parking.drop(reply.flow)
+        if reply.parked_call:
+            self._parking.drop(reply.parked_call)
 
     def close(self) -> None:
         """End what clients listen to, gracefully."""
@@ -213,9 +215,9 @@ class ModernFace:
         def listen(note: Note) -> None:
             if note.kind == "progress":
                 if envelope.progress_token:
-                    send(face.write_note(note, bytes(envelope.progress_token)))
+                    send(responses.write_note(note, bytes(envelope.progress_token)))
             elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
-                send(face.write_note(note, b""))
+                send(responses.write_note(note, b""))
 
         passed_on = self._gateway.passed_on(http) if http else None
         level = envelope.log_level
@@ -233,36 +235,36 @@ class ModernFace:
             return await self._afresh(call, route)
         state = self._unseal_state(sealed, call, route)
         answers = modern.read_answers(params)
-        if state.flow is None:
+        if state.parked_call is None:
             again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
             spent = hashlib.sha256(sealed.encode()).digest()
             return await self._parking.once(spent, lambda: self._afresh(again, route))
-        flow = self._parking.find(state.flow, state.round)
-        if flow.notes and not flow.leg:
-            flow.notes.attach(listen)
-        return await self._parking.leg(flow, lambda: self._leg(flow, call, route, answers))
+        parked_call = self._parking.find(state.parked_call, state.round)
+        if parked_call.notes and not parked_call.running_round:
+            parked_call.notes.attach(listen)
+        return await self._parking.run_round(parked_call, lambda: self._round(parked_call, call, route, answers))
 
     def _is_wanted(self, note: Note, envelope: modern.Envelope) -> bool:
-        return bool(envelope.log_level) and face.is_loud_enough(note, envelope.log_level or "")
+        return bool(envelope.log_level) and responses.is_loud_enough(note, envelope.log_level or "")
 
     async def _afresh(self, call: Call, route: Route) -> Reply:
-        """A leg behind which nothing waits yet."""
+        """A round behind which nothing waits yet."""
         return await self._reply(call, route, None, await self._handled(call, route))
 
-    async def _leg(self, flow: Flow, call: Call, route: Route, answers: Mapping[str, Answer]) -> Reply:
+    async def _round(self, parked_call: ParkedCall, call: Call, route: Route, answers: Mapping[str, Answer]) -> Reply:
         """One retry of parked work, run once however many ask for it."""
-        resumption = Resumption(flow.resume.asker, answers, live=flow.resume)
-        call = msgspec.structs.replace(call, notes=flow.notes, resumption=resumption)
+        resumption = Resumption(parked_call.resume.asker, answers, live=parked_call.resume)
+        call = msgspec.structs.replace(call, notes=parked_call.notes, resumption=resumption)
         try:
-            return await self._reply(call, route, flow, await self._handled(call, route))
+            return await self._reply(call, route, parked_call, await self._handled(call, route))
         except BaseException:
-            self._parking.finished(flow)
-            flow.resume.cancel()
+            self._parking.finished(parked_call)
+            parked_call.resume.cancel()
             raise
 
     async def _handled(self, call: Call, route: Route) -> Outcome:
-        """The outcome of a leg. Where an older server refuses until its user has visited pages (-32042), they are asked
-        for as this era does it, and the call is made again; where it is we who sent them, when they are back."""
+        """The outcome of a round. Where an older server refuses until its user has visited pages (-32042), they are
+        asked for as this era does it, and the call is made again; where it is we who sent them, when they are back."""
         if call.resumption and (server := asks.signing_in_at(call.resumption.asker)):
             await self._credentials.settled(server, call.client.principal.id, SIGNING_IN)
         try:
@@ -277,24 +279,26 @@ class ModernFace:
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
             return NeedInput(required.asks, again)
 
-    async def _reply(self, call: Call, route: Route, flow: Flow | None, outcome: Outcome) -> Reply:
+    async def _reply(self, call: Call, route: Route, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
         while isinstance(outcome, NeedInput):
             origin = outcome.resume.origin
             if not origin.is_live:
-                if flow:  # a policy asks anew in front of parked work, which no later state would find again
-                    self._parking.finished(flow)
-                    flow.resume.cancel()
+                if parked_call:  # a policy asks anew in front of parked work, which no later state would find again
+                    self._parking.finished(parked_call)
+                    parked_call.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
                 return Reply(modern.write_required(self._gateway.scrubber.asks(outcome.asks), state))
             questions = await self._gathered(outcome)
             if questions:
-                flow = self._held(flow, outcome, call)
-                state = self._seal_state(call, route, origin.asker, flow.round, flow.id, None)
-                return Reply(modern.write_required(questions, state), flow, asks=True)
+                parked_call = self._held(parked_call, outcome, call)
+                state = self._seal_state(call, route, origin.asker, parked_call.round, parked_call.id, None)
+                return Reply(modern.write_required(questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
-            return Reply(bytes(outcome.body), flow)
-        return Reply(modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in)), flow)
+            return Reply(bytes(outcome.body), parked_call)
+        return Reply(
+            modern.write_done(call.method, outcome.body, outcome.is_foreign or bool(call.asked_in)), parked_call
+        )
 
     async def _gathered(self, outcome: NeedInput) -> tuple[Any, ...]:
         """The questions of a call, with those that follow at once."""
@@ -305,13 +309,15 @@ class ModernFace:
             raise
         return self._gateway.scrubber.asks(outcome.resume.origin.open_asks())
 
-    def _held(self, flow: Flow | None, outcome: NeedInput, call: Call) -> Flow:
-        if flow is None:
+    def _held(self, parked_call: ParkedCall | None, outcome: NeedInput, call: Call) -> ParkedCall:
+        if parked_call is None:
             return self._parking.hold(outcome.resume.origin, call.notes, call.client.principal)
-        self._parking.ask_again(flow, outcome.resume.origin)
-        return flow
+        self._parking.ask_again(parked_call, outcome.resume.origin)
+        return parked_call
 
-    def _seal_state(self, call: Call, route: Route, asker: str, round: int, flow: str | None, inner: str | None) -> str:
+    def _seal_state(
+        self, call: Call, route: Route, asker: str, round: int, parked_call: str | None, inner: str | None
+    ) -> str:
         return self._seal.seal(
             State(
                 principal=call.client.principal.id,
@@ -321,7 +327,7 @@ class ModernFace:
                 expires=self._clock.wall() + self._parking.ttl,
                 node=self._node,
                 round=round,
-                flow=flow,
+                parked_call=parked_call,
                 inner=inner,
             )
         )
@@ -338,7 +344,7 @@ class ModernFace:
             raise Fault("INVALID_STATE", "requestState belongs to another request")
         if state.expires <= self._clock.wall():
             raise Fault("INVALID_STATE", "requestState is no longer valid: its time is over")
-        if state.flow is not None and state.node != self._node:
+        if state.parked_call is not None and state.node != self._node:
             raise Fault("INVALID_STATE", "requestState belongs to a gateway that is gone")
         return state
 

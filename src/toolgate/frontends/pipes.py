@@ -17,9 +17,9 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
-from toolgate.frontends.inside import Inside
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
 
@@ -35,13 +35,13 @@ GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
 class Pipe:
     """One connection: a conversation, and what waits to go out."""
 
-    def __init__(self, inside: Inside, principal: Principal, path: str) -> None:
+    def __init__(self, deps: FrontendDeps, principal: Principal, path: str) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
         self.path = path
         self.outbox = Outbox(can_stream=True, can_ask=True)
         self.is_cut_off = asyncio.Event()
-        self.conversation = Conversation(inside, path, principal, self._write, self._backlog, self.outbox.end)
+        self.conversation = Conversation(deps, path, principal, self._write, self._backlog, self.outbox.end)
 
     def _write(self, message: bytes) -> None:
         self.outbox.send(message)
@@ -59,11 +59,11 @@ class Pipe:
 class Pipes:
     """All such connections."""
 
-    def __init__(self, inside: Inside, scheduler: Scheduler) -> None:
-        self._inside = inside
+    def __init__(self, deps: FrontendDeps, scheduler: Scheduler) -> None:
+        self._deps = deps
         self._scheduler = scheduler
-        self._config = inside.config
-        self._clock = inside.clock
+        self._config = deps.config
+        self._clock = deps.clock
         self._open: dict[str, Pipe] = {}
         self._shares: Shares[Pipe] = Shares()
         self._is_closed = False
@@ -118,7 +118,7 @@ class Pipes:
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "No more connections are taken")
-        pipe = Pipe(self._inside, request.principal, request.route.path)
+        pipe = Pipe(self._deps, request.principal, request.route.path)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)
         try:

@@ -1,4 +1,4 @@
-"""The HTTP door on a socket: uvicorn with uvloop and httptools, ended by an event of ours instead of its signals.
+"""The HTTP frontend on a socket: uvicorn with uvloop and httptools, ended by an event of ours instead of its signals.
 
 What only a WebSocket needs is imported with the first of them, so that the start does not wait for it.
 """
@@ -25,7 +25,7 @@ from toolgate.core.inflow import Intake, SharedTransport
 from toolgate.core.model import Principal
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.frames import paced_socket
-from toolgate.frontends.http import HttpDoor
+from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 
@@ -188,16 +188,16 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving(door: HttpDoor, listener: socket.socket) -> AsyncGenerator[None]:
+async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
     open_by: Counter[str] = Counter()  # connections, by address
     config = uvicorn.Config(
-        door,
-        http=cast("type[asyncio.Protocol]", partial(_Protocol, door.scheduler, door.callers, open_by)),
+        frontend,
+        http=cast("type[asyncio.Protocol]", partial(_Protocol, frontend.scheduler, frontend.callers, open_by)),
         loop="none",
         lifespan="off",
-        ws=cast("type[asyncio.Protocol]", partial(_websocket, open_by, door.bodies)),
-        ws_max_size=door.body_limit,
+        ws=cast("type[asyncio.Protocol]", partial(_websocket, open_by, frontend.bodies)),
+        ws_max_size=frontend.body_limit,
         ws_per_message_deflate=False,
         log_config=None,
         log_level="warning",

@@ -35,8 +35,8 @@ from toolgate.core.model import (
     Resume,
 )
 from toolgate.eras import calls, legacy, modern, questions, tasks
-from toolgate.frontends import face
-from toolgate.frontends.channels import Archive, Archives, Untold
+from toolgate.frontends import responses
+from toolgate.frontends.channels import PendingEvents, ReplayBuffer, ReplayBuffers
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
@@ -79,7 +79,7 @@ class Session:
         clock: Clock,
         ask_time: float,
         revision: str,
-        archives: Archives,
+        replay_buffers: ReplayBuffers,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
         self.path = path
@@ -99,9 +99,9 @@ class Session:
         wants = (*mcp.LIST_CHANGED, mcp.ELICITED, mcp.LOGGED)
         self._subscriber = Subscriber(gateway, path, self.client, self._say, wants)
         self._listeners: list[Stream] = []
-        self._untold: Untold | None = None
-        self._archives = archives
-        self._archive: Archive | None = None
+        self._pending_events: PendingEvents | None = None
+        self._replay_buffers = replay_buffers
+        self._replay_buffer: ReplayBuffer | None = None
         self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
@@ -143,9 +143,9 @@ class Session:
         """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
         key = jsonrpc.id_key(message.id)
         if key in self._in_flight:
-            return self._spawn(_fixed(face.write_reused(message)))
-        if len(self._in_flight) >= face.MOST_IN_FLIGHT:
-            return self._spawn(_fixed(face.write_too_many(message)))
+            return self._spawn(_fixed(responses.write_reused(message)))
+        if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
+            return self._spawn(_fixed(responses.write_too_many(message)))
         task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
@@ -210,17 +210,17 @@ class Session:
     # What goes to the client without being asked for.
 
     @property
-    def archive(self) -> Archive:
+    def replay_buffer(self) -> ReplayBuffer:
         """What its streams said of late. There is none before the first of them."""
-        if not self._archive:
-            self._archive = self._archives.open()
-        return self._archive
+        if not self._replay_buffer:
+            self._replay_buffer = self._replay_buffers.open()
+        return self._replay_buffer
 
     def listen(self, stream: Stream) -> None:
         """From now on this stream gets what belongs to no request, and first what was kept for it."""
         self._listeners.append(stream)
-        if self._untold:
-            for message in self._untold.take():
+        if self._pending_events:
+            for message in self._pending_events.take():
                 stream.note(message)
 
     def stop_listening(self, stream: Stream) -> None:
@@ -233,13 +233,13 @@ class Session:
         if self._listeners:
             self._listeners[-1].note(message)
         elif self.is_initialized:
-            self._untold = self._untold or Untold()
-            self._untold.add(message)
+            self._pending_events = self._pending_events or PendingEvents()
+            self._pending_events.add(message)
 
     def expire(self) -> None:
         """Let go of what was kept long enough."""
-        if self._archive:
-            self._archive.expire()
+        if self._replay_buffer:
+            self._replay_buffer.expire()
 
     async def close(self) -> None:
         """End all that was begun in it; its client is told nothing more."""
@@ -250,8 +250,8 @@ class Session:
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
-        if self._archive:
-            self._archive.close()
+        if self._replay_buffer:
+            self._replay_buffer.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -264,11 +264,11 @@ class Session:
         except asyncio.CancelledError:
             if not (fault := self._gateway.given_up()):
                 raise
-            return face.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
+            return responses.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
             stream.failed(error)
-            answer = face.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
-            face.let_go(error)
+            answer = responses.write_failed(id, error, lambda fault: legacy.error_code(fault, message.method))
+            responses.let_go(error)
             return answer
 
     async def _result(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
@@ -303,7 +303,7 @@ class Session:
         about = await self._gateway.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
         self._has_logging = "logging" in about.capabilities
-        return legacy.write_initialized(self.revision, about.capabilities, face.SERVER_INFO, about.instructions)
+        return legacy.write_initialized(self.revision, about.capabilities, responses.SERVER_INFO, about.instructions)
 
     async def _subscribe(self, message: Message) -> bytes:
         uri = calls.read_text(calls.read_members(message.params, "params"), "uri")
@@ -363,7 +363,7 @@ class Session:
         def report(note: Note) -> None:
             if self._is_heard(note, token):
                 params = tasks.with_related(note.params, task) if task else note.params
-                say(face.write_note(msgspec.structs.replace(note, params=params), token))
+                say(responses.write_note(msgspec.structs.replace(note, params=params), token))
 
         return report
 
@@ -374,7 +374,7 @@ class Session:
 
     def _is_wanted(self, note: Note) -> bool:
         """A client of this era that sets no level hears what the server thinks right."""
-        return self._log_level is None or face.is_loud_enough(note, self._log_level)
+        return self._log_level is None or responses.is_loud_enough(note, self._log_level)
 
     def _say(self, method: str, params: Raw) -> None:
         """An event. One that is a log line is held against the client's level as any other is."""

@@ -1,4 +1,4 @@
-"""All sessions of a door, and when each of them ends.
+"""All sessions of a frontend, and when each of them ends.
 
 A session is implicit until it is initialized or used a second time: most of those are one request of a client that
 knows no sessions. The rules this file keeps: they take no more than a tenth of the room; who has the most loses one
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
+from toolgate.frontends.active_requests import Known
 from toolgate.frontends.session import Session
-from toolgate.frontends.visits import Known
 
 
 class Sessions:

@@ -1,4 +1,5 @@
-"""The stdio door: one client, one message a line (spec: basic/transports/stdio). A thin carrier of a `Conversation`."""
+"""The stdio frontend: one client, one message a line (spec: basic/transports/stdio). A thin carrier of a
+`Conversation`."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ from toolgate.auth.access import THE_OPERATOR
 from toolgate.core import counting
 from toolgate.core.lines import Lines
 from toolgate.core.model import Principal
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT
-from toolgate.frontends.inside import Inside
 
 
-class StdioDoor(asyncio.Protocol):
+class StdioFrontend(asyncio.Protocol):
     """Reads a pipe as its protocol; `write` gets each message that goes out, with its newline, and `backlog` tells how
     many bytes the client has not taken yet. `principal` is who started the gateway, or whom it is to act as."""
 
     def __init__(
         self,
-        inside: Inside,
+        deps: FrontendDeps,
         path: str,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
@@ -31,8 +32,8 @@ class StdioDoor(asyncio.Protocol):
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(inside, path, principal or THE_OPERATOR, write_line, backlog)
-        self._limit = inside.config.http.body_limit
+        self._conversation = Conversation(deps, path, principal or THE_OPERATOR, write_line, backlog)
+        self._limit = deps.config.http.body_limit
         self._lines = Lines()
 
     def data_received(self, data: bytes) -> None:

@@ -1,10 +1,9 @@
 """The gateway: a call's whole story, from a client's name for a tool to the outcome in that client's names.
 
-    handle: entering → judging.before → send (its server, or ourselves) → judging.after → surface.leave
+    handle: resolve → policy_run.before → send (its server, or ourselves) → policy_run.after → surface.leave
 
-The rule this file keeps: every leg of a call, a retry too, goes this whole way; what asks on the way keeps the rest of
-it around what comes later (`exchange.then`).
-"""
+The rule this file keeps: every round of a call, a retry too, goes this whole way; what asks on the way keeps the rest
+of it around what comes later (`exchange.then`)."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.auth.access import Access
-from toolgate.catalog import greeting
+from toolgate.catalog import server_info
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.events import Events
@@ -24,19 +23,19 @@ from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.model import Call, Client, Done, Event, Fault, Listing, Made, NeedInput, Outcome, Principal, Reach
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
-from toolgate.gateway.earshot import Earshot
-from toolgate.gateway.entering import NOT_FOUND, Entering
-from toolgate.gateway.realm import Realms
-from toolgate.gateway.sending import send
+from toolgate.gateway.audience import Audience
+from toolgate.gateway.resolve import NOT_FOUND, Resolver
+from toolgate.gateway.send import send
 from toolgate.gateway.snapshot import Route, Snapshot
-from toolgate.gateway.watches import Watches
+from toolgate.gateway.subscriptions import Subscriptions
+from toolgate.gateway.tool_context import ToolContexts
 from toolgate.policy import scrub, validate
-from toolgate.policy.judging import Judging, missed
+from toolgate.policy.overflow import OverflowStore
+from toolgate.policy.run import PolicyRun, missed
 from toolgate.policy.scrub import Scrubber
-from toolgate.policy.spills import Spills
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.base import find_server
-from toolgate.surfaces.controls.realm import Editor, House
+from toolgate.surfaces.controls.context import Editor, GatewayInfo
 from toolgate.surfaces.handles import Handles, about_made
 from toolgate.upstreams.base import About, Upstream
 
@@ -45,16 +44,16 @@ Phase = Literal["serving", "draining", "ending"]
 
 
 class Gateway:
-    """What all doors call: one request, list or watch of a client on a route, in that client's names."""
+    """What all frontends call: one request, list or watch of a client on a route, in that client's names."""
 
     def __init__(
         self,
         snapshot: Snapshot,
         events: Events,
         handles: Handles,
-        house: House,
+        gateway_info: GatewayInfo,
         editor: Editor,
-        spills: Spills,
+        overflow: OverflowStore,
         access: Access,
         clock: Clock,
         redactor: Redactor,
@@ -63,14 +62,14 @@ class Gateway:
         self.access = access
         self.redactor = redactor
         self.events = events
-        self.house = house
+        self.gateway_info = gateway_info
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._realms = Realms(house, editor, spills, access, self._current, events.tell)
-        self._entering = Entering(access, handles, spills.source, self._current)
-        self._earshot = Earshot(access, events)
-        self._watches = Watches()
+        self._contexts = ToolContexts(gateway_info, editor, overflow, access, self._current, events.tell)
+        self._resolver = Resolver(access, handles, overflow.source, self._current)
+        self._audience = Audience(access, events)
+        self._subscriptions = Subscriptions()
 
     def _current(self) -> Snapshot:
         return self.snapshot
@@ -78,7 +77,7 @@ class Gateway:
     # A call.
 
     async def handle(self, call: Call, route: Route) -> Outcome:
-        """One leg of a call that a client made on this route. Raises `Fault`."""
+        """One round of a call that a client made on this route. Raises `Fault`."""
         entered = call
         if self.phase != "serving" and not (call.resumption and call.resumption.live):
             raise shutting_down("not_sent")
@@ -88,13 +87,13 @@ class Gateway:
                 fault = fault.told()
             shown = scrub.fault(_with_schema(entered, fault), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
-                raise shown  # its client's door answers, whatever tool it came through: another token may mend it
-            known = self._entering.known(route, call.client, self.access.rules(call.client.principal))
+                raise shown  # its client's frontend answers, whatever tool it came through: another token may mend it
+            known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
             return route.surface.refuse(entered, shown, known)
 
         try:
             try:  # here, and in no function of its own: each call passes this
-                entered = await self._entering.enter(call, route)
+                entered = await self._resolver.enter(call, route)
             except Fault as fault:
                 raise _missed(call, fault, route) from None
             outcome = await self._handled(entered, route, call.target)
@@ -106,33 +105,33 @@ class Gateway:
         try:
             return await self._through(call, route)
         except Fault as fault:
-            raise self._entering.placed(fault, call, written) from None
+            raise self._resolver.placed(fault, call, written) from None
 
     async def _through(self, call: Call, route: Route) -> Outcome:
-        """A leg through the policies and back."""
-        judging = Judging(call, route.own_policies if call.server == names.OWN else route.policies, self._clock)
+        """A round through the policies and back."""
+        policy_run = PolicyRun(call, route.own_policies if call.server == names.OWN else route.policies, self._clock)
         try:
-            decision = await judging.before(lambda next: self._through(next, route))
+            decision = await policy_run.before(lambda next: self._through(next, route))
             outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
         except BaseException as error:
-            judging.ended(error)
+            policy_run.ended(error)
             raise
         if isinstance(outcome, NeedInput):
-            judging.ended(outcome)
+            policy_run.ended(outcome)
             if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
-                return outcome  # its next leg goes through all of this itself
-        return then(outcome, judging.after, judging.failed)
+                return outcome  # its next round goes through all of this itself
+        return then(outcome, policy_run.after, policy_run.failed)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
         if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
-            # A bare name that means another server than on the leg before: the policies have judged the wrong one.
+            # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
             return await resumed(resumption, resumption.live)
         if call.server == names.OWN:
-            return Done(jsonrpc.encode(await own.answer(call, self._realms.of(route, call.client))))
-        if call.task and not (call.traits and call.traits.task_support):
+            return Done(jsonrpc.encode(await own.answer(call, self._contexts.of(route, call.client))))
+        if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
         return await send(call, route.upstream(call.server), self._current)
 
@@ -146,7 +145,7 @@ class Gateway:
         route.check_let_in(rules)
         shown = route.surface.shown(kind, route.seen_by(rules))
         wanted = [(server, kind) for server in shown]
-        activated = self._realms.activated(client)
+        activated = self._contexts.activated(client)
         snapshot = self.snapshot
         first = snapshot.config.catalog.first_wait if hears else None
         view = await snapshot.catalog.view(
@@ -157,19 +156,21 @@ class Gateway:
             for server in shown
             if (fault := view.fault(server, kind))
         ]
-        shelves = [shelf for server in shown if (shelf := view.shelf(server, kind))]
-        if failures and len(failures) == len(shown) and not shelves:
+        server_lists = [server_list for server in shown if (server_list := view.server_list(server, kind))]
+        if failures and len(failures) == len(shown) and not server_lists:
             raise _all_failed(kind, failures)
         pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
-        is_whole = not failures and not pending and len(shelves) == len(shown)
+        is_whole = not failures and not pending and len(server_lists) == len(shown)
         now = self._clock.now()
         return Listing(
             kind,
             tuple(route.surface.list(kind, view)),
             (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
             pending,
-            ttl=max(0.0, min((shelf.until or 0.0 for shelf in shelves), default=now) - now) if is_whole else 0.0,
-            is_public=is_whole and rules is None and all(shelf.is_public for shelf in shelves),
+            ttl=max(0.0, min((server_list.until or 0.0 for server_list in server_lists), default=now) - now)
+            if is_whole
+            else 0.0,
+            is_public=is_whole and rules is None and all(server_list.is_public for server_list in server_lists),
         )
 
     async def about(self, route: Route, client: Client) -> About:
@@ -181,13 +182,13 @@ class Gateway:
         if served and served.instructions:
             return served
         servers = {server.id: server.name for server in self._upstreams(route, client)}
-        patience = greeting.PATIENCE if served else self.snapshot.list_timeout
+        patience = server_info.PATIENCE if served else self.snapshot.list_timeout
         said = await catalog.introduced(servers, client, patience)
         if served:
             told = {name: about for id, name in servers.items() if (about := said.get(id))}
-            about = greeting.merged(served, told, len(servers) > 1)
+            about = server_info.merged(served, told, len(servers) > 1)
         else:
-            about = greeting.alone(next(iter(said.values()), None))
+            about = server_info.alone(next(iter(said.values()), None))
         return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
 
     def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
@@ -224,40 +225,40 @@ class Gateway:
 
     async def _watched(self, call: Call, route: Route) -> Call:
         try:
-            entered = await self._entering.enter(call, route)
+            entered = await self._resolver.enter(call, route)
         except Fault as fault:
             raise _missed(call, fault, route) from None
         try:
             watched = await self._let_watch(entered, route)
         except Fault as fault:
-            raise self._entering.placed(fault, entered, call.target) from None
+            raise self._resolver.placed(fault, entered, call.target) from None
         if watched.server == names.OWN:
             raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
         try:
-            await self._watches.begin(watched, route.upstream(watched.server))
+            await self._subscriptions.begin(watched, route.upstream(watched.server))
         except Fault as fault:
             raise fault.at(watched.server, watched.target) from None
         return watched
 
     async def _let_watch(self, call: Call, route: Route) -> Call:
-        judging = Judging(call, route.policies, self._clock)
+        policy_run = PolicyRun(call, route.policies, self._clock)
         try:
-            decision = await judging.before(lambda next: self._through(next, route))
+            decision = await policy_run.before(lambda next: self._through(next, route))
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused")
         except BaseException as error:
-            judging.ended(error)
+            policy_run.ended(error)
             raise
-        judging.ended(Done(b"{}"))
+        policy_run.ended(Done(b"{}"))
         return decision
 
     def unwatch(self, call: Call) -> None:
         """End what `watch` began, by what it returned."""
-        self._watches.end(call, self.snapshot.upstreams.get(call.server))
+        self._subscriptions.end(call, self.snapshot.upstreams.get(call.server))
 
     def concerns(self, event: Event, route: Route, client: Client) -> bool:
         """Whether a client is to hear of an event."""
-        return self._earshot.concerns(event, route, client)
+        return self._audience.concerns(event, route, client)
 
     def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
         """The parameters of a notification on a task, in this client's names; empty where it may no more use what has
@@ -268,7 +269,7 @@ class Gateway:
 
     def _may_know(self, server: str, made: Made, client: Client) -> bool:
         """Whether a client may still use what has made a task of its own."""
-        about = self._entering.as_known(about_made(server, made, client))
+        about = self._resolver.as_known(about_made(server, made, client))
         return self.access.judge(about) != "off"
 
     async def set_level(self, level: str, route: Route, client: Client) -> None:
@@ -312,7 +313,7 @@ class Gateway:
     async def leave(self, client: Client) -> None:
         """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
         ended, and the catalog forgets those."""
-        self._realms.forget(client)
+        self._contexts.forget(client)
         for upstream in self.snapshot.upstreams.values():
             await upstream.leave(client)
 
@@ -323,16 +324,16 @@ class Gateway:
         watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
         came or are others now: whoever hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
-        self._earshot.adopt(before, snapshot)
-        self._watches.renew(before, snapshot)
+        self._audience.adopt(before, snapshot)
+        self._subscriptions.renew(before, snapshot)
 
     def given_up(self) -> Fault | None:
         """What is told to whoever's call was cancelled, where that is because the gateway ends."""
         return shutting_down("sent_unknown") if self.phase == "ending" else None
 
     async def close(self) -> None:
-        self._realms.close()
-        await self._watches.close()
+        self._contexts.close()
+        await self._subscriptions.close()
 
 
 Answered = TypeVar("Answered")
@@ -365,9 +366,9 @@ def _missed(call: Call, fault: Fault, route: Route) -> Fault:
 
 def _with_schema(call: Call, fault: Fault) -> Fault:
     """A server's own refusal of its arguments, with what they should be: its client may see no list of tools."""
-    if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.traits or call.method != mcp.CALL:
+    if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.tool_info or call.method != mcp.CALL:
         return fault
-    schema = call.traits.shown_schema or call.traits.schema
+    schema = call.tool_info.shown_schema or call.tool_info.schema
     if not 0 < len(schema) <= validate.LARGEST_SHOWN:
         return fault
     known = fault.at("", "")

@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from toolgate.auth import exhibit
-from toolgate.auth.outside import Outside
+from toolgate.auth import safe_text
+from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Config
+from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
-from toolgate.core.errands import Errands
 from toolgate.core.model import Fault
 from toolgate.core.redaction import Redactor
-from toolgate.policy.approvals import Request
+from toolgate.policy.approvals import StoredRequest
 from toolgate.upstreams.process.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -38,12 +38,12 @@ MOST_WAITING = 64  # notices; more are in the log only
 class Notices:
     """`use` takes the configuration that is served; `waits` is called for each call that begins to wait."""
 
-    def __init__(self, config: Config, clock: Clock, supervisor: Supervisor, outside: Outside, redactor: Redactor):
+    def __init__(self, config: Config, clock: Clock, supervisor: Supervisor, outside: SafeNet, redactor: Redactor):
         self._clock = clock
         self._supervisor = supervisor
         self._outside = outside
         self._redactor = redactor
-        self._errands = Errands()
+        self._background = BackgroundTasks()
         self._waiting: deque[bytes] = deque()
         self._working = 0
         self.use(config)
@@ -52,11 +52,12 @@ class Notices:
         self._notify = config.approvals.notify
         self._source = config.source
 
-    def waits(self, request: Request) -> None:
+    def waits(self, request: StoredRequest) -> None:
         """Never waits itself."""
         command = self.command(request.id)
         place = request.place
-        about = f"{exhibit.named(place.principal)} wants {exhibit.named(place.target)} of {exhibit.named(place.server)}"
+        who, what, where = map(safe_text.named, (place.principal, place.target, place.server))
+        about = f"{who} wants {what} of {where}"
         log.info("a call waits for approval: %s. Decide: %s", about, command)
         if not self._notify:
             return
@@ -66,7 +67,7 @@ class Notices:
         self._waiting.append(self._redactor.body(msgspec.json.encode(told(request, command))))
         if self._working < AT_ONCE:
             self._working += 1
-            self._errands.start(self._tell_all(), "approvals.notify")
+            self._background.start(self._tell_all(), "approvals.notify")
 
     def command(self, id: str) -> str:
         """What decides on a request, as it would be typed."""
@@ -131,10 +132,10 @@ class Notices:
 
     async def close(self) -> None:
         self._waiting.clear()
-        await self._errands.close()
+        await self._background.close()
 
 
-def told(request: Request, command: str) -> dict[str, Any]:
+def told(request: StoredRequest, command: str) -> dict[str, Any]:
     """What a command or a webhook is told of a call that waits. Its arguments have known secrets taken out."""
     place = request.place
     return {

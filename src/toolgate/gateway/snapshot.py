@@ -18,19 +18,19 @@ from toolgate.core import names
 from toolgate.core.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
-from toolgate.policy.chain import Common
+from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.scrub import Scrubber
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
-from toolgate.surfaces.skin import Skin
+from toolgate.surfaces.toolset import ToolsetSurface
 from toolgate.upstreams.base import Upstream
 from toolgate.upstreams.component.upstream import ComponentUpstream
-from toolgate.upstreams.inprocess import REGISTRIES
-from toolgate.upstreams.inprocess.registry import RegistryUpstream
-from toolgate.upstreams.links import LINKS, Ground, MakeLink
+from toolgate.upstreams.inprocess import BUILT_IN_SERVERS
+from toolgate.upstreams.inprocess.upstream import InProcessUpstream
+from toolgate.upstreams.known_eras import print_of
+from toolgate.upstreams.links import LINKS, LinkDeps, MakeLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
-from toolgate.upstreams.spoken import print_of
 
 log = logging.getLogger(__name__)
 
@@ -97,23 +97,25 @@ class Snapshot(msgspec.Struct, frozen=True):
         self.catalog.show({id: server.tools for id, server in self.servers.items() if server.tools})
 
 
-KINDS: Mapping[str, Callable[[Server, MakeLink | None, Ground, EventSink], Upstream]] = {
+KINDS: Mapping[str, Callable[[Server, MakeLink | None, LinkDeps, EventSink], Upstream]] = {
     **dict.fromkeys(
-        LINKS, lambda server, link, ground, sink: McpUpstream(server, link or LINKS[server.type], ground, sink)
+        LINKS, lambda server, link, link_deps, sink: McpUpstream(server, link or LINKS[server.type], link_deps, sink)
     ),
-    "component": lambda server, _link, ground, sink: ComponentUpstream(server, ground, sink),
-    "registry": lambda server, _link, ground, _sink: RegistryUpstream(server, REGISTRIES[server.id](), ground.clock),
+    "component": lambda server, _link, link_deps, sink: ComponentUpstream(server, link_deps, sink),
+    "registry": lambda server, _link, link_deps, _sink: InProcessUpstream(
+        server, BUILT_IN_SERVERS[server.id](), link_deps.clock
+    ),
 }
 
 
 def build(
     config: Config,
     catalog: Catalog,
-    ground: Ground,
+    link_deps: LinkDeps,
     on_change: EventSink,
     policies: Sequence[Policy],
     links: Mapping[str, MakeLink],
-    common: Common,
+    policy_deps: PolicyDeps,
     before: Snapshot | None = None,
 ) -> Snapshot:
     """`on_change` hears what servers say of themselves, `policies` come before those of the configuration, `links` are
@@ -121,16 +123,16 @@ def build(
     carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
     upstreams = {
-        id: _carried(server, before) or KINDS[server.type](server, links.get(id), ground, on_change)
+        id: _carried(server, before) or KINDS[server.type](server, links.get(id), link_deps, on_change)
         for id, server in servers.items()
     }
     return Snapshot(
         config=config,
         upstreams=upstreams,
         catalog=catalog,
-        routes=build_routes(config, upstreams, tuple(policies), common),
+        routes=build_routes(config, upstreams, tuple(policies), policy_deps),
         servers=servers,
-        scrubber=Scrubber(common.redactor, config.guard.scrub),
+        scrubber=Scrubber(policy_deps.redactor, config.guard.scrub),
         passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 
@@ -154,14 +156,16 @@ def prints(config: Config) -> Mapping[str, str]:
 
 
 def build_routes(
-    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], common: Common
+    config: Config, upstreams: Mapping[str, Upstream], first: tuple[Policy, ...], policy_deps: PolicyDeps
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
-    policies = first + chain.build(config, common)
-    own = first + chain.build(config, common, is_own=True)
-    transparent = first + chain.build(config, common, is_transparent=True)
+    policies = first + chain.build(config, policy_deps)
+    own = first + chain.build(config, policy_deps, is_own=True)
+    transparent = first + chain.build(config, policy_deps, is_transparent=True)
     skins = surfaces.skins(config)
-    routes = {f"/mcp/{name}": Route(f"/mcp/{name}", skin, upstreams, policies, own) for name, skin in skins.items()}
+    routes = {
+        f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in skins.items()
+    }
     routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies, own)
     for id, upstream in upstreams.items():
         route = Route(
@@ -182,5 +186,5 @@ def _bundles(
                 log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
-        routes[path] = Route(path, Skin(bundle.Bundle(patterns)), shown, policies, own)
+        routes[path] = Route(path, ToolsetSurface(bundle.Bundle(patterns)), shown, policies, own)
     return routes

@@ -1,6 +1,6 @@
 """What a client may not do is refused, on its true target: the same decision by which lists and searches were filtered.
 
-The rule this file keeps: it is decided anew on each leg, by the configuration that is served now, and a refusal names
+The rule this file keeps: it is decided anew on each round, by the configuration that is served now, and a refusal names
 nothing: the gateway puts in what the client itself has written.
 """
 

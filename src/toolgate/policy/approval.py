@@ -18,17 +18,17 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Raw
 
-from toolgate.auth import exhibit
+from toolgate.auth import safe_text
 from toolgate.catalog.pins import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required
 from toolgate.core.redaction import Redactor
-from toolgate.policy import cases
-from toolgate.policy.approvals import Approvals, Lasts, Place, Request, TooMany, Who, is_change
+from toolgate.policy import approval_requests
+from toolgate.policy.approval_requests import ApprovalRequest, Unsendable
+from toolgate.policy.approvals import Approvals, Lasts, Place, StoredRequest, TooMany, Who, is_change
 from toolgate.policy.base import Wait
-from toolgate.policy.cases import Case, Unsendable
 from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
@@ -41,7 +41,7 @@ PASSES = 24 * 3600.0  # seconds in which a call that its server asks something o
 
 _ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
 
-Decided: TypeAlias = "tuple[Case, Raw | None] | Fault"  # a call goes on, with other arguments or its own
+Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes on, with other arguments or its own
 
 
 class Approval:
@@ -71,7 +71,7 @@ class Approval:
         self._audit = audit
         self._asking = asyncio.Lock()
         self._decided: dict[int, Decided] = {}  # of calls that have waited, by id; taken at once
-        self._gone_on: dict[int, tuple[Call, Case]] = {}  # by id, until their leg has ended
+        self._gone_on: dict[int, tuple[Call, ApprovalRequest]] = {}  # by id, until their round has ended
 
     def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required | Wait:
         if call.kind == "tasks":
@@ -85,27 +85,33 @@ class Approval:
         if resumed and resumed.live:
             return call  # it was sent long ago: what comes now only answers what its server asked
         if resumed and resumed.asker == f"policy:{self.name}":
-            return self._answered(cases.of(call, place, self._redactor))
+            return self._answered(approval_requests.of(call, place, self._redactor))
         is_let = verdict == "allow" or (
-            not is_change(place) and self._approvals.is_granted(place, cases.session_of(call))
+            not is_change(place) and self._approvals.is_granted(place, approval_requests.session_of(call))
         )
         if is_let and not was_passed:
             return call
-        return self._as_it_went(call, place, is_let) if was_passed else self._ask(cases.of(call, place, self._redactor))
+        return (
+            self._as_it_went(call, place, is_let)
+            if was_passed
+            else self._ask(approval_requests.of(call, place, self._redactor))
+        )
 
     def _as_it_went(self, call: Call, place: Place, is_let: bool) -> Call | Required | Wait:
-        """The next leg of a call, with the arguments that it was let go on with. Where that is not known, it is asked
+        """The next round of a call, with the arguments that it was let go on with. Where that is not known, it is asked
         for anew."""
         try:
-            case = cases.of(call, place, self._redactor)
+            approval_request = approval_requests.of(call, place, self._redactor)
         except Fault:
             if is_let:
                 return call  # nobody could have approved it
             raise
-        passage = self._approvals.passage(_passage_of(case))
-        if passage and not passage.is_vague:
-            return self._go_on(case, None if passage.arguments is None else Raw(passage.arguments))
-        return call if is_let else self._ask(case)
+        approval_pass = self._approvals.approval_pass(_approval_pass_of(approval_request))
+        if approval_pass and not approval_pass.is_vague:
+            return self._go_on(
+                approval_request, None if approval_pass.arguments is None else Raw(approval_pass.arguments)
+            )
+        return call if is_let else self._ask(approval_request)
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:
         return outcome
@@ -113,16 +119,16 @@ class Approval:
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
         """A call that its server asks something of comes back, perhaps to another process, with its caller's own
         arguments: what it went on with is kept."""
-        _, case = self._gone_on.pop(id(went), (None, None))
+        _, approval_request = self._gone_on.pop(id(went), (None, None))
         comes_back = _comes_back(call, ending)
-        if case and comes_back:
-            edited = None if went.arguments is case.call.arguments else bytes(went.arguments)
-            self._approvals.let_pass(_passage(case, *comes_back), edited, PASSES)
+        if approval_request and comes_back:
+            edited = None if went.arguments is approval_request.call.arguments else bytes(went.arguments)
+            self._approvals.let_pass(_approval_pass(approval_request, *comes_back), edited, PASSES)
 
     def _place(self, call: Call) -> Place:
         print = self._prints.get(call.server, "")
-        if call.traits:
-            print = print_of(print, call.traits.listed)
+        if call.tool_info:
+            print = print_of(print, call.tool_info.listed)
         return Place(call.client.principal.id, call.server, print, call.kind, call.target)
 
     def _take(self, decided: Decided) -> Call:
@@ -130,133 +136,147 @@ class Approval:
             raise decided
         return self._go_on(*decided)
 
-    def _go_on(self, case: Case, edited: Raw | None) -> Call:
-        arguments = case.call.arguments if edited is None else edited
-        went = msgspec.structs.replace(case.call, arguments=arguments)
-        self._gone_on[id(went)] = went, case  # it is kept here, and with it its id
+    def _go_on(self, approval_request: ApprovalRequest, edited: Raw | None) -> Call:
+        arguments = approval_request.call.arguments if edited is None else edited
+        went = msgspec.structs.replace(approval_request.call, arguments=arguments)
+        self._gone_on[id(went)] = went, approval_request  # it is kept here, and with it its id
         return went
 
-    def _ask(self, case: Case, problem: str = "", can_client: bool = True) -> Required | Wait:
-        call, by = case.call, self._who_decides(case)
+    def _ask(self, approval_request: ApprovalRequest, problem: str = "", can_client: bool = True) -> Required | Wait:
+        call, by = approval_request.call, self._who_decides(approval_request)
         if call.method not in _ASKABLE:
-            raise _required(case, "and this is no call that one could approve")
+            raise _required(approval_request, "and this is no call that one could approve")
         if "operator" in by and not problem:
-            request = self._approvals.find(case.place, case.digest)
+            request = self._approvals.find(approval_request.place, approval_request.digest)
             if request and request.state != "undecided":
-                return Wait(lambda: self._use(case, request))
-        if "client" in by and can_client and (call.can_ask or "operator" not in by):  # else its door says what it lacks
-            state = f"{case.key} {self._clock.wall()}"
-            question = cases.question(case, problem)
+                return Wait(lambda: self._use(approval_request, request))
+        if (
+            "client" in by and can_client and (call.can_ask or "operator" not in by)
+        ):  # else its frontend says what it lacks
+            state = f"{approval_request.key} {self._clock.wall()}"
+            question = approval_requests.question(approval_request, problem)
             if question and asks.is_answerable(question, call.client.capabilities):
                 return Required((question,), state)
         if "operator" in by:
-            return Wait(lambda: self._wait_for_operator(case))
-        raise _required(case, "and nobody can be asked", _NOBODY)
+            return Wait(lambda: self._wait_for_operator(approval_request))
+        raise _required(approval_request, "and nobody can be asked", _NOBODY)
 
-    def _who_decides(self, case: Case) -> Sequence[Who]:
-        if is_change(case.place) and not case.call.client.principal.client:
+    def _who_decides(self, approval_request: ApprovalRequest) -> Sequence[Who]:
+        if is_change(approval_request.place) and not approval_request.call.client.principal.client:
             return ("operator",)
         return self._settings.by
 
     # The client's user.
 
-    def _answered(self, case: Case) -> Call | Required | Wait:
-        resumed = case.call.resumption
+    def _answered(self, approval_request: ApprovalRequest) -> Call | Required | Wait:
+        resumed = approval_request.call.resumption
         assert resumed
         about, asked = (resumed.state or "").split(" ")
-        if about != case.key:
+        if about != approval_request.key:
             raise Fault("INVALID_STATE", "requestState belongs to another call", reach="not_sent")
-        answer = resumed.answers.get(cases.KEY)
+        answer = resumed.answers.get(approval_requests.KEY)
         if answer is None or self._clock.wall() - float(asked) >= self._settings.ttl:
-            return self._ask(case)
+            return self._ask(approval_request)
         if answer.error:
-            return self._ask(case, can_client=False)
-        decision, text = cases.read_answer(answer)
-        if decision == "deny" or decision not in cases.offered(case):
-            raise _denied(case, "the client's user")
+            return self._ask(approval_request, can_client=False)
+        decision, text = approval_requests.read_answer(answer)
+        if decision == "deny" or decision not in approval_requests.offered(approval_request):
+            raise _denied(approval_request, "the client's user")
         try:
-            edited = self._edited(case, text)
+            edited = self._edited(approval_request, text)
         except Unsendable as why:
-            return self._ask(case, f"What you wrote cannot be sent, and was not: {why}.")
+            return self._ask(approval_request, f"What you wrote cannot be sent, and was not: {why}.")
         if decision == "once":
-            return self._go_on(case, edited)
-        return Wait(lambda: self._grant(case, edited, cast(Lasts, decision)))
+            return self._go_on(approval_request, edited)
+        return Wait(lambda: self._grant(approval_request, edited, cast(Lasts, decision)))
 
-    async def _grant(self, case: Case, edited: Raw | None, lasts: Lasts) -> None:
+    async def _grant(self, approval_request: ApprovalRequest, edited: Raw | None, lasts: Lasts) -> None:
         try:
-            await self._approvals.grant(case.place, lasts, "client", case.session)
+            await self._approvals.grant(approval_request.place, lasts, "client", approval_request.session)
         except (NotKept, TooMany) as why:
-            log.warning("%s was allowed this once only: %s", case.named, why)
+            log.warning("%s was allowed this once only: %s", approval_request.named, why)
         else:
-            self._note_grant(case, lasts)
-        self._decided[id(case.call)] = case, edited
+            self._note_grant(approval_request, lasts)
+        self._decided[id(approval_request.call)] = approval_request, edited
 
-    def _note_grant(self, case: Case, lasts: Lasts) -> None:
+    def _note_grant(self, approval_request: ApprovalRequest, lasts: Lasts) -> None:
         if self._audit:
-            about = {"server": case.place.server, "target": case.place.target, "lasts": lasts}
-            self._audit.note("approvals.grant", case.call.client.principal, **about)
+            about = {"server": approval_request.place.server, "target": approval_request.place.target, "lasts": lasts}
+            self._audit.note("approvals.grant", approval_request.call.client.principal, **about)
 
-    def _edited(self, case: Case, text: str) -> Raw | None:
+    def _edited(self, approval_request: ApprovalRequest, text: str) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
-        edited = cases.edited(case, text)
+        edited = approval_requests.edited(approval_request, text)
         if edited is not None and self._validate:
             try:
-                self._validate.check(msgspec.structs.replace(case.call, arguments=edited))
+                self._validate.check(msgspec.structs.replace(approval_request.call, arguments=edited))
             except Fault as fault:
                 raise Unsendable(fault.message) from None
         return edited
 
     # An operator.
 
-    async def _wait_for_operator(self, case: Case) -> None:
+    async def _wait_for_operator(self, approval_request: ApprovalRequest) -> None:
         try:
-            self._decided[id(case.call)] = await self._by_operator(case)
+            self._decided[id(approval_request.call)] = await self._by_operator(approval_request)
         except (NotKept, TooMany) as why:
-            self._decided[id(case.call)] = _required(case, f"and no operator can be asked: {why}")
+            self._decided[id(approval_request.call)] = _required(
+                approval_request, f"and no operator can be asked: {why}"
+            )
 
-    async def _by_operator(self, case: Case) -> Decided:
+    async def _by_operator(self, approval_request: ApprovalRequest) -> Decided:
         end = self._clock.now() + self._settings.wait
         while True:
-            request = self._approvals.find(case.place, case.digest) or await self._new_request(case)
-            if request.state != "undecided" and (decided := await self._used(case, request)):
+            request = self._approvals.find(approval_request.place, approval_request.digest) or await self._new_request(
+                approval_request
+            )
+            if request.state != "undecided" and (decided := await self._used(approval_request, request)):
                 return decided
             left = end - self._clock.now()
             if left <= 0:
-                return _undecided(case, request)
+                return _undecided(approval_request, request)
             await self._clock.sleep(min(LOOK, left))
 
-    async def _new_request(self, case: Case) -> Request:
+    async def _new_request(self, approval_request: ApprovalRequest) -> StoredRequest:
         """One at a time, with others heard in between: to write out what is shown takes some hundredths of a second."""
         async with self._asking:
             await asyncio.sleep(0)  # else the next would be made in the same round of the event loop
-            return await self._approvals.ask(case.place, case.digest, self._settings.ttl, lambda: _about(case))
+            return await self._approvals.ask(
+                approval_request.place, approval_request.digest, self._settings.ttl, lambda: _about(approval_request)
+            )
 
-    async def _use(self, case: Case, request: Request) -> None:
+    async def _use(self, approval_request: ApprovalRequest, request: StoredRequest) -> None:
         """What an operator has decided before the call came. Where another call was faster, it is asked anew."""
         try:
-            decided = await self._used(case, request)
+            decided = await self._used(approval_request, request)
         except NotKept as why:
-            decided = _required(case, f"and what was decided cannot be used: {why}")
+            decided = _required(approval_request, f"and what was decided cannot be used: {why}")
         if decided:
-            self._decided[id(case.call)] = decided
+            self._decided[id(approval_request.call)] = decided
 
-    async def _used(self, case: Case, request: Request) -> Decided | None:
+    async def _used(self, approval_request: ApprovalRequest, request: StoredRequest) -> Decided | None:
         if request.state == "denied":
-            return _denied(case, "an operator")
+            return _denied(approval_request, "an operator")
         if not await self._approvals.use(request):
             return None
         try:
-            return case, self._edited(case, request.edited)
+            return approval_request, self._edited(approval_request, request.edited)
         except Unsendable as why:
             return Fault("INVALID_ARGS", f"What the operator wrote cannot be sent: {why}", reach="not_sent")
 
 
-def _about(case: Case) -> dict[str, str | bytes]:
+def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:
     """What an operator is shown beside the place."""
-    shown, traits = exhibit.written(case.shown), case.call.traits
-    known_as = case.call.shown if case.call.shown != case.call.target else ""
-    schema = traits.schema if traits and len(traits.schema) <= LARGEST_SCHEMA else b""
-    return {"shown": shown, "session": case.session, "via": case.call.via, "known_as": known_as, "schema": schema}
+    shown, tool_info = safe_text.written(approval_request.shown), approval_request.call.tool_info
+    known_as = approval_request.call.shown if approval_request.call.shown != approval_request.call.target else ""
+    schema = tool_info.schema if tool_info and len(tool_info.schema) <= LARGEST_SCHEMA else b""
+    return {
+        "shown": shown,
+        "session": approval_request.session,
+        "via": approval_request.call.via,
+        "known_as": known_as,
+        "schema": schema,
+    }
 
 
 def _comes_back(call: Call, ending: Outcome | BaseException) -> tuple[str, str | None] | None:
@@ -268,13 +288,13 @@ def _comes_back(call: Call, ending: Outcome | BaseException) -> tuple[str, str |
     return None
 
 
-def _passage_of(case: Case) -> str:
-    resumed = case.call.resumption
-    return _passage(case, resumed.asker, resumed.state) if resumed else ""
+def _approval_pass_of(approval_request: ApprovalRequest) -> str:
+    resumed = approval_request.call.resumption
+    return _approval_pass(approval_request, resumed.asker, resumed.state) if resumed else ""
 
 
-def _passage(case: Case, asker: str, state: str | None) -> str:
-    return hashlib.sha256(jsonrpc.encode([case.key, asker, state])).hexdigest()
+def _approval_pass(approval_request: ApprovalRequest, asker: str, state: str | None) -> str:
+    return hashlib.sha256(jsonrpc.encode([approval_request.key, asker, state])).hexdigest()
 
 
 _NOBODY = (
@@ -283,21 +303,21 @@ _NOBODY = (
 )
 
 
-def _required(case: Case, why: str, hint: str = "") -> Fault:
-    return Fault("APPROVAL_REQUIRED", f"{case.named} needs approval, {why}", reach="not_sent", hint=hint)
+def _required(approval_request: ApprovalRequest, why: str, hint: str = "") -> Fault:
+    return Fault("APPROVAL_REQUIRED", f"{approval_request.named} needs approval, {why}", reach="not_sent", hint=hint)
 
 
-def _undecided(case: Case, request: Request) -> Fault:
+def _undecided(approval_request: ApprovalRequest, request: StoredRequest) -> Fault:
     command = f"toolgate approvals allow {request.id}"
     return Fault(
         "APPROVAL_REQUIRED",
-        f"{case.named} needs approval, and nobody has decided yet",
+        f"{approval_request.named} needs approval, and nobody has decided yet",
         reach="not_sent",
         hint=f"a person decides with `{command}` (or deny); then make the very same call again",
         extra={"approval": {"id": request.id, "command": command, "until": request.until}},
     )
 
 
-def _denied(case: Case, by: str) -> Fault:
+def _denied(approval_request: ApprovalRequest, by: str) -> Fault:
     hint = "a person has decided so; do not try it in another way"
-    return Fault("APPROVAL_DENIED", f"{case.named} was denied by {by}", reach="not_sent", hint=hint)
+    return Fault("APPROVAL_DENIED", f"{approval_request.named} was denied by {by}", reach="not_sent", hint=hint)

@@ -1,10 +1,9 @@
 """What people have decided, or are still to decide, on calls that ask first: records in the store.
 
-A `Request` waits for an operator; once decided it is good for one call, and gone. A `Grant` lets a tool be called
-without asking, for a while. A `Passage` is how a call was let go on that its server asks something of, so that its
-next leg is the same call. The rules this file keeps: what is decided is decided for one principal, one server as it is
-configured, one tool and, save for grants, for these very arguments; of two who use a decision up, one does.
-"""
+A `StoredRequest` waits for an operator; once decided it is good for one call, and gone. A `Grant` lets a tool be called
+without asking, for a while. A `ApprovalPass` is how a call was let go on that its server asks something of, so that its
+next round is the same call. The rules this file keeps: what is decided is decided for one principal, one server as it
+is configured, one tool and, save for grants, for these very arguments; of two who use a decision up, one does."""
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def is_change(place: Place) -> bool:
     return place.server == names.OWN and place.kind == "tools" and place.target in CHANGES_SERVERS
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A call that an operator is to decide on. `shown` are its arguments, with known secrets taken out; `digest` is of
     the arguments as they are. `session` (hashed) is empty where there is none. Times in seconds since 1970. What was
     decided: `edited` are other arguments to call with, in JSON."""
@@ -72,7 +71,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     edited: str = ""
 
 
-Shown: TypeAlias = Mapping[str, str | bytes]  # members of a `Request` that say what is to be decided
+Shown: TypeAlias = Mapping[str, str | bytes]  # members of a `StoredRequest` that say what is to be decided
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -94,7 +93,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
 
 
-class Passage(msgspec.Struct, frozen=True):
+class ApprovalPass(msgspec.Struct, frozen=True):
     """`arguments` None: those of the caller. `is_vague`: two calls that cannot be told apart were let go on in
     different ways."""
 
@@ -114,19 +113,21 @@ class Approvals:
     """All of it, for a gateway and for the command line. `on_new` hears of each request that is made
     here. Raises `NotKept` where the store takes nothing."""
 
-    def __init__(self, store: Store, clock: Clock, on_new: Callable[[Request], object] = lambda _request: None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, on_new: Callable[[StoredRequest], object] = lambda _request: None
+    ) -> None:
         self._on_new = on_new
         self._store = store
         self._clock = clock
         self._being_written: Counter[str] = Counter()  # requests, by principal
-        self._passages: OrderedDict[str, Passage] = OrderedDict()  # the store's, some of them not written yet
+        self._passages: OrderedDict[str, ApprovalPass] = OrderedDict()  # the store's, some of them not written yet
 
     # Requests.
 
-    def find(self, place: Place, digest: str) -> Request | None:
-        return _read(self._store.get(_REQUESTS, key(place, digest)), Request)
+    def find(self, place: Place, digest: str) -> StoredRequest | None:
+        return _read(self._store.get(_REQUESTS, key(place, digest)), StoredRequest)
 
-    async def ask(self, place: Place, digest: str, ttl: float, shown: Callable[[], Shown]) -> Request:
+    async def ask(self, place: Place, digest: str, ttl: float, shown: Callable[[], Shown]) -> StoredRequest:
         """The request for this call: the one that is there, or a new one. Raises `TooMany`, before it is made what is
         `shown`: that costs."""
         found = self.find(place, digest)
@@ -135,7 +136,7 @@ class Approvals:
         self._check_room(place.principal)
         now = self._clock.wall()
         about = {"id": _new_id(), "place": place, "digest": digest, "asked": now, "until": now + ttl}
-        request = msgspec.convert({**about, **shown()}, Request)
+        request = msgspec.convert({**about, **shown()}, StoredRequest)
         where = key(place, digest)
         self._being_written[place.principal] += 1
         try:
@@ -155,17 +156,17 @@ class Approvals:
         if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
             raise TooMany("too many calls wait for an operator already")
 
-    async def use(self, request: Request) -> bool:
+    async def use(self, request: StoredRequest) -> bool:
         """Use a decision up. Whether it was there to be used: somebody else may have been faster."""
         where = key(request.place, request.digest)
         return await self._store.compare_and_set(_REQUESTS, where, _bytes(request), None)
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[StoredRequest]:
         """All that are undecided or not used up, the oldest first."""
-        known = (_read(raw, Request) for raw in self._store.items(_REQUESTS).values())
+        known = (_read(raw, StoredRequest) for raw in self._store.items(_REQUESTS).values())
         return sorted((each for each in known if each), key=lambda each: each.asked)
 
-    async def allow(self, request: Request, lasts: Lasts, ttl: float, edited: str = "") -> None:
+    async def allow(self, request: StoredRequest, lasts: Lasts, ttl: float, edited: str = "") -> None:
         """Let it go through once within `ttl`, and others like it for as long as it `lasts`. Raises `Unfit`."""
         if lasts != "once" and is_change(request.place):
             raise Unfit("each change of the servers is decided by itself: allow it once")
@@ -175,11 +176,11 @@ class Approvals:
         if lasts != "once":
             await self.grant(request.place, lasts, "operator", request.session)
 
-    async def deny(self, request: Request, ttl: float) -> None:
+    async def deny(self, request: StoredRequest, ttl: float) -> None:
         """The same call is refused for so long, and nobody is asked. Raises `Unfit`."""
         await self._decide(request, ttl, state="denied")
 
-    async def _decide(self, request: Request, ttl: float, **how: str) -> None:
+    async def _decide(self, request: StoredRequest, ttl: float, **how: str) -> None:
         decided = msgspec.structs.replace(request, until=self._clock.wall() + ttl, **how)
         where = key(request.place, request.digest)
         if not await self._store.compare_and_set(_REQUESTS, where, _bytes(request), _bytes(decided), ttl):
@@ -220,21 +221,21 @@ class Approvals:
     # Passages.
 
     def let_pass(self, where: str, arguments: bytes | None, ttl: float) -> None:
-        """A call was let go on and its server asks something: its next leg is found by `where`."""
-        passage = Passage(arguments)
-        standing = self.passage(where)
-        if standing and standing != passage:
-            passage = Passage(is_vague=True)
-        self._passages[where] = passage
+        """A call was let go on and its server asks something: its next round is found by `where`."""
+        approval_pass = ApprovalPass(arguments)
+        standing = self.approval_pass(where)
+        if standing and standing != approval_pass:
+            approval_pass = ApprovalPass(is_vague=True)
+        self._passages[where] = approval_pass
         self._passages.move_to_end(where)
         while len(self._passages) > MOST_PASSAGES:
             self._passages.popitem(last=False)
-        written = self._store.put(_PASSAGES, where, _bytes(passage), ttl)
+        written = self._store.put(_PASSAGES, where, _bytes(approval_pass), ttl)
         if isinstance(written, asyncio.Future):
             written.add_done_callback(lambda done: self._written(where, done))
 
-    def passage(self, where: str) -> Passage | None:
-        return self._passages.get(where) or _read(self._store.get(_PASSAGES, where), Passage)
+    def approval_pass(self, where: str) -> ApprovalPass | None:
+        return self._passages.get(where) or _read(self._store.get(_PASSAGES, where), ApprovalPass)
 
     def _written(self, where: str, done: asyncio.Future[None]) -> None:
         """From now on the store has it, and lets it go in time; where it takes nothing, we have it."""
@@ -251,11 +252,11 @@ def _new_id() -> str:
     return secrets.token_hex(4)
 
 
-def _bytes(record: Request | Grant | Passage) -> bytes:
+def _bytes(record: StoredRequest | Grant | ApprovalPass) -> bytes:
     return surrogates.pack(record)
 
 
-Record = TypeVar("Record", Request, Grant, Passage, _Waiting)
+Record = TypeVar("Record", StoredRequest, Grant, ApprovalPass, _Waiting)
 
 
 def _read(raw: bytes | None, type: type[Record]) -> Record | None:

@@ -1,6 +1,6 @@
 """What became of each call, noted in the audit (`toolgate.state.audit`): who, what, decision and reason, outcome.
 
-The rules this file keeps: a leg is one line, also where a policy behind it has refused it; of arguments there is a
+The rules this file keeps: a round is one line, also where a policy behind it has refused it; of arguments there is a
 hash, unless more is wanted; of a server's own words there is nothing.
 """
 
@@ -22,7 +22,7 @@ from toolgate.state.audit import Trail
 
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
-MOST_ASKED = 4096  # legs that wait for answers, and will be told of once more
+MOST_ASKED = 4096  # rounds that wait for answers, and will be told of once more
 
 # Faults by which the gateway decides; all others are what became of a call that it let go on.
 REFUSALS = frozenset(
@@ -35,9 +35,9 @@ REFUSALS = frozenset(
 Decision = Literal["allow", "deny", "ask"]
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class AuditEntry(msgspec.Struct, omit_defaults=True):
     """A line. `via` is the control tool that the call came through, `shown_by` how the caller showed who it is; `code`
-    is a fault's; `reason` is why the gateway refused or asked; `ms` is how long the leg took, absent where that is no
+    is a fault's; `reason` is why the gateway refused or asked; `ms` is how long the round took, absent where that is no
     longer known; `arguments` are there where all of them are wanted."""
 
     time: str
@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     arguments_sha256: str = ""
     arguments: Raw | None = None
     edited: bool = False  # between the caller and its server
-    resumed: bool = False  # a later leg, or the rest of one that has asked
+    resumed: bool = False  # a later round, or the rest of one that has asked
 
 
 class _Result(msgspec.Struct):
@@ -105,7 +105,7 @@ class Audit:
         if not call.server and outcome == "error":
             decision = "deny"  # there is no such target
         who, given, plainly = call.client.principal, call.arguments, self._trail.redactor.text
-        entry = Entry(
+        entry = AuditEntry(
             self._trail.time(),
             "call",
             who.id,

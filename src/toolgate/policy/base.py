@@ -1,6 +1,6 @@
 """What a policy is. Synchronous: it decides, it does not wait.
 
-The rule of this room: a policy sees the true server and the server's own name of the tool, whatever surface or
+The rule of this package: a policy sees the true server and the server's own name of the tool, whatever surface or
 meta-tool the call came through, so that no name is a way around it.
 """
 
@@ -28,9 +28,9 @@ class Policy(Protocol):
         """Let the call go on (as it is or changed), answer it, ask its user (`Required`), or be asked again later
         (`Wait`). Refuse by raising `Fault`.
 
-        `was_passed`: on an earlier leg this policy let the call go on, and what asked lies behind it. Access is to be
-        decided anew all the same; but nothing is to be charged, asked or counted a second time. A leg that answers
-        this policy's own question has `call.resumption.asker == "policy:NAME"`, and no other leg has.
+        `was_passed`: on an earlier round this policy let the call go on, and what asked lies behind it. Access is to be
+        decided anew all the same; but nothing is to be charged, asked or counted a second time. A round that answers
+        this policy's own question has `call.resumption.asker == "policy:NAME"`, and no other round has.
         """
         ...
 
@@ -39,8 +39,8 @@ class Policy(Protocol):
         ...
 
     def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
-        """A leg of a call that the policy let go on (as `went`) is over, however it went: `ending` is what its client
+        """A round of a call that the policy let go on (as `went`) is over, however it went: `ending` is what its client
         gets of it (questions too), or what was raised, a cancellation as well; `call` is as it got to its server.
         After questions of a server that the client answers on the spot it is told once more, of what came of them;
-        after those of a policy there is another leg."""
+        after those of a policy there is another round."""
         ...

@@ -12,72 +12,74 @@ from toolgate.config import Config, Limits, Server
 from toolgate.config.access import Permissions
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
-from toolgate.core.cutting import Ends
+from toolgate.core.excerpts import Ends
 from toolgate.core.redaction import Redactor
 from toolgate.policy import limits
 from toolgate.policy.access import Permit
 from toolgate.policy.approval import Approval
-from toolgate.policy.approvals import Approvals, Request
+from toolgate.policy.approvals import Approvals, StoredRequest
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
 from toolgate.policy.changes import Changes
 from toolgate.policy.limits import Meters
+from toolgate.policy.overflow import AT_ONCE, OverflowStore
 from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
-from toolgate.policy.spills import AT_ONCE, Spills
 from toolgate.policy.truncate import Limit, Truncate
 from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail, is_on
 from toolgate.state.base import Store
 
 
-class Common(msgspec.Struct, frozen=True):
+class PolicyDeps(msgspec.Struct, frozen=True):
     """What the policies of all configurations work with: it outlives each of them."""
 
     clock: Clock
     store: Store
-    spills: Spills
+    overflow: OverflowStore
     redactor: Redactor
     access: Access
     audit: Trail
     meters: Meters
-    call_waits: Callable[[Request], object]  # for an operator's decision
+    call_waits: Callable[[StoredRequest], object]  # for an operator's decision
 
 
-def build(config: Config, common: Common, *, is_transparent: bool = False, is_own: bool = False) -> tuple[Policy, ...]:
+def build(
+    config: Config, policy_deps: PolicyDeps, *, is_transparent: bool = False, is_own: bool = False
+) -> tuple[Policy, ...]:
     """What stands first is asked first before a call, and last after it.
 
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `is_own`: for calls of the
     gateway's own, which may change its servers.
     """
     validate = None if is_transparent else _validate(config)
-    approval = _approval(config, common, validate) if is_own or _asks(config) else None
+    approval = _approval(config, policy_deps, validate) if is_own or _asks(config) else None
     policies = (
         # The audit sees what is refused behind it.
-        Audit(config.audit, common.audit, common.clock) if is_on(config) else None,
+        Audit(config.audit, policy_deps.audit, policy_deps.clock) if is_on(config) else None,
         # Nobody learns anything by what they may not call.
-        None if config.is_open else Permit(common.access, is_asked_behind=approval is not None),
+        None if config.is_open else Permit(policy_deps.access, is_asked_behind=approval is not None),
         Quarantine(),
         # Nothing is charged, asked or sent for a call that cannot be right.
         validate,
         Scopes(config.auth) if config.auth.step_up else None,
         # What is charged could be right, and its client may do it.
-        _limits(config, common.meters),
+        _limits(config, policy_deps.meters),
         # It reads a configuration, which costs more than a glance.
-        Changes(config, common.access) if is_own else None,
+        Changes(config, policy_deps.access) if is_own else None,
         # A person is asked last, and once.
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.
-        _truncate(config, common.spills),
-        Scrub(common.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
+        _truncate(config, policy_deps.overflow),
+        Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
 
 
-def make_spills(config: Config, clock: Clock) -> Spills:
+def make_overflow(config: Config, clock: Clock) -> OverflowStore:
     """One for a whole gateway: it outlives configurations. What is read of it at once keeps to the limits, too."""
-    return Spills(clock, at_once(config))
+    return OverflowStore(clock, at_once(config))
 
 
 def at_once(config: Config) -> int:
@@ -97,16 +99,16 @@ def _limits(config: Config, meters: Meters) -> limits.Limits | None:
     return made if made.are_some else None
 
 
-def _approval(config: Config, common: Common, validate: Validate | None) -> Approval:
+def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None) -> Approval:
     return Approval(
-        common.access.judge,
-        Approvals(common.store, common.clock, common.call_waits),
+        policy_deps.access.judge,
+        Approvals(policy_deps.store, policy_deps.clock, policy_deps.call_waits),
         config.approvals,
-        common.redactor,
-        common.clock,
+        policy_deps.redactor,
+        policy_deps.clock,
         {server.id: _print(server) for server in config.servers},
         validate,
-        common.audit,
+        policy_deps.audit,
     )
 
 
@@ -126,7 +128,7 @@ def _print(server: Server) -> str:
     return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
 
 
-def _truncate(config: Config, spills: Spills) -> Truncate | None:
+def _truncate(config: Config, overflow: OverflowStore) -> Truncate | None:
     """None where nothing is limited."""
     limit = _limit(config.limits, None)
     own = {
@@ -136,7 +138,7 @@ def _truncate(config: Config, spills: Spills) -> Truncate | None:
     }
     if all(each.bytes is None and each.tokens is None for each in (limit, *own.values())):
         return None
-    return Truncate(limit, own, spills)
+    return Truncate(limit, own, overflow)
 
 
 def _limit(limits: Limits, server: Server | None) -> Limit:

@@ -1,7 +1,7 @@
 """How many calls in a while, how many at once, and how large their arguments may be (behaviour.md, seed 001).
 
 The rules this file keeps: a call is charged in all its meters or in none, and once, whatever it asks on its way; what
-is taken while it runs is given back when its leg is over, however it ends; meters outlive configurations, and are
+is taken while it runs is given back when its round is over, however it ends; meters outlive configurations, and are
 bounded.
 """
 
@@ -150,7 +150,7 @@ class Limits:
         return self._has_meters or self._largest is not None or self._counts
 
     def before(self, call: Call, was_passed: bool) -> Call:
-        """A leg that goes on with what was let through once is not refused; while it runs, it counts."""
+        """A round that goes on with what was let through once is not refused; while it runs, it counts."""
         if self._largest is not None and call.arguments:
             _refuse_too_large(call, self._largest)
         if self._counts and call.method == mcp.CALL:

@@ -12,8 +12,8 @@ class Quarantine:
 
     def before(self, call: Call, was_passed: bool) -> Call:
         judged = call.about or call
-        if judged.traits and judged.traits.held and call.method != mcp.TASK_CANCEL:
-            raise quarantined(judged, judged.traits.held)
+        if judged.tool_info and judged.tool_info.held and call.method != mcp.TASK_CANCEL:
+            raise quarantined(judged, judged.tool_info.held)
         return call
 
     def after(self, call: Call, outcome: Outcome) -> Outcome:

@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.core import counting, jsonrpc, surrogates
 from toolgate.core.redaction import excerpt
-from toolgate.policy.weighing import DEEPEST, TooMuch, Weight, parts
+from toolgate.policy.schema_cost import DEEPEST, SchemaCost, TooMuch, parts
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -43,7 +43,7 @@ class Wrong(msgspec.Struct, frozen=True):
     message: str
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ArgumentsVerdict(msgspec.Struct, frozen=True):
     """What is wrong, the first `MOST_NAMED` of `count`. `is_whole`: all was looked at."""
 
     wrong: tuple[Wrong, ...] = ()
@@ -51,7 +51,7 @@ class Verdict(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-FINE = Verdict()
+FINE = ArgumentsVerdict()
 
 
 class Schema(msgspec.Struct):
@@ -68,7 +68,7 @@ class Schema(msgspec.Struct):
     problem: str = ""
     was_told: bool = False
 
-    def judge(self, arguments: bytes) -> Verdict:
+    def judge(self, arguments: bytes) -> ArgumentsVerdict:
         """What cannot be read here, or would take too long, is left to the server to judge."""
         if self.matched * len(arguments) > _MOST_MATCHED:
             return FINE
@@ -90,7 +90,7 @@ class Schema(msgspec.Struct):
             return FINE
 
 
-def _is_within(limit: int, weight: Weight, value: object, most: int) -> bool:
+def _is_within(limit: int, weight: SchemaCost, value: object, most: int) -> bool:
     try:
         visits = weight.of(value)
     except TooMuch:
@@ -138,10 +138,10 @@ def _compiled(text: bytes) -> Schema:
     replaced = surrogates.replaced(text)
     try:
         schema = jsonrpc.value(replaced)
-        plain = Weight(schema)
+        plain = SchemaCost(schema)
         plain.reckon()
         validator, of_pattern, largest = _validator(replaced.decode(), plain.patterns)
-        work = plain if of_pattern == 1 else Weight(schema, of_pattern)
+        work = plain if of_pattern == 1 else SchemaCost(schema, of_pattern)
         work.reckon()
     except (TooMuch, ValueError, *jsonrpc.UNREADABLE) as problem:
         return Schema(problem=str(problem).partition("\n")[0], size=size)
@@ -180,12 +180,12 @@ def _validator(text: str, patterns: int) -> tuple[Validator, int, int]:
         return found, _BACKTRACKS, size
 
 
-def _listed(validator: Validator, value: object) -> Verdict:
+def _listed(validator: Validator, value: object) -> ArgumentsVerdict:
     found = list(validator.iter_errors(value))
     if any(map(_is_undecided, found)):
         return FINE
     wrong = [each for error in sorted(found, key=_place) for each in _said(error)]
-    return Verdict(tuple(wrong[:MOST_NAMED]), len(wrong))
+    return ArgumentsVerdict(tuple(wrong[:MOST_NAMED]), len(wrong))
 
 
 def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
@@ -193,7 +193,7 @@ def _place(error: ValidationError) -> list[tuple[bool, int, str]]:
     return [(True, step, "") if isinstance(step, int) else (False, 0, step) for step in error.instance_path]
 
 
-def _first(validator: Validator, value: object) -> Verdict:
+def _first(validator: Validator, value: object) -> ArgumentsVerdict:
     try:
         validator.validate(value)
     except ValueError as error:
@@ -202,7 +202,7 @@ def _first(validator: Validator, value: object) -> Verdict:
             raise
         if not _is_undecided(found):
             wrong = tuple(_said(found))
-            return Verdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)
+            return ArgumentsVerdict(wrong[:MOST_NAMED], len(wrong), is_whole=False)
     return FINE
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from toolgate.config import Auth, written
+from toolgate.config import Auth, permission_names
 from toolgate.core import names
 from toolgate.core.model import Call, Fault, Outcome
 
@@ -22,7 +22,7 @@ class Scopes:
 
     def __init__(self, auth: Auth) -> None:
         self._auth = auth
-        self._steps = [(written.named(pattern).split("*"), scopes) for pattern, scopes in auth.step_up.items()]
+        self._steps = [(permission_names.named(pattern).split("*"), scopes) for pattern, scopes in auth.step_up.items()]
 
     def before(self, call: Call, was_passed: bool) -> Call:
         held = call.client.principal.scopes

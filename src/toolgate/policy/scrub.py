@@ -1,7 +1,7 @@
 """Secrets taken out of what servers say: results, progress and log lines of calls, questions, events, lists.
 
 The rules this file keeps: what is left is JSON still, and a result that holds no secret passes untouched; it is
-scrubbed before anything of it is kept (`spills`); what the gateway says of itself (server `toolgate`) is always
+scrubbed before anything of it is kept (`overflow`); what the gateway says of itself (server `toolgate`) is always
 scrubbed, whatever the configuration says of other servers.
 """
 

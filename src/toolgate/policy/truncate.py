@@ -1,6 +1,6 @@
 """Limits on the size of tools' results: what is too large is cut to its ends or left out, and kept to be read.
 
-The rules this file keeps: what is cut says so where it is read, with the URI of the whole (`spills`); JSON, base64,
+The rules this file keeps: what is cut says so where it is read, with the URI of the whole (`overflow`); JSON, base64,
 images and embedded resources are shown whole or not at all; a result within its limit passes untouched.
 
 Only tools' results are limited: a resource or a prompt is what its reader asked for by name.
@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import counting, cutting, jsonrpc, mcp, surrogates
-from toolgate.core.cutting import Cut, Ends
+from toolgate.core import counting, excerpts, jsonrpc, mcp, surrogates
+from toolgate.core.excerpts import Ends, Excerpt
 from toolgate.core.model import Call, Done, Outcome
-from toolgate.policy import forms
-from toolgate.policy.spills import LINES, Source, Spills
+from toolgate.policy import content_kinds
+from toolgate.policy.overflow import LINES, OverflowStore, Source
 from toolgate.search.tokens import estimate
 
 _TEXT, _JSON = "text/plain", "application/json"
@@ -45,10 +45,10 @@ class Truncate:
 
     name = "truncate"
 
-    def __init__(self, limit: Limit, limits: Mapping[str, Limit], spills: Spills) -> None:
+    def __init__(self, limit: Limit, limits: Mapping[str, Limit], overflow: OverflowStore) -> None:
         self._limit = limit
         self._limits = limits
-        self._spills = spills
+        self._overflow = overflow
 
     def before(self, call: Call, was_passed: bool) -> Call:
         return call
@@ -62,7 +62,7 @@ class Truncate:
         if limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         try:
-            return Done(_Shortening(call, limit, self._spills).of(outcome.body), outcome.is_foreign)
+            return Done(_Shortening(call, limit, self._overflow).of(outcome.body), outcome.is_foreign)
         except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
             return outcome  # out of shape: nothing that we could cut
 
@@ -74,13 +74,13 @@ class _Failed(msgspec.Struct):
 class _Shortening:
     """One result that may be too large: the room that is left, and what became of its parts."""
 
-    def __init__(self, call: Call, limit: Limit, spills: Spills) -> None:
+    def __init__(self, call: Call, limit: Limit, overflow: OverflowStore) -> None:
         self._call = call
         self._room = limit.bytes
         self._tokens = limit.tokens
         self._ends = limit.ends
-        self._is_promised = bool(call.traits and call.traits.has_output)  # a structured content
-        self._spills = spills
+        self._is_promised = bool(call.tool_info and call.tool_info.has_output)  # a structured content
+        self._overflow = overflow
         self._parts: list[dict[str, Any]] = []
         self._too_much: list[Raw] = []
         self._json: list[tuple[str, str]] = []  # that was kept, and where
@@ -113,7 +113,7 @@ class _Shortening:
         if not text or self._takes(len(text.encode()), text):
             return []
         del result["structuredContent"]
-        return self._left_out("structuredContent", text, _JSON, f"structured content, {forms.shape(text)}")
+        return self._left_out("structuredContent", text, _JSON, f"structured content, {content_kinds.shape(text)}")
 
     def _block(self, raw: Raw) -> Sequence[Raw]:
         block = jsonrpc.members(raw)
@@ -137,28 +137,30 @@ class _Shortening:
         return True
 
     def _text(self, block: dict[str, Raw], text: str) -> Sequence[Raw]:
-        if form := forms.form(text):
+        if form := content_kinds.form(text):
             is_json = form == "json"
-            return self._left_out(form, text, _JSON if is_json else _TEXT, forms.shape(text) if is_json else form)
+            return self._left_out(
+                form, text, _JSON if is_json else _TEXT, content_kinds.shape(text) if is_json else form
+            )
         cut = self._fitting(text)
-        if cut.first + cut.last == 0 or (cut.unit == "chars" and forms.is_parted(text, cut)):
-            return self._left_out("text", text, _TEXT, f"text of {cutting.count_lines(text):,} lines")
+        if cut.first + cut.last == 0 or (cut.unit == "chars" and content_kinds.is_parted(text, cut)):
+            return self._left_out("text", text, _TEXT, f"text of {excerpts.count_lines(text):,} lines")
         uri = self._keep(text, _TEXT)
         shown = {"unit": cut.unit, "first": cut.first, "last": cut.last, "total": cut.total}
         self._noted("text", uri, _TEXT, len(text.encode())).update(shown=shown)
         said = f"{cut.text}\n\n[Cut by toolgate: {_said(cut)} are shown. {_where(uri, _further(cut))}]"
         return [Raw(jsonrpc.encode({**block, "text": said}))]
 
-    def _fitting(self, text: str) -> Cut:
+    def _fitting(self, text: str) -> Excerpt:
         """Uses up the room that it takes."""
         size = len(text.encode())
         budget = size if self._room is None else min(size, self._room)
         if self._tokens is not None:
             budget = min(budget, size * self._tokens // max(estimate(text), 1))
-        cut = cutting.to_fit(text, budget, self._ends.head, self._ends.tail)
+        cut = excerpts.to_fit(text, budget, self._ends.head, self._ends.tail)
         while budget and self._tokens is not None and estimate(cut.text) > self._tokens:
             budget = budget * 3 // 4
-            cut = cutting.to_fit(text, budget, self._ends.head, self._ends.tail)
+            cut = excerpts.to_fit(text, budget, self._ends.head, self._ends.tail)
         self._takes(min(len(cut.text.encode()), budget), cut.text)
         return cut
 
@@ -166,7 +168,7 @@ class _Shortening:
         held = jsonrpc.members(block["resource"]) if kind == "resource" else block
         mime = _text_of(held, "mimeType")
         encoded = _text_of(held, "data") or _text_of(held, "blob")
-        if encoded and (data := forms.from_base64(encoded)) is not None:
+        if encoded and (data := content_kinds.from_base64(encoded)) is not None:
             mime = mime or "application/octet-stream"
             return self._left_out(kind, data, mime, f"{kind} ({mime})")
         named = f" {uri}" if (uri := _text_of(held, "uri")) else ""
@@ -189,7 +191,7 @@ class _Shortening:
         if not is_new:
             return []
         done = "The call was executed. " if kind == "structuredContent" else ""
-        example = _beginning(whole, min(size, self._spills.at_once))
+        example = _beginning(whole, min(size, self._overflow.at_once))
         notice = f"[{done}Left out by toolgate: {what}, {size:,} bytes. {_where(uri, example)}]"
         blocks: list[dict[str, Any]] = [{"type": "text", "text": notice}]
         if uri:
@@ -202,7 +204,7 @@ class _Shortening:
         if mime != _JSON or isinstance(whole, bytes):
             return self._keep(whole, mime), True
         for known, uri in self._json:
-            if forms.are_same(known, whole):
+            if content_kinds.are_same(known, whole):
                 return uri, False
         uri = self._keep(whole, mime)
         self._json.append((whole, uri))
@@ -210,7 +212,7 @@ class _Shortening:
 
     def _keep(self, whole: str | bytes, mime: str) -> str:
         call = self._call
-        return self._spills.keep(call.client.principal, whole, mime, Source(call.server, call.made))
+        return self._overflow.keep(call.client.principal, whole, mime, Source(call.server, call.made))
 
     def _noted(self, kind: str, uri: str, mime: str, size: int) -> dict[str, Any]:
         part = {"kind": kind, "mimeType": mime, "bytes": size} | ({"uri": uri} if uri else {})
@@ -233,7 +235,7 @@ def _text_of(held: dict[str, Raw], name: str) -> str:
 # What is said of a part, and how the rest of it is to be had.
 
 
-def _said(cut: Cut) -> str:
+def _said(cut: Excerpt) -> str:
     unit = "lines" if cut.unit == "lines" else "characters"
     first, last = f"the first {cut.first:,}", f"the last {cut.last:,}"
     shown = f"{first} and {last}" if cut.first and cut.last else first if cut.first else last
@@ -246,7 +248,7 @@ def _where(uri: str, example: str) -> str:
     return f"The whole is the resource {uri}, to be read in ranges, as {uri}?{example}"
 
 
-def _further(cut: Cut) -> str:
+def _further(cut: Excerpt) -> str:
     """The range behind what is shown of the beginning."""
     base = 1 if cut.unit == "lines" else 0
     start = cut.first + base
@@ -255,5 +257,5 @@ def _further(cut: Cut) -> str:
 
 
 def _beginning(whole: str | bytes, at_once: int) -> str:
-    lines = cutting.count_lines(whole) if isinstance(whole, str) else 0
+    lines = excerpts.count_lines(whole) if isinstance(whole, str) else 0
     return f"lines=1-{min(lines, LINES)}" if lines > 1 else f"bytes=0-{at_once - 1}"

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import mcp
-from toolgate.core.model import Call, Fault, Outcome, Traits
+from toolgate.core.model import Call, Fault, Outcome, ToolInfo
 from toolgate.policy import schemas
 from toolgate.policy.base import Wait
-from toolgate.policy.schemas import Verdict
+from toolgate.policy.schemas import ArgumentsVerdict
 
 log = logging.getLogger(__name__)
 
@@ -34,44 +34,46 @@ class Validate:
 
     def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
         self._trusted = trusted
-        self._verdicts: dict[int, Verdict | None] = {}  # on large arguments, by the id of a call that is judged
+        self._verdicts: dict[
+            int, ArgumentsVerdict | None
+        ] = {}  # on large arguments, by the id of a call that is judged
 
     def before(self, call: Call, was_passed: bool) -> Call | Wait:
         """What was passed once comes back with the same arguments: the state that a client hands back is bound to them,
         and a list that changed meanwhile must not end what is under way."""
-        if was_passed or call.method != mcp.CALL or not call.traits or call.server in self._trusted:
+        if was_passed or call.method != mcp.CALL or not call.tool_info or call.server in self._trusted:
             return call
-        traits = call.traits
+        tool_info = call.tool_info
         if self._verdicts and id(call) in self._verdicts:
             verdict = self._verdicts.pop(id(call))
         elif len(call.arguments) > LARGE or (
-            len(traits.schema) > schemas.SHORT and not schemas.is_quick(traits.schema)
+            len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(tool_info.schema)
         ):
-            return Wait(lambda: self._judge_aside(call, traits))
+            return Wait(lambda: self._judge_aside(call, tool_info))
         else:
-            verdict = self._judged(call, traits)
+            verdict = self._judged(call, tool_info)
         if verdict and verdict.wrong:
-            raise _refusal(call, traits, verdict)
+            raise _refusal(call, tool_info, verdict)
         return call
 
     def check(self, call: Call) -> None:
         """The same at once, for what a person has edited. Raises `Fault`."""
-        verdict = self._judged(call, call.traits) if call.traits and call.server not in self._trusted else None
-        if call.traits and verdict and verdict.wrong:
-            raise _refusal(call, call.traits, verdict)
+        verdict = self._judged(call, call.tool_info) if call.tool_info and call.server not in self._trusted else None
+        if call.tool_info and verdict and verdict.wrong:
+            raise _refusal(call, call.tool_info, verdict)
 
-    async def _judge_aside(self, call: Call, traits: Traits) -> None:
+    async def _judge_aside(self, call: Call, tool_info: ToolInfo) -> None:
         """Calls of others go on meanwhile."""
-        self._verdicts[id(call)] = await asyncio.to_thread(self._judged, call, traits)
+        self._verdicts[id(call)] = await asyncio.to_thread(self._judged, call, tool_info)
 
     def refuses(self, call: Call) -> bool:
         """Whether a call of a tool would be refused."""
-        verdict = self._judged(call, call.traits) if call.traits and call.server not in self._trusted else None
+        verdict = self._judged(call, call.tool_info) if call.tool_info and call.server not in self._trusted else None
         return bool(verdict and verdict.wrong)
 
-    def _judged(self, call: Call, traits: Traits) -> Verdict | None:
+    def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict | None:
         """None where there is nothing to judge by."""
-        text = traits.schema
+        text = tool_info.schema
         if text in _TRIVIAL:
             return None
         schema = schemas.compiled(text)
@@ -96,13 +98,13 @@ class Validate:
             )
 
 
-def _refusal(call: Call, traits: Traits, verdict: Verdict) -> Fault:
+def _refusal(call: Call, tool_info: ToolInfo, verdict: ArgumentsVerdict) -> Fault:
     """In the names that the caller knows the tool and its parameters by."""
-    wrong = [msgspec.structs.replace(each, pointer=traits.as_shown(each.pointer)) for each in verdict.wrong]
+    wrong = [msgspec.structs.replace(each, pointer=tool_info.as_shown(each.pointer)) for each in verdict.wrong]
     named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
     further = verdict.count - len(wrong)
     more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
-    text = traits.shown_schema or traits.schema
+    text = tool_info.shown_schema or tool_info.schema
     schema = {"schema": Raw(text)} if len(text) <= LARGEST_SHOWN else {}
     hint = "correct the arguments and call again"
     return Fault(

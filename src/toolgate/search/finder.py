@@ -1,4 +1,4 @@
-"""Searching what clients may see: the catalog's shelves, indexed as they are when somebody searches.
+"""Searching what clients may see: the catalog's lists, indexed as they are when somebody searches.
 
 The rule this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
 tools take a second to index, and nobody who searches for nothing is to wait for that.
@@ -10,29 +10,29 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from toolgate.catalog.base import Card, Shelf
+from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
 from toolgate.core.model import Fault
 from toolgate.search import Document, Hit, Index, Unsearchable
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 
-Known = Callable[[str, str], Shelf | None]
-Shelves = tuple[Shelf | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
+Known = Callable[[str, str], ServerList | None]
+ServerLists = tuple[ServerList | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
 
 
 class Finder:
-    """An index for each server and scope, made again where a shelf of it is another one."""
+    """An index for each server and scope, made again where a list of it is another one."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "toolgate search")
         self._index = Index()
-        self._indexed: dict[str, Shelves] = {}
+        self._indexed: dict[str, ServerLists] = {}
 
     async def find(
         self,
         query: str,
-        servers: Mapping[str, tuple[Card, str]],
+        servers: Mapping[str, tuple[ServerSummary, str]],
         known: Known,
         kinds: Sequence[str],
         limit: int,
@@ -47,8 +47,8 @@ class Finder:
         }
 
         def found() -> Sequence[Hit]:
-            for key, (server, shelves) in wanted.items():
-                self._put(key, server, shelves)
+            for key, (server, server_lists) in wanted.items():
+                self._put(key, server, server_lists)
             return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), permitted=permitted, mode=mode)
 
         try:
@@ -59,20 +59,22 @@ class Finder:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, key: str, server: Card, shelves: Shelves) -> None:
+    def _put(self, key: str, server: ServerSummary, server_lists: ServerLists) -> None:
         before = self._indexed.pop(key, ())
-        self._indexed[key] = shelves
-        if len(before) != len(shelves) or any(old is not new for old, new in zip(before, shelves, strict=True)):
-            self._index.put(key, _documents(server, shelves))
+        self._indexed[key] = server_lists
+        if len(before) != len(server_lists) or any(
+            old is not new for old, new in zip(before, server_lists, strict=True)
+        ):
+            self._index.put(key, _documents(server, server_lists))
         while len(self._indexed) > MOST_INDEXED:
             oldest = next(iter(self._indexed))
             del self._indexed[oldest]
             self._index.drop(oldest)
 
 
-def _documents(server: Card, shelves: Shelves) -> Iterable[Document]:
-    for kind, shelf in zip(mcp.LIST_OF_KIND, shelves, strict=True):
-        for name, raw in shelf.items.items() if shelf else ():
+def _documents(server: ServerSummary, server_lists: ServerLists) -> Iterable[Document]:
+    for kind, server_list in zip(mcp.LIST_OF_KIND, server_lists, strict=True):
+        for name, raw in server_list.items.items() if server_list else ():
             item = items.read(raw)
             yield Document(
                 server.id,

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, points, queries
 from toolgate.search.documents import Document, Hit, Unsearchable
-from toolgate.search.ranking import Entry, Scope, Vector, rank
+from toolgate.search.ranking import IndexEntry, Scope, Vector, rank
 
 _SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
 _MOST_PIECES = 20  # words that it is looked for in
@@ -25,8 +25,8 @@ Permitted = Callable[[Document], bool]
 
 class Index:
     def __init__(self) -> None:
-        self._servers: dict[str, dict[Document, Entry]] = {}
-        self._postings: dict[str, dict[Entry, float]] = {}
+        self._servers: dict[str, dict[Document, IndexEntry]] = {}
+        self._postings: dict[str, dict[IndexEntry, float]] = {}
         self._vectors: WeakValueDictionary[Document, Vector] = WeakValueDictionary()
         self._parts = Counter[str]()  # of names
         self._size = 0
@@ -38,7 +38,7 @@ class Index:
         """These are the documents of this server now. The key may name a scope as well, where a server's lists differ
         from client to client."""
         before = self._servers.pop(server, {})
-        now: dict[Document, Entry] = {}
+        now: dict[Document, IndexEntry] = {}
         for document in documents:
             if document not in now:
                 now[document] = before.pop(document, None) or self._enter(document)
@@ -50,18 +50,18 @@ class Index:
     def drop(self, server: str) -> None:
         self.put(server, ())
 
-    def _enter(self, document: Document) -> Entry:
+    def _enter(self, document: Document) -> IndexEntry:
         vector = self._vectors.get(document)
         if vector is None:
             vector = self._vectors[document] = Vector(document)
-        entry = Entry(document, vector)
+        entry = IndexEntry(document, vector)
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value
         self._parts.update(vector.name)
         self._size += 1
         return entry
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: IndexEntry) -> None:
         for term in entry.vector.terms:
             del self._postings[term][entry]
             if not self._postings[term]:
@@ -90,7 +90,7 @@ class Index:
 
     def _allowed(
         self, kinds: Collection[str] | None, servers: Collection[str] | None, permitted: Permitted | None
-    ) -> set[Entry] | None:
+    ) -> set[IndexEntry] | None:
         """The entries that this search is about; None: all."""
         if kinds is None and servers is None and permitted is None:
             return None
@@ -103,7 +103,7 @@ class Index:
         }
         return None if len(found) == self._size else found
 
-    def _ranked(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+    def _ranked(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         """What is ranked lower is not told to be surer: confidence never rises down the list."""
         scope = Scope(self._postings, allowed, self._size if allowed is None else len(allowed))
         query = queries.read(text, scope.count, scope.total, lambda term: self._within(term, scope))
@@ -122,16 +122,16 @@ class Index:
         found = (part for part in self._parts if term in part and scope.count(part))
         return list(islice(found, _MOST_PIECES))
 
-    def _matched(self, pattern: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+    def _matched(self, pattern: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         entries = allowed if allowed is not None else {e for own in self._servers.values() for e in own.values()}
         found = patterns.search(pattern, (entry.document for entry in entries))
         return [Hit(document, relevance, 0, 1.0, "match") for document, relevance in found[:limit]]
 
-    def _semantic(self, text: str, limit: int, allowed: set[Entry] | None) -> list[Hit]:
+    def _semantic(self, text: str, limit: int, allowed: set[IndexEntry] | None) -> list[Hit]:
         raise Unsearchable("The mode semantic is not available in this version of toolgate: use mode bm25")
 
 
-_MODES: Mapping[str, Callable[[Index, str, int, set[Entry] | None], list[Hit]]] = {
+_MODES: Mapping[str, Callable[[Index, str, int, set[IndexEntry] | None], list[Hit]]] = {
     "bm25": Index._ranked,  # pyright: ignore[reportPrivateUsage]
     "regex": Index._matched,  # pyright: ignore[reportPrivateUsage]
     "semantic": Index._semantic,  # pyright: ignore[reportPrivateUsage]

@@ -18,7 +18,7 @@ from toolgate.search.weights import Vector
 _BUDGET = 5_000  # entries of postings that are looked at to find the candidates
 
 
-class Entry:
+class IndexEntry:
     """A document in the index; it is itself, and equals no other."""
 
     __slots__ = ("document", "vector")
@@ -28,8 +28,8 @@ class Entry:
         self.vector = vector
 
 
-Posting: TypeAlias = Mapping[Entry, float]
-Values: TypeAlias = dict[Entry, float]
+Posting: TypeAlias = Mapping[IndexEntry, float]
+Values: TypeAlias = dict[IndexEntry, float]
 
 
 class Ranking(NamedTuple):
@@ -38,7 +38,7 @@ class Ranking(NamedTuple):
     of each candidate's name that the query says."""
 
     query: Query
-    order: list[tuple[Entry, float]]
+    order: list[tuple[IndexEntry, float]]
     parts: Mapping[str, Values]
     covers: Mapping[str, Values]
     named: Values
@@ -47,7 +47,7 @@ class Ranking(NamedTuple):
 class Scope:
     """The postings of one search: what is not allowed is in none of them."""
 
-    def __init__(self, postings: Mapping[str, Posting], allowed: set[Entry] | None, total: int) -> None:
+    def __init__(self, postings: Mapping[str, Posting], allowed: set[IndexEntry] | None, total: int) -> None:
         self.total = total
         self._postings = postings
         self._allowed = allowed
@@ -79,11 +79,11 @@ def rank(query: Query, scope: Scope, most: int) -> Ranking:
     return ranking._replace(order=sorted(worth.items(), key=_order))
 
 
-def _order(each: tuple[Entry, float]) -> tuple[float, str, str]:
+def _order(each: tuple[IndexEntry, float]) -> tuple[float, str, str]:
     return -each[1], each[0].document.server, each[0].document.name
 
 
-def _promising(query: Query, scope: Scope, most: int) -> set[Entry]:
+def _promising(query: Query, scope: Scope, most: int) -> set[IndexEntry]:
     """The entries that are worth a closer look."""
     worth: dict[str, float] = defaultdict(float)
     for variants in query.variants.values():
@@ -104,7 +104,7 @@ def _promising(query: Query, scope: Scope, most: int) -> set[Entry]:
     return {entry for entry, value in sums.items() if value >= least}
 
 
-def _weighed(query: Query, scope: Scope, candidates: set[Entry]) -> Ranking:
+def _weighed(query: Query, scope: Scope, candidates: set[IndexEntry]) -> Ranking:
     """Each term counts once, by itself or by its best synonym."""
     parts, covers = dict[str, Values](), dict[str, Values]()
     for term, variants in query.variants.items():
@@ -135,7 +135,7 @@ def _length(ranking: Ranking, terms: Iterable[str]) -> float:
     return sum(ranking.query.weights[term] for term in terms)
 
 
-def _said_of_name(ranking: Ranking, entry: Entry, scope: Scope) -> float:
+def _said_of_name(ranking: Ranking, entry: IndexEntry, scope: Scope) -> float:
     said = [part for part in entry.vector.name if part in ranking.parts and entry in ranking.parts[part]]
     if not said:
         return 0

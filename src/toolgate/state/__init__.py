@@ -1,7 +1,7 @@
 """What outlives the process, or a call: the store, the audit log, parked calls, the configuration that is served.
 
 `base`: what a store promises; `memory`, `sqlite`: two ways; `opening`: the file on disk, its folder and its versions;
-`keys`: those of seals; `news`: what other processes have changed; `audit`: who did what, in a file; `parking`: work
+`keys`: those of seals; `changes`: what other processes have changed; `audit`: who did what, in a file; `parking`: work
 that waits for its client; `settings`: where a configuration comes from while the gateway runs.
 
 The rule this room keeps: a gateway whose store cannot be used works as well, and forgets; it says so once. Imports

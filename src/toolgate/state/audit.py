@@ -482,7 +482,7 @@ def chained(head: Head, records: Iterable[bytes]) -> tuple[bytes, Head]:
     return b"".join(lines), Head(seq, prev.decode())
 
 
-class Line(msgspec.Struct, frozen=True):
+class AuditLine(msgspec.Struct, frozen=True):
     """A line that is what its hash says."""
 
     seq: int
@@ -494,12 +494,12 @@ class Line(msgspec.Struct, frozen=True):
         return Head(self.seq, self.hash)
 
 
-def read_line(line: bytes) -> Line | None:
+def read_line(line: bytes) -> AuditLine | None:
     """None for one that is not as it was written."""
     found = _WHOLE.fullmatch(line)
     if not found or hashlib.sha256(line[: found.start(3)]).hexdigest().encode() != found[4]:
         return None
-    return Line(int(found[1]), found[2].decode(), found[4].decode())
+    return AuditLine(int(found[1]), found[2].decode(), found[4].decode())
 
 
 def _last(tail: bytes) -> Head:
@@ -518,7 +518,7 @@ def trouble(file: Path) -> str:
     return "" if os.access(there, os.W_OK) and there.is_file() else f"{there} cannot be appended to"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AuditVerdict(msgspec.Struct, frozen=True):
     """What is found of files: their last line, how many lines, what is wrong (the first of it), and what cannot be
     told."""
 
@@ -531,7 +531,7 @@ class Verdict(msgspec.Struct, frozen=True):
 MOST_NAMED = 20
 
 
-def verify(files: Sequence[Path], anchor: Head = NOTHING) -> Verdict:
+def verify(files: Sequence[Path], anchor: Head = NOTHING) -> AuditVerdict:
     """Whether these files, in order, hold every line that was written, as it was, up to the anchor at least. Raises
     `OSError`."""
     checking = _Checking(anchor)
@@ -580,7 +580,7 @@ class _Checking:
         if found and found.head == self._anchor:
             self._is_anchored = True
 
-    def _first(self, where: str, found: Line, line: bytes) -> None:
+    def _first(self, where: str, found: AuditLine, line: bytes) -> None:
         if found.seq == 1 and found.prev == NOTHING.hash:
             return
         if _event(line) == ROTATED:
@@ -596,7 +596,7 @@ class _Checking:
         """After a line that cannot be read the next is held against what came before that: its number is missing."""
         return self._before and Head(self._before.seq + 1, "")
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> AuditVerdict:
         head = self._before or NOTHING
         wrong = self._wrong
         if not self._is_anchored:
@@ -604,4 +604,4 @@ class _Checking:
                 wrong = [*wrong, f"it ends at line {head.seq}, and line {self._anchor.seq} was written"]
             else:
                 wrong = [*wrong, f"line {self._anchor.seq} is not the one that was written"]
-        return Verdict(head, self._lines, tuple(wrong), self._remark)
+        return AuditVerdict(head, self._lines, tuple(wrong), self._remark)

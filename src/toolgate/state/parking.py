@@ -1,8 +1,8 @@
 """Work that waits while a modern client gathers answers: the only place where a call outlives its request.
 
 A flow is parked when its `input_required` was flushed, claimed by the retry, and parked again or gone when
-that leg ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
-work upstream; a retry that comes twice joins the running leg; the round that was answered is never answered again.
+that round ends. The rules this file keeps: everything parked ends (ttl, caps, shutdown) and ending cancels the
+work upstream; a retry that comes twice joins the running round; the round that was answered is never answered again.
 
 Rounds of our own policies, where nothing is parked, are kept to the last two rules as well (`once`): the store
 remembers them, since other gateways, and this one after a restart, could be shown the same state.
@@ -26,7 +26,7 @@ Reply = TypeVar("Reply")
 REMEMBERED = 16384  # rounds that were answered; beyond, the oldest are forgotten
 
 
-class Leg:
+class Round:
     """The work done for one retry, however many requests wait for it. When the last of them is gone, it is over."""
 
     def __init__(self, work: Callable[[], Awaitable[Any]]) -> None:
@@ -53,7 +53,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class Flow:
+class ParkedCall:
     """One parked piece of work. `round` counts the questions."""
 
     def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str) -> None:
@@ -62,11 +62,11 @@ class Flow:
         self.notes = notes
         self.owner = owner
         self.round = 0
-        self.leg: Leg | None = None
+        self.running_round: Round | None = None
         self.timer: Timer | None = None
 
     def __repr__(self) -> str:
-        stage = "running" if self.leg else "parked"
+        stage = "running" if self.running_round else "parked"
         return f"<Flow {self.id[:6]} round {self.round} {stage} {self.resume!r}>"
 
 
@@ -81,81 +81,83 @@ class Parking:
         self._per_owner = per_owner
         self._most = most
         self._store = store
-        self._flows: OrderedDict[str, Flow] = OrderedDict()  # least recently used first
-        self._rounds: OrderedDict[bytes, tuple[float, Leg | None]] = OrderedDict()  # until when, and what runs
+        self._parked: OrderedDict[str, ParkedCall] = OrderedDict()  # least recently used first
+        self._rounds: OrderedDict[bytes, tuple[float, Round | None]] = OrderedDict()  # until when, and what runs
 
     def __len__(self) -> int:
-        return len(self._flows)
+        return len(self._parked)
 
-    def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> Flow:
+    def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> ParkedCall:
         """Make a flow of work that asked. Its request owns it: `park` it once the question is out, else `drop`."""
         owner = principal.cap_key
-        theirs = [flow for flow in self._flows.values() if flow.owner == owner]
+        theirs = [parked_call for parked_call in self._parked.values() if parked_call.owner == owner]
         if len(theirs) >= self._per_owner:
             self.drop(theirs[0])
-        if len(self._flows) >= self._most:
-            self.drop(next(iter(self._flows.values())))
-        flow = Flow(secrets.token_urlsafe(16), resume, notes, owner)
-        self._flows[flow.id] = flow
-        self.ask_again(flow, resume)
-        return flow
+        if len(self._parked) >= self._most:
+            self.drop(next(iter(self._parked.values())))
+        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner)
+        self._parked[parked_call.id] = parked_call
+        self.ask_again(parked_call, resume)
+        return parked_call
 
-    def ask_again(self, flow: Flow, resume: Resume) -> None:
+    def ask_again(self, parked_call: ParkedCall, resume: Resume) -> None:
         """A further round of the same flow; the state that its client gets must differ from the last."""
-        flow.resume = resume
-        flow.round += 1
-        flow.leg = None
-        self._wind(flow)
+        parked_call.resume = resume
+        parked_call.round += 1
+        parked_call.running_round = None
+        self._wind(parked_call)
 
-    def park(self, flow: Flow) -> None:
+    def park(self, parked_call: ParkedCall) -> None:
         """The question is out: from now on the flow is ours, until the retry comes or its time is over."""
-        if flow.leg or flow.id not in self._flows:
+        if parked_call.running_round or parked_call.id not in self._parked:
             return  # a quick retry was faster than our own flush
-        if flow.notes:
-            flow.notes.detach()
-        self._flows.move_to_end(flow.id)
-        self._wind(flow)
+        if parked_call.notes:
+            parked_call.notes.detach()
+        self._parked.move_to_end(parked_call.id)
+        self._wind(parked_call)
 
-    def drop(self, flow: Flow) -> None:
+    def drop(self, parked_call: ParkedCall) -> None:
         """End the flow and the work behind it."""
-        self.finished(flow)
-        if flow.leg:
-            flow.leg.task.cancel()
-        flow.resume.cancel()
+        self.finished(parked_call)
+        if parked_call.running_round:
+            parked_call.running_round.task.cancel()
+        parked_call.resume.cancel()
 
-    def finished(self, flow: Flow) -> None:
+    def finished(self, parked_call: ParkedCall) -> None:
         """The reply is out: the flow is over, and a later retry is refused."""
-        self._flows.pop(flow.id, None)
-        self._stop(flow)
+        self._parked.pop(parked_call.id, None)
+        self._stop(parked_call)
 
-    def find(self, id: str, round: int) -> Flow:
+    def find(self, id: str, round: int) -> ParkedCall:
         """The flow that waits for this very round. Uses nothing up. Raises `Fault` where there is none any more."""
-        flow = self._flows.get(id)
-        if not flow or flow.round != round:
+        parked_call = self._parked.get(id)
+        if not parked_call or parked_call.round != round:
             raise _used_up()
-        return flow
+        return parked_call
 
-    async def leg(self, flow: Flow, work: Callable[[], Awaitable[Reply]]) -> Reply:
+    async def run_round(self, parked_call: ParkedCall, work: Callable[[], Awaitable[Reply]]) -> Reply:
         """Run `work` for this round, or join the one that runs. When every waiting request is gone, it is cancelled."""
-        if not flow.leg:
-            self._stop(flow)
-            leg = flow.leg = Leg(work)
-            leg.task.add_done_callback(lambda _done: self._wind(flow) if flow.leg is leg else None)
-        return await flow.leg.join(lambda: self.drop(flow))
+        if not parked_call.running_round:
+            self._stop(parked_call)
+            running = parked_call.running_round = Round(work)
+            running.task.add_done_callback(
+                lambda _done: self._wind(parked_call) if parked_call.running_round is running else None
+            )
+        return await parked_call.running_round.join(lambda: self.drop(parked_call))
 
     async def once(self, round: bytes, work: Callable[[], Awaitable[Reply]]) -> Reply:
         """The same for a round behind which nothing is parked; its state is good for no longer than `ttl`."""
         now = self._clock.now()
         while self._rounds and (len(self._rounds) >= REMEMBERED or next(iter(self._rounds.values()))[0] <= now):
             self._rounds.popitem(last=False)
-        until, leg = self._rounds.get(round, (now + self.ttl, None))
-        if round in self._rounds and not leg:
+        until, running = self._rounds.get(round, (now + self.ttl, None))
+        if round in self._rounds and not running:
             raise _used_up()
-        if not leg:
-            leg = Leg(lambda: self._claimed(round, work))
-            self._rounds[round] = until, leg
-            leg.task.add_done_callback(lambda _done: self._rounds.update({round: (until, None)}))
-        return await leg.join(leg.task.cancel)
+        if not running:
+            running = Round(lambda: self._claimed(round, work))
+            self._rounds[round] = until, running
+            running.task.add_done_callback(lambda _done: self._rounds.update({round: (until, None)}))
+        return await running.join(running.task.cancel)
 
     async def _claimed(self, round: bytes, work: Callable[[], Awaitable[Reply]]) -> Reply:
         """Work for a round, unless another gateway has done it. Where nothing can be kept, it is good once here."""
@@ -166,19 +168,19 @@ class Parking:
         return await work()
 
     def close(self) -> None:
-        for flow in list(self._flows.values()):
-            self.drop(flow)
+        for parked_call in list(self._parked.values()):
+            self.drop(parked_call)
 
-    def _wind(self, flow: Flow) -> None:
-        """While no leg runs, a flow's time does: also where nobody tells whether the reply got out."""
-        self._stop(flow)
-        if flow.id in self._flows:
-            flow.timer = self._clock.call_later(self.ttl, lambda: self.drop(flow))
+    def _wind(self, parked_call: ParkedCall) -> None:
+        """While no round runs, a flow's time does: also where nobody tells whether the reply got out."""
+        self._stop(parked_call)
+        if parked_call.id in self._parked:
+            parked_call.timer = self._clock.call_later(self.ttl, lambda: self.drop(parked_call))
 
-    def _stop(self, flow: Flow) -> None:
-        if flow.timer:
-            flow.timer.cancel()
-            flow.timer = None
+    def _stop(self, parked_call: ParkedCall) -> None:
+        if parked_call.timer:
+            parked_call.timer.cancel()
+            parked_call.timer = None
 
 
 def _used_up() -> Fault:

@@ -9,7 +9,7 @@ from toolgate.surfaces.aggregate import Aggregate
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.components import Components
 from toolgate.surfaces.controls import CONTROLS, SETS
-from toolgate.surfaces.skin import Skin
+from toolgate.surfaces.toolset import ToolsetSurface
 
 _CHILDREN = "list_registered_children names the servers, get_schema their tools; execute_child_tool calls one."
 _META = "mcp_discover finds tools on all servers; mcp_call calls one."
@@ -21,10 +21,10 @@ def skins(config: Config) -> Mapping[str, Surface]:
     names = Aggregate()
     components = [server.id for server in config.servers if server.type == "component"]
     return {
-        "aggregate": Skin(names, search=config.virtual_search),
-        "children": Skin(names, SETS["children"], _CHILDREN, shows_resources=True),
-        "meta": Skin(names, SETS["meta"], _META),
-        "components": Skin(Components(components)),
-        "daemon": Skin(names, SETS["daemon"], _DAEMON),
-        "all": Skin(names, tuple(CONTROLS.values()), shows_resources=True),
+        "aggregate": ToolsetSurface(names, search=config.virtual_search),
+        "children": ToolsetSurface(names, SETS["children"], _CHILDREN, shows_resources=True),
+        "meta": ToolsetSurface(names, SETS["meta"], _META),
+        "components": ToolsetSurface(Components(components)),
+        "daemon": ToolsetSurface(names, SETS["daemon"], _DAEMON),
+        "all": ToolsetSurface(names, tuple(CONTROLS.values()), shows_resources=True),
     }

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Raw
 
 from toolgate.auth.access import KEPT
-from toolgate.catalog.base import Shelf, View
-from toolgate.catalog.greeting import SERVED
+from toolgate.catalog.base import ServerList, View
+from toolgate.catalog.server_info import SERVED
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.model import Call, Done, Fault, Outcome
 from toolgate.surfaces import uris
@@ -52,9 +52,9 @@ class Aggregate:
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         for server in view.servers:
-            shelf = view.shelf(server, kind)
-            if shelf:
-                yield from (raw for _, raw in exposed(server, kind, shelf).values())
+            server_list = view.server_list(server, kind)
+            if server_list:
+                yield from (raw for _, raw in exposed(server, kind, server_list).values())
 
     def enter(self, call: Call, view: View) -> Call:
         kind = call.kind
@@ -64,10 +64,10 @@ class Aggregate:
         server, own = split
         if kind in _BY_URI:
             return call.at(server, own)
-        shelf = _shelf(server, kind, view)
-        if own in shelf.items:
+        server_list = _server_list(server, kind, view)
+        if own in server_list.items:
             return call.at(server, own)
-        listed = exposed(server, kind, shelf)
+        listed = exposed(server, kind, server_list)
         if call.target not in listed:
             raise _not_found(call, listed, view)
         return call.at(server, listed[call.target][0])  # a shortened one
@@ -86,7 +86,7 @@ class Aggregate:
     def _bare(self, call: Call, view: View) -> Call:
         """A server's own name, where exactly one permitted server has it."""
         kind = call.kind
-        owners = [server for server in view.servers if _has(view.shelf(server, kind), call.target)]
+        owners = [server for server in view.servers if _has(view.server_list(server, kind), call.target)]
         owners = owners or [server for server in view.servers if _makes(server, call, view)]
         if len(owners) == 1:
             return call.at(owners[0], call.target)
@@ -97,8 +97,10 @@ class Aggregate:
                 f"{noun} not found: {call.target} is offered by several servers; use one of {', '.join(candidates)}"
             )
             raise Fault(mcp.KINDS[kind].missing, message, tool=call.target, extra={"candidates": candidates})
-        shelves = ((server, shelf) for server in view.servers if (shelf := view.shelf(server, kind)))
-        listed = ((server, exposed(server, kind, shelf)) for server, shelf in shelves)
+        server_lists = (
+            (server, server_list) for server in view.servers if (server_list := view.server_list(server, kind))
+        )
+        listed = ((server, exposed(server, kind, server_list)) for server, server_list in server_lists)
         if len(call.target) == names.LONGEST:  # a shortened name may lack its server's whole id
             for server, found in listed:
                 if call.target in found:
@@ -116,38 +118,41 @@ def _split(target: str, kind: str, view: View) -> tuple[str, str] | None:
     return (names.split_uri if kind in _BY_URI else names.split_name)(target, view.servers)
 
 
-def _has(shelf: Shelf | None, name: str) -> bool:
-    return shelf is not None and name in shelf.items
+def _has(server_list: ServerList | None, name: str) -> bool:
+    return server_list is not None and name in server_list.items
 
 
 def _makes(server: str, call: Call, view: View) -> bool:
     """Whether a server lists a template that makes this URI."""
-    templates = view.shelf(server, "resourceTemplates") if call.kind == "resources" else None
+    templates = view.server_list(server, "resourceTemplates") if call.kind == "resources" else None
     return templates is not None and any(uris.is_made_by(template, call.target) for template in templates.items)
 
 
-def _shelf(server: str, kind: str, view: View) -> Shelf:
-    shelf = view.shelf(server, kind)
-    if shelf is None:
+def _server_list(server: str, kind: str, view: View) -> ServerList:
+    server_list = view.server_list(server, kind)
+    if server_list is None:
         raise view.fault(server, kind) or Fault(
             "SERVER_FAILED", f"Server not started: {server}", server=server, reach="not_sent"
         )
-    return shelf
+    return server_list
 
 
 def _join(kind: str, server: str, name: str) -> str:
     return names.join_name(server, name) if kind in ("tools", "prompts") else names.join_uri(server, name)
 
 
-def exposed(server: str, kind: str, shelf: Shelf) -> Mapping[str, tuple[str, Raw]]:
-    """A shelf by the names of this surface, in order: a server's own name, and the item as it is listed here. Made once
-    for each shelf."""
-    memo = shelf.memo.get("exposed")
+def exposed(server: str, kind: str, server_list: ServerList) -> Mapping[str, tuple[str, Raw]]:
+    """A list by the names of this surface, in order: a server's own name, and the item as it is listed here. Made once
+    for each list."""
+    memo = server_list.memo.get("exposed")
     if memo is None:
         key = mcp.LISTS[mcp.LIST_OF_KIND[kind]].key
-        memo = shelf.memo["exposed"] = {
-            name: (own, Raw(jsonrpc.with_members(_shown(server, kind, shelf.items[own]), {key: jsonrpc.encode(name)})))
-            for own, name in _joined(server, kind, shelf.items).items()
+        memo = server_list.memo["exposed"] = {
+            name: (
+                own,
+                Raw(jsonrpc.with_members(_shown(server, kind, server_list.items[own]), {key: jsonrpc.encode(name)})),
+            )
+            for own, name in _joined(server, kind, server_list.items).items()
         }
     return memo
 

@@ -14,7 +14,7 @@ from toolgate.upstreams.base import About
 
 class Surface(Protocol):
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
-        """The (server, kind) whose shelves `enter` must have to resolve this call."""
+        """The (server, kind) whose lists `enter` must have to resolve this call."""
         ...
 
     def shown(self, kind: str, servers: Collection[str]) -> Collection[str]:
@@ -31,7 +31,7 @@ class Surface(Protocol):
         ...
 
     def undecided(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
-        """The (server, kind) whose shelves are still to be had before `claims` can tell."""
+        """The (server, kind) whose lists are still to be had before `claims` can tell."""
         ...
 
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:

@@ -29,8 +29,8 @@ class Bundle(Aggregate):
         found: dict[str, Raw] = {}
         for pattern in self._patterns:
             for server in names.meant(pattern, view.servers):
-                if shelf := view.shelf(server, "tools"):
-                    for name, (own, raw) in exposed(server, "tools", shelf).items():
+                if server_list := view.server_list(server, "tools"):
+                    for name, (own, raw) in exposed(server, "tools", server_list).items():
                         if name == pattern or names.matches(pattern, server, own):
                             found.setdefault(name, raw)
         return found

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Raw
 
-from toolgate.catalog.base import Shelf, View
+from toolgate.catalog.base import ServerList, View
 from toolgate.core import mcp
 from toolgate.core.model import Call
 from toolgate.surfaces import controls
@@ -27,20 +27,20 @@ class Components(Aggregate):
     def list(self, kind: str, view: View) -> Iterable[Raw]:
         if kind != "tools":
             return super().list(kind, view)
-        shelves = list(self._shelves(view))
-        owners = Counter(name for shelf in shelves for name in shelf.items)
+        server_lists = list(self._server_lists(view))
+        owners = Counter(name for server_list in server_lists for name in server_list.items)
         return [
             raw
-            for shelf in shelves
-            for name, raw in shelf.items.items()
+            for server_list in server_lists
+            for name, raw in server_list.items.items()
             if owners[name] == 1 and not _calls_others(name)
         ]
 
     def faults(self, kind: str, view: View) -> Iterable[tuple[str, str]]:
         seen: dict[str, str] = {}
         for server in view.servers if kind == "tools" else ():
-            shelf = view.shelf(server, "tools") if server in self._servers else None
-            for name in shelf.items if shelf else ():
+            server_list = view.server_list(server, "tools") if server in self._servers else None
+            for name in server_list.items if server_list else ():
                 if _calls_others(name):
                     yield server, f"{server} has a tool with the name of a control tool, {name}: rename it"
                 elif seen.setdefault(name, server) != server:
@@ -53,7 +53,7 @@ class Components(Aggregate):
         if call.method != mcp.CALL or self.claims(call, view):
             return ()
         own = ((server, "tools") for server in view.servers if server in self._servers)
-        return [each for each in own if view.shelf(*each) is None and not view.fault(*each)]
+        return [each for each in own if view.server_list(*each) is None and not view.fault(*each)]
 
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         """Components first: where one of them has the name, no other server is asked for it."""
@@ -62,7 +62,7 @@ class Components(Aggregate):
         if self.claims(call, view):
             return ()
         own = [(server, "tools") for server in view.servers if server in self._servers]
-        return own if any(view.shelf(*each) is None for each in own) else super().needs(call, view)
+        return own if any(view.server_list(*each) is None for each in own) else super().needs(call, view)
 
     def enter(self, call: Call, view: View) -> Call:
         owners = [server for server in view.servers if server in self._servers and _has(view, server, call.target)]
@@ -73,10 +73,14 @@ class Components(Aggregate):
     def _is_bare(self, call: Call, view: View) -> bool:
         if call.method != mcp.CALL or _calls_others(call.target):
             return False
-        return any(call.target in shelf.items for shelf in self._shelves(view))
+        return any(call.target in server_list.items for server_list in self._server_lists(view))
 
-    def _shelves(self, view: View) -> Iterable[Shelf]:
-        return (shelf for server in view.servers if server in self._servers and (shelf := view.shelf(server, "tools")))
+    def _server_lists(self, view: View) -> Iterable[ServerList]:
+        return (
+            server_list
+            for server in view.servers
+            if server in self._servers and (server_list := view.server_list(server, "tools"))
+        )
 
 
 def _calls_others(name: str) -> bool:
@@ -85,5 +89,5 @@ def _calls_others(name: str) -> bool:
 
 
 def _has(view: View, server: str, tool: str) -> bool:
-    shelf = view.shelf(server, "tools")
-    return shelf is not None and tool in shelf.items
+    server_list = view.server_list(server, "tools")
+    return server_list is not None and tool in server_list.items

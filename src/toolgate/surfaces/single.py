@@ -10,10 +10,10 @@ from msgspec import Raw
 from toolgate.auth.access import HARMLESS, KEPT
 from toolgate.catalog.base import View
 from toolgate.core import names
-from toolgate.core.model import Call, Fault, Outcome, Traits
+from toolgate.core.model import Call, Fault, Outcome, ToolInfo
 from toolgate.upstreams.base import About
 
-_KEPT = Traits(hints=HARMLESS)
+_KEPT = ToolInfo(hints=HARMLESS)
 
 
 class Single:
@@ -42,14 +42,14 @@ class Single:
         return name
 
     def list(self, kind: str, view: View) -> Iterable[Raw]:
-        shelf = view.shelf(self.server, kind)
-        return shelf.items.values() if shelf else ()
+        server_list = view.server_list(self.server, kind)
+        return server_list.items.values() if server_list else ()
 
     def enter(self, call: Call, view: View) -> Call:
         if self.server not in view.servers:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {self.server}")
         if call.method == "resources/read" and call.target.startswith(KEPT):  # what was cut of a result on this path
-            return msgspec.structs.replace(call, server=names.OWN, traits=_KEPT)
+            return msgspec.structs.replace(call, server=names.OWN, tool_info=_KEPT)
         return call.at(self.server, call.target)
 
     def expose(self, server: str, uri: str) -> str:

@@ -94,7 +94,7 @@ class Upstream(Protocol):
         ...
 
     async def invoke(self, call: Call) -> Outcome:
-        """One leg of a call whose target is this server's own name for it. Raises `Fault`."""
+        """One round of a call whose target is this server's own name for it. Raises `Fault`."""
         ...
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:

@@ -145,7 +145,7 @@ class Breakers:
         return self._kept.get(scope) or Breaker(self._name, self._clock)
 
     def keep(self, scope: str, breaker: Breaker) -> None:
-        """The berth of this scope is forgotten."""
+        """The session of this scope is forgotten."""
         self._kept.pop(scope, None)
         if breaker.failures:
             self._kept[scope] = breaker

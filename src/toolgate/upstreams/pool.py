@@ -1,7 +1,7 @@
-"""How many servers are up at once: who wants to start takes a seat, and gives it back when all of it is gone.
+"""How many servers are up at once: who wants to start takes a slot, and gives it back when all of it is gone.
 
-The rules this file keeps: never more than `max_live` hold seats, whatever is still on its way out counted among them;
-seats are given in the order that they were asked for; who gives way is the one that nobody has used for longest.
+The rules this file keeps: never more than `max_live` hold slots, whatever is still on its way out counted among them;
+slots are given in the order that they were asked for; who gives way is the one that nobody has used for longest.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
 
 
-class Guest(Protocol):
-    """What holds a seat: a server that is up for somebody."""
+class Holder(Protocol):
+    """What holds a slot: a server that is up for somebody."""
 
     @property
     def used(self) -> float:
@@ -34,14 +34,14 @@ class Guest(Protocol):
 
 
 class Pool:
-    """One for the whole gateway. It does not wait for guests to become idle by looking: they say so (`rested`)."""
+    """One for the whole gateway. It does not wait for holders to become idle by looking: they say so (`rested`)."""
 
     def __init__(self, clock: Clock, limits: PoolLimits | None = None) -> None:
         self._clock = clock
         self._limits = limits or PoolLimits()
-        self._guests: set[Guest] = set()
-        self._leaving: set[Guest] = set()
-        self._queue: deque[tuple[Guest, asyncio.Future[None]]] = deque()
+        self._guests: set[Holder] = set()
+        self._leaving: set[Holder] = set()
+        self._queue: deque[tuple[Holder, asyncio.Future[None]]] = deque()
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -59,54 +59,54 @@ class Pool:
         self._limits = limits
         self._serve()
 
-    async def enter(self, guest: Guest, name: str, patience: float) -> None:
-        """Take a seat; wait `patience` seconds for one. Raises `Fault`, not sent, where none comes free."""
-        seat: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((guest, seat))
+    async def enter(self, holder: Holder, name: str, patience: float) -> None:
+        """Take a slot; wait `patience` seconds for one. Raises `Fault`, not sent, where none comes free."""
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((holder, slot))
         self._serve()
         try:
             async with self._clock.timeout(patience):
-                await seat
+                await slot
         except TimeoutError:
-            self._get_up(guest, seat)
+            self._get_up(holder, slot)
             raise self._is_full(name) from None
         except BaseException:
-            self._get_up(guest, seat)
+            self._get_up(holder, slot)
             raise
 
-    def leave(self, guest: Guest) -> None:
-        """It is gone. No matter where it held no seat."""
-        self._guests.discard(guest)
-        self._leaving.discard(guest)
+    def leave(self, holder: Holder) -> None:
+        """It is gone. No matter where it held no slot."""
+        self._guests.discard(holder)
+        self._leaving.discard(holder)
         self._serve()
 
     def rested(self) -> None:
-        """A guest is idle now: it may have to make room."""
+        """A holder is idle now: it may have to make room."""
         if self._queue or len(self._guests) > self._limits.max_live:
             self._serve()
 
     def _serve(self) -> None:
         while self._queue and len(self._guests) < self._limits.max_live:
-            guest, seat = self._queue.popleft()
-            if not seat.done():
-                self._guests.add(guest)
-                seat.set_result(None)
+            holder, slot = self._queue.popleft()
+            if not slot.done():
+                self._guests.add(holder)
+                slot.set_result(None)
         missing = len(self._queue) + len(self._guests) - self._limits.max_live - len(self._leaving)
         if missing > 0:
             self._make_room(missing)
 
     def _make_room(self, missing: int) -> None:
-        idle = [guest for guest in self._guests - self._leaving if guest.is_idle]
-        for guest in sorted(idle, key=lambda guest: guest.used)[:missing]:
-            self._leaving.add(guest)
-            guest.give_way()
+        idle = [holder for holder in self._guests - self._leaving if holder.is_idle]
+        for holder in sorted(idle, key=lambda holder: holder.used)[:missing]:
+            self._leaving.add(holder)
+            holder.give_way()
 
-    def _get_up(self, guest: Guest, seat: asyncio.Future[None]) -> None:
-        """Give up waiting; a seat that came at the same moment is given back."""
-        if seat.done() and not seat.cancelled():
-            self.leave(guest)
+    def _get_up(self, holder: Holder, slot: asyncio.Future[None]) -> None:
+        """Give up waiting; a slot that came at the same moment is given back."""
+        if slot.done() and not slot.cancelled():
+            self.leave(holder)
             return
-        self._queue = deque(waiting for waiting in self._queue if waiting[1] is not seat)
+        self._queue = deque(waiting for waiting in self._queue if waiting[1] is not slot)
 
     def _is_full(self, name: str) -> Fault:
         most = self._limits.max_live

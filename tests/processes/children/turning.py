@@ -14,7 +14,7 @@ import legacy
 turned = Path(sys.argv[1])
 SCHEMA = {"type": "object"}
 BEFORE = [
-    {"name": "turn", "description": "Turns", "inputSchema": SCHEMA},
+    {"name": "turn", "description": "ConcurrencyLimit", "inputSchema": SCHEMA},
     {"name": "read", "description": "Reads a page", "inputSchema": SCHEMA},
     {"name": "find", "description": "Finds pages by words", "inputSchema": SCHEMA},
 ]

@@ -1,4 +1,4 @@
-"""What servers are shown, and the sign-ins that are under way, as other rooms see them."""
+"""What servers are shown, and the sign-ins that are under way, as other packages see them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Refusal(msgspec.Struct, frozen=True):
     shown: str = ""
 
 
-class Badge(Protocol):
+class UpstreamCredential(Protocol):
     """What one server is shown on one connection."""
 
     async def shown(self) -> str:
@@ -34,7 +34,7 @@ class Badge(Protocol):
 class Credentials(Protocol):
     """How the gateway shows servers who it is, where their configuration has `auth`."""
 
-    def badge(self, server: Server, principal: str) -> Badge:
+    def credential(self, server: Server, principal: str) -> UpstreamCredential:
         """For connections to a server that serve one principal."""
         ...
 

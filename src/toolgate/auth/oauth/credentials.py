@@ -26,8 +26,8 @@ from toolgate.auth.oauth.grants import Grant, Grants, NotGranted, fits
 from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
 from toolgate.auth.oauth.registering import Registration, error_word
 from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
-from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, Vault
-from toolgate.auth.outside import Outside
+from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, GrantVault
+from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
@@ -53,12 +53,12 @@ class OAuth:
         store: Store,
         keys: Sequence[bytes],
         clock: Clock,
-        outside: Outside,
+        outside: SafeNet,
         redactor: Redactor,
         base: Callable[[], str],
         on_grant: Callable[[str, str], object] = lambda server, principal: None,
     ) -> None:
-        self.vault = Vault(store, keys, clock, redactor)
+        self.vault = GrantVault(store, keys, clock, redactor)
         self.discovery = Discovery(outside, clock)
         self.grants = Grants(outside, self.discovery, clock)
         self.clock = clock
@@ -70,10 +70,10 @@ class OAuth:
         self._under_way: dict[tuple[str, ...], asyncio.Task[str]] = {}
         self._warned: set[tuple[str, str]] = set()
 
-    def badge(self, server: Server, principal: str) -> Badge:
+    def credential(self, server: Server, principal: str) -> UpstreamCredential:
         assert server.auth
         self._servers[server.id] = server
-        return Badge(self, server, server.auth, _whose(server, principal))
+        return UpstreamCredential(self, server, server.auth, _whose(server, principal))
 
     async def close(self) -> None:
         under_way = list(self._under_way.values())
@@ -99,34 +99,36 @@ class OAuth:
 
     # Sign-ins.
 
-    async def sign_in(self, badge: Badge, found: Discovered, scopes: tuple[str, ...], steps: int) -> Fault:
+    async def sign_in(
+        self, credential: UpstreamCredential, found: Discovered, scopes: tuple[str, ...], steps: int
+    ) -> Fault:
         """The fault that asks a user for a sign-in; it is offered as long as it is good. Raises another `Fault` where
         none is possible."""
-        server, authority = badge.server, found.authority
+        server, authority = credential.server, found.authority
         if "S256" not in authority.code_challenge_methods_supported:
             raise failed(server, f"cannot be signed in at safely: {authority.issuer} does not know PKCE with S256")
         if not authority.authorization_endpoint:
             raise failed(server, f"cannot be signed in at: {authority.issuer} has no page for that")
-        link = self._still_offered(badge, authority, scopes)
+        link = self._still_offered(credential, authority, scopes)
         if not link:
-            client = await self.ourselves.at(server, badge.auth, authority)
+            client = await self.ourselves.at(server, credential.auth, authority)
             redirect_uri = self.ourselves.redirect_uri(server, client.issuer if client.is_own else "")
             self._warn_of_mix_ups(server, client, authority)
-            plan = badge.plan(found, client, scopes, steps)
+            plan = credential.plan(found, client, scopes, steps)
             link = secrets.token_urlsafe(32)
             expires = self.clock.wall() + SIGN_IN_LASTS
             offered = SignIn(plan, server.name, authority, redirect_uri, expires, secrets.token_urlsafe(32))
             await self.vault.offer(link, offered)
-            self._offered[server.id, badge.principal] = link, scopes
+            self._offered[server.id, credential.principal] = link, scopes
             while len(self._offered) > MOST_OFFERED:
                 del self._offered[next(iter(self._offered))]
-        return asked_to_sign_in(server, badge.auth, f"{self._base()}/connect/{link}", link)
+        return asked_to_sign_in(server, credential.auth, f"{self._base()}/connect/{link}", link)
 
-    def _still_offered(self, badge: Badge, authority: Authority, scopes: tuple[str, ...]) -> str:
-        link, for_scopes = self._offered.get((badge.server.id, badge.principal), ("", ()))
+    def _still_offered(self, credential: UpstreamCredential, authority: Authority, scopes: tuple[str, ...]) -> str:
+        link, for_scopes = self._offered.get((credential.server.id, credential.principal), ("", ()))
         sign_in = self.vault.sign_in(link) if link else None
         is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri.startswith(self._base() + CALLBACK)
-        if not sign_in or sign_in.plan.issuer != authority.issuer or not fits(badge.auth, sign_in.plan):
+        if not sign_in or sign_in.plan.issuer != authority.issuer or not fits(credential.auth, sign_in.plan):
             return ""
         return link if is_good and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
 
@@ -240,8 +242,9 @@ class OAuth:
         return self._base().startswith("https:")
 
 
-class Badge:
-    """A `auth.oauth.base.Badge`: what one server is shown for one principal, empty for the gateway's own."""
+class UpstreamCredential:
+    """A `auth.oauth.base.UpstreamCredential`: what one server is shown for one principal, empty for the gateway's
+    own."""
 
     def __init__(self, oauth: OAuth, server: Server, auth: ServerAuth, principal: str) -> None:
         self.server = server
@@ -264,7 +267,7 @@ class Badge:
         )
 
     def _once(self, *what: str, work: Callable[[], Coroutine[Any, Any, str]]) -> Awaitable[str]:
-        auth = self.auth.issuer, self.auth.client_id  # as this badge has it: another configuration has others
+        auth = self.auth.issuer, self.auth.client_id  # as this credential has it: another configuration has others
         return self._oauth.once((self.server.id, self.server.url, *auth, self.principal, *what), work)
 
     async def _renewed_early(self, grant: Grant) -> str:

@@ -1,7 +1,7 @@
 """Where a server's tokens come from: its own metadata (RFC 9728), and its authorization server's (RFC 8414, OIDC).
 
 The rules this file keeps: a document speaks only for what it was asked about: the resource must be the server, the
-issuer the one that was looked for, letter by letter; and everything is fetched from `Outside`, where only the host that
+issuer the one that was looked for, letter by letter; and everything is fetched from `SafeNet`, where only the host that
 the operator has written may be a private one. Spec: 2026-07-28 basic/authorization/authorization-server-discovery.
 """
 
@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from toolgate.auth.outside import Fetched, Outside
+from toolgate.auth.safe_net import Fetched, SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
@@ -68,7 +68,7 @@ Document = TypeVar("Document", ProtectedResource, Authority)
 class Discovery:
     """Finds them, and remembers authorization servers for a while."""
 
-    def __init__(self, outside: Outside, clock: Clock) -> None:
+    def __init__(self, outside: SafeNet, clock: Clock) -> None:
         self._outside = outside
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, Authority]] = {}

@@ -15,7 +15,7 @@ import msgspec
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.registering import DOCUMENT, Registration, error_word, identified, is_document
-from toolgate.auth.outside import Outside
+from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
@@ -84,7 +84,7 @@ class _Answer(msgspec.Struct):
 
 
 class Grants:
-    def __init__(self, outside: Outside, discovery: Discovery, clock: Clock) -> None:
+    def __init__(self, outside: SafeNet, discovery: Discovery, clock: Clock) -> None:
         self._outside = outside
         self._discovery = discovery
         self._clock = clock

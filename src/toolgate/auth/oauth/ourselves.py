@@ -17,8 +17,8 @@ from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.grants import NotGranted
 from toolgate.auth.oauth.registering import DOCUMENT, Registration
 from toolgate.auth.oauth.sign_in import hashed
-from toolgate.auth.oauth.vault import Vault
-from toolgate.auth.outside import LOOPBACK, Outside
+from toolgate.auth.oauth.vault import GrantVault
+from toolgate.auth.safe_net import LOOPBACK, SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core.model import Fault
 
@@ -28,7 +28,7 @@ CALLBACK = "/connect/callback"
 class Ourselves:
     """`base` is the URL that browsers reach the gateway by, empty where they cannot."""
 
-    def __init__(self, vault: Vault, discovery: Discovery, outside: Outside, base: Callable[[], str]) -> None:
+    def __init__(self, vault: GrantVault, discovery: Discovery, outside: SafeNet, base: Callable[[], str]) -> None:
         self._vault = vault
         self._discovery = discovery
         self._outside = outside

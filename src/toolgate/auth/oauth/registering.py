@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from toolgate.auth.oauth.discovery import Authority, Word, failed
-from toolgate.auth.outside import LOOPBACK
+from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
 from toolgate.core.model import Fault

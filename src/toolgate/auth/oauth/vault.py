@@ -35,7 +35,7 @@ MOST_KNOWN = 10_000  # grants in memory
 Kept = TypeVar("Kept", Grant, Registration, SignIn)
 
 
-class Vault:
+class GrantVault:
     """See the module. What it opens or keeps, `redactor` learns."""
 
     def __init__(self, store: Store, keys: Sequence[bytes], clock: Clock, redactor: Redactor) -> None:

@@ -1,4 +1,4 @@
-"""The admin door: what an operator's programs ask of a running gateway, at /admin. JSON in, JSON out.
+"""The admin frontend: what an operator's programs ask of a running gateway, at /admin. JSON in, JSON out.
 
 It is the same over HTTP, over the operator's socket (`operator`), and inside a command that runs a gateway of its own.
 The rule this file keeps: it changes nothing itself. What it is asked for goes the one path of every change of the
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.config import Server, showing
+from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Call, Client, Done, Fault, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
@@ -23,7 +23,7 @@ from toolgate.frontends.streams import Receive, Response, gone
 from toolgate.gateway.gateway import Gateway
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
-from toolgate.surfaces.controls.realm import Editor, House
+from toolgate.surfaces.controls.context import Editor, GatewayInfo
 
 PREFIX = "/admin"
 
@@ -55,7 +55,7 @@ class _Listed(msgspec.Struct):
 
 
 class Admin:
-    """`guards` are those of the door that it stands in."""
+    """`guards` are those of the frontend that it stands in."""
 
     def __init__(self, gateway: Gateway, editor: Editor, guards: Guards) -> None:
         self._gateway = gateway
@@ -118,18 +118,18 @@ class Admin:
     # The gateway.
 
     async def _status(self, _body: bytes) -> Answer:
-        house: House = self._gateway.house
+        gateway_info: GatewayInfo = self._gateway.gateway_info
         config = self._gateway.snapshot.config
         shown = {
-            "version": house.version,
-            "pid": house.pid,
+            "version": gateway_info.version,
+            "pid": gateway_info.pid,
             "state": self._gateway.phase,
-            "started": house.started,
-            "uptime": house.wall() - house.started,
-            "configuration": house.source,
-            "problem": house.problem(),
+            "started": gateway_info.started,
+            "uptime": gateway_info.wall() - gateway_info.started,
+            "configuration": gateway_info.source,
+            "problem": gateway_info.problem(),
             "host": config.http.host,
-            "port": house.port(),
+            "port": gateway_info.port(),
         }
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
@@ -156,7 +156,7 @@ class Admin:
             "id": server.id,
             "name": server.name,
             **self._state(server),
-            "config": showing.server(server, masked=True),
+            "config": render.server(server, masked=True),
         }
 
     def _brief(self, server: Server) -> Mapping[str, Any]:
@@ -195,12 +195,12 @@ class Admin:
             return 200, self._shown(server)
         wanted = [(server.id, kind) for kind in mcp.LIST_OF_KIND]
         view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(by), anew=True)
-        shelf, fault = view.shelf(server.id, "tools"), view.fault(server.id, "tools")
+        server_list, fault = view.server_list(server.id, "tools"), view.fault(server.id, "tools")
         found: dict[str, Any] = dict(self._shown(server))
         if fault:
             found["fault"] = _written(scrub.fault(fault, self._gateway.redactor))
-        if shelf:
-            found["tools"] = [*shelf.own.values()]
+        if server_list:
+            found["tools"] = [*server_list.own.values()]
         return 200, found
 
     # What clients do.

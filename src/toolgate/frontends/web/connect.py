@@ -53,7 +53,7 @@ _HEADERS = (
 
 
 class Connect:
-    """`guards` are those of the door that these pages stand in."""
+    """`guards` are those of the frontend that these pages stand in."""
 
     def __init__(self, sign_ins: SignIns, guards: Guards) -> None:
         self._sign_ins = sign_ins

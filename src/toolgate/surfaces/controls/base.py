@@ -1,9 +1,8 @@
 """What a control tool is: a row of data, with the one function that it needs.
 
 A tool that *forwards* names a server, something of it and arguments: the surface turns the call into one of that true
-target before any policy sees it. Any other *works* by what its `Realm` shows it. How success and failure look is its
-family's business, whatever surface it is called on.
-"""
+target before any policy sees it. Any other *works* by what its `ToolContext` shows it. How success and failure look is
+its family's business, whatever surface it is called on."""
 
 from __future__ import annotations
 
@@ -16,13 +15,13 @@ from msgspec import Raw
 from toolgate.catalog.base import View
 from toolgate.core import jsonrpc, mcp, names, surrogates
 from toolgate.core.model import Call, Fault, Hints
-from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.context import ToolContext
 
 Object: TypeAlias = Mapping[str, Any]
 Given: TypeAlias = Mapping[str, Any]
 """The arguments of a control tool as they were read: objects stay raw bytes, since they may be another tool's."""
 
-Work: TypeAlias = Callable[[Given, Realm], Awaitable[Any]]
+Work: TypeAlias = Callable[[Given, ToolContext], Awaitable[Any]]
 
 
 class Forward(msgspec.Struct, frozen=True):
@@ -215,13 +214,13 @@ def find_server(named: str, servers: Mapping[str, str]) -> str:
 def check_offered(server: str, kind: str, target: str, view: View) -> None:
     """Raises `Fault` where a server does not list this, or cannot list anything."""
     _check_length(f"one of the {kind}", target)
-    shelf = view.shelf(server, kind)
-    if shelf is None:
+    server_list = view.server_list(server, kind)
+    if server_list is None:
         raise view.fault(server, kind) or not_listed_yet(server)
-    if target in shelf.items:
+    if target in server_list.items:
         return
     noun = mcp.KINDS[kind].noun
-    close = names.did_you_mean(names.near(target, shelf.items))
+    close = names.did_you_mean(names.near(target, server_list.items))
     hint = close or f"ask for the list of what {server} offers"
     raise Fault(
         mcp.KINDS[kind].missing,
@@ -230,7 +229,7 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
         tool=target,
         hint=hint,
         reach="not_sent",
-        extra={f"available_{kind}": list(shelf.items)[:MOST_NAMED]},
+        extra={f"available_{kind}": list(server_list.items)[:MOST_NAMED]},
     )
 
 
@@ -270,10 +269,10 @@ class Unfinished(msgspec.Struct, frozen=True):
     pending: Sequence[str]
 
 
-def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, realm: Realm) -> Any:
+def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, context: ToolContext) -> Any:
     """The same; an `Unfinished` one where some of these lists are still to come, and nothing is known of them."""
-    late = {server for server, kind in wanted if (server, kind) in view.pending and not view.shelf(server, kind)}
-    names = [card.name for id, card in realm.servers.items() if id in late]
+    late = {server for server, kind in wanted if (server, kind) in view.pending and not view.server_list(server, kind)}
+    names = [summary.name for id, summary in context.servers.items() if id in late]
     return Unfinished(said, names) if names else said
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec import Raw
 
-from toolgate.catalog.base import Card, Shelf
-from toolgate.core import cutting, items, jsonrpc
+from toolgate.catalog.base import ServerList, ServerSummary
+from toolgate.core import excerpts, items, jsonrpc
 from toolgate.core.model import Call, Fault
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.context import ToolContext
 from toolgate.surfaces.controls.states import IN_000
 from toolgate.upstreams.base import Status
 
@@ -22,7 +22,7 @@ def _wrap(given: Given, call: Call, raw: Raw | bytes) -> Object:
     body = base.take_apart(raw)
     if body.is_error:
         return base.joined({"error": body.text, "status": "failed", "code": "TOOL_ERROR"}, body, is_error=True)
-    cut = cutting.read_ends(given).cut(body.text)
+    cut = excerpts.read_ends(given).cut(body.text)
     told = cut.members() if cut.is_truncated else {}
     return base.joined({"result": cut.text, "status": "success", **told}, body, is_error=False)
 
@@ -38,15 +38,15 @@ _SERVER = {"type": "string", "description": "Name of the child server"}
 _CHILD_NAME = {"child_name": "server_id"}
 
 
-async def get_schema(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["server_id"], realm.names)
-    view = await realm.lists([(id, "tools"), (id, "resources")])
-    shelf = view.shelf(id, "tools")
-    if shelf is None:
+async def get_schema(given: Given, context: ToolContext) -> Object:
+    id = base.find_server(given["server_id"], context.names)
+    view = await context.lists([(id, "tools"), (id, "resources")])
+    server_list = view.server_list(id, "tools")
+    if server_list is None:
         raise view.fault(id, "tools") or base.not_listed_yet(id)
-    resources = view.shelf(id, "resources")
+    resources = view.server_list(id, "resources")
     return {
-        "tools": [_described(raw) for raw in shelf.items.values()],
+        "tools": [_described(raw) for raw in server_list.items.values()],
         "resources": [_located(raw) for raw in resources.items.values()] if resources else [],
     }
 
@@ -65,20 +65,20 @@ def _located(raw: Raw) -> Object:
     return {"uri": found.uri, "name": found.name, "description": found.description}
 
 
-async def list_registered_children(given: Given, realm: Realm) -> Object:
-    children = [server.name for server in realm.servers.values()]
+async def list_registered_children(given: Given, context: ToolContext) -> Object:
+    children = [server.name for server in context.servers.values()]
     return {"children": children, "count": len(children)}
 
 
-async def get_child_status(given: Given, realm: Realm) -> Object:
+async def get_child_status(given: Given, context: ToolContext) -> Object:
     if "server_id" in given:
-        id = base.find_server(given["server_id"], realm.names)
-        return _status(realm.servers[id], realm.status(id))
-    found = [_status(server, realm.status(id)) for id, server in realm.servers.items()]
+        id = base.find_server(given["server_id"], context.names)
+        return _status(context.servers[id], context.status(id))
+    found = [_status(server, context.status(id)) for id, server in context.servers.items()]
     return {"children": found, "count": len(found)}
 
 
-def _status(server: Card, status: Status) -> Object:
+def _status(server: ServerSummary, status: Status) -> Object:
     shown = IN_000[status.state]
     said: dict[str, Any] = {"server_id": server.name, "status": shown}
     if shown == "running":
@@ -101,12 +101,12 @@ def instant(seconds: float | None) -> str | None:
     return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-async def close_child_session(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["server_id"], realm.names)
-    name, status = realm.names[id], realm.status(id)
+async def close_child_session(given: Given, context: ToolContext) -> Object:
+    id = base.find_server(given["server_id"], context.names)
+    name, status = context.names[id], context.status(id)
     up = IN_000[status.state] == "running" and status.started is not None
-    seconds = int(max(0.0, realm.house.wall() - (status.started or 0.0))) if up else 0
-    await realm.stop(id)
+    seconds = int(max(0.0, context.gateway_info.wall() - (status.started or 0.0))) if up else 0
+    await context.stop(id)
     return {
         "server_id": name,
         "status": "closed",
@@ -132,7 +132,7 @@ CONTROLS = (
         ("server_id", "tool_name", "arguments"),
         forward=Forward("server_id", "tool_name", "arguments"),
         aliases=_CHILD_NAME | {"tool_args": "arguments"},
-        check=cutting.read_ends,
+        check=excerpts.read_ends,
     ),
     Control(
         "get_schema",
@@ -171,21 +171,23 @@ CONTROLS = (
 # The two resources.
 
 
-async def server_summary(realm: Realm) -> Object:
+async def server_summary(context: ToolContext) -> Object:
     return {
-        "total_children": len(realm.servers),
-        "active_sessions": sum(IN_000[realm.status(id).state] == "running" for id in realm.servers),
-        "config_path": realm.house.source,
-        "version": realm.house.version,
+        "total_children": len(context.servers),
+        "active_sessions": sum(IN_000[context.status(id).state] == "running" for id in context.servers),
+        "config_path": context.gateway_info.source,
+        "version": context.gateway_info.version,
     }
 
 
-async def children_servers(realm: Realm) -> Object:
-    children = [_child(server, realm.status(id), realm.known(id, "tools")) for id, server in realm.servers.items()]
+async def children_servers(context: ToolContext) -> Object:
+    children = [
+        _child(server, context.status(id), context.known(id, "tools")) for id, server in context.servers.items()
+    ]
     return {"children": children, "count": len(children)}
 
 
-def _child(server: Card, status: Status, tools: Shelf | None) -> Object:
+def _child(server: ServerSummary, status: Status, tools: ServerList | None) -> Object:
     session = {"startup_time": instant(status.started), "pid": status.pid, "calls": status.calls}
     return {
         "name": server.name,

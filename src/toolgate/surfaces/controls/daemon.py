@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.catalog.base import Card, Shelf
+from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.config.edits import table_of
 from toolgate.core import items, jsonrpc, mcp, surrogates
 from toolgate.core.model import Call, Fault
 from toolgate.search.briefs import brief
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.context import ToolContext
 from toolgate.surfaces.controls.states import IN_004
 from toolgate.upstreams.base import Status
 
@@ -64,32 +64,32 @@ FAMILY = Family(_wrap, _fail, base.text)
 _SERVER = {"type": "string", "description": "Server name"}
 
 
-async def status(given: Given, realm: Realm) -> Object:
-    house = realm.house
-    seconds = int(house.wall() - house.started)
-    servers = [_state(server, realm.status(id)) for id, server in realm.servers.items()]
+async def status(given: Given, context: ToolContext) -> Object:
+    gateway_info = context.gateway_info
+    seconds = int(gateway_info.wall() - gateway_info.started)
+    servers = [_state(server, context.status(id)) for id, server in context.servers.items()]
     return {
         "status": "running",
         "uptime": _spoken(seconds),
         "uptime_seconds": seconds,
-        "pid": house.pid,
-        "port": house.port(),
-        "version": house.version,
+        "pid": gateway_info.pid,
+        "port": gateway_info.port(),
+        "version": gateway_info.version,
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
-        **({"config_error": problem} if realm.is_whole and (problem := house.problem()) else {}),
+        **({"config_error": problem} if context.is_whole and (problem := gateway_info.problem()) else {}),
     }
 
 
-def _state(server: Card, status: Status) -> Object:
+def _state(server: ServerSummary, status: Status) -> Object:
     state = IN_004[status.state]
     said = {"name": server.name, "state": state, "connected": state == "connected", "transport": _transport(server)}
     why = {"error": status.error} | ({"hint": status.hint} if status.hint else {})
     return said | (why if state == "failed" else {})
 
 
-def _transport(server: Card) -> str:
+def _transport(server: ServerSummary) -> str:
     return {"ws": "websocket"}.get(server.type, server.type)
 
 
@@ -108,50 +108,50 @@ def _table(uptime: str, servers: list[Object]) -> str:
     return "\n".join(lines)
 
 
-async def list_mcp_servers(given: Given, realm: Realm) -> Object:
+async def list_mcp_servers(given: Given, context: ToolContext) -> Object:
     return {
         "servers": [
             {
                 "name": server.name,
-                "project_id": realm.house.project,
+                "project_id": context.gateway_info.project,
                 "description": server.description,
-                **{key: value for key, value in _state(server, realm.status(id)).items() if key != "name"},
+                **{key: value for key, value in _state(server, context.status(id)).items() if key != "name"},
             }
-            for id, server in realm.servers.items()
+            for id, server in context.servers.items()
         ]
-        + [{"name": name, "state": "disabled", "connected": False} for name in realm.disabled.values()]
+        + [{"name": name, "state": "disabled", "connected": False} for name in context.disabled.values()]
     }
 
 
-async def list_tools(given: Given, realm: Realm) -> Object:
-    one = base.find_server(given["server"], realm.names) if "server" in given else None
-    servers = [one] if one else list(realm.servers)
-    view = await realm.lists([(id, "tools") for id in servers])
+async def list_tools(given: Given, context: ToolContext) -> Object:
+    one = base.find_server(given["server"], context.names) if "server" in given else None
+    servers = [one] if one else list(context.servers)
+    view = await context.lists([(id, "tools") for id in servers])
     if one:
-        shelf = view.shelf(one, "tools")
-        if shelf is None:
+        server_list = view.server_list(one, "tools")
+        if server_list is None:
             raise view.fault(one, "tools") or base.not_listed_yet(one)
-        return {"success": True, "server": view.servers[one], "tools": _briefs(shelf)}
+        return {"success": True, "server": view.servers[one], "tools": _briefs(server_list)}
     listed: list[Object] = []
     for id in servers:
-        shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
-        said: dict[str, Any] = {"name": view.servers[id], "tools": _briefs(shelf) if shelf else []}
-        listed.append(said | ({"error": fault.message} if fault else {} if shelf else {"pending": True}))
+        server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
+        said: dict[str, Any] = {"name": view.servers[id], "tools": _briefs(server_list) if server_list else []}
+        listed.append(said | ({"error": fault.message} if fault else {} if server_list else {"pending": True}))
     return {"success": True, "servers": listed}
 
 
-def _briefs(shelf: Shelf) -> list[Object]:
-    tools = map(items.read, shelf.items.values())
+def _briefs(server_list: ServerList) -> list[Object]:
+    tools = map(items.read, server_list.items.values())
     return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
 
 
-async def get_tool_schema(given: Given, realm: Realm) -> Object:
-    id = base.find_server(given["server_name"], realm.names)
-    view = await realm.lists([(id, "tools")])
+async def get_tool_schema(given: Given, context: ToolContext) -> Object:
+    id = base.find_server(given["server_name"], context.names)
+    view = await context.lists([(id, "tools")])
     base.check_offered(id, "tools", given["tool_name"], view)
-    shelf = view.shelf(id, "tools")
-    assert shelf
-    return {"success": True, "server": view.servers[id], "tool": shelf.items[given["tool_name"]]}
+    server_list = view.server_list(id, "tools")
+    assert server_list
+    return {"success": True, "server": view.servers[id], "tool": server_list.items[given["tool_name"]]}
 
 
 def table_of_new(given: Given) -> Mapping[str, Any]:
@@ -161,25 +161,25 @@ def table_of_new(given: Given) -> Mapping[str, Any]:
     return table_of(given["transport"], **decoded)
 
 
-async def add_mcp_server(given: Given, realm: Realm) -> Object:
-    id = await realm.add(given["name"], table_of_new(given))
+async def add_mcp_server(given: Given, context: ToolContext) -> Object:
+    id = await context.add(given["name"], table_of_new(given))
     said = {"success": True, "name": given["name"], "transport": given["transport"]}
-    if id not in realm.servers:
+    if id not in context.servers:
         return {**said, "state": "disabled", "tools": []}
-    view = await realm.lists([(id, "tools")])
-    shelf, fault = view.shelf(id, "tools"), view.fault(id, "tools")
-    status = realm.status(id)
-    told = {**said, "state": IN_004[status.state], "tools": _briefs(shelf) if shelf else []}
+    view = await context.lists([(id, "tools")])
+    server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
+    status = context.status(id)
+    told = {**said, "state": IN_004[status.state], "tools": _briefs(server_list) if server_list else []}
     if not fault:
         return told
     hint = status.hint or fault.hint
     return told | {"error": fault.message} | ({"hint": hint} if hint else {})
 
 
-async def remove_mcp_server(given: Given, realm: Realm) -> Object:
-    known = {**realm.names, **realm.disabled}
+async def remove_mcp_server(given: Given, context: ToolContext) -> Object:
+    known = {**context.names, **context.disabled}
     name = known[base.find_server(given["name"], known)]
-    await realm.remove(name)
+    await context.remove(name)
     return {"success": True, "name": name, "removed": True}
 
 

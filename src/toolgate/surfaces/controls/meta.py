@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from toolgate.catalog.base import Card, Shelf, View
+from toolgate.catalog.base import ServerList, ServerSummary, View
 from toolgate.core import items, jsonrpc
 from toolgate.core.model import Call, Fault
 from toolgate.search import Hit, signatures
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.context import ToolContext
 from toolgate.surfaces.controls.states import IN_002
 from toolgate.upstreams.base import Status
 
@@ -39,30 +39,36 @@ def _fail(control: Control, given: Given, fault: Fault) -> Object:
 FAMILY = Family(_wrap, _fail, base.text)
 
 
-async def mcp_discover(given: Given, realm: Realm) -> Any:
-    one = base.find_server(given["server"], realm.names) if "server" in given else None
-    known = realm.servers
+async def mcp_discover(given: Given, context: ToolContext) -> Any:
+    one = base.find_server(given["server"], context.names) if "server" in given else None
+    known = context.servers
     servers = [one] if one else list(known)
     wanted = [(id, "tools") for id in servers]
-    view = await realm.lists(wanted)
-    return base.unless_pending(await _discovered(given, realm, known, one, view), wanted, view, realm)
+    view = await context.lists(wanted)
+    return base.unless_pending(await _discovered(given, context, known, one, view), wanted, view, context)
 
 
-async def _discovered(given: Given, realm: Realm, known: Mapping[str, Card], one: str | None, view: View) -> Any:
+async def _discovered(
+    given: Given, context: ToolContext, known: Mapping[str, ServerSummary], one: str | None, view: View
+) -> Any:
     servers = [one] if one else list(known)
     if "query" in given:
-        hits = await realm.search(given["query"], servers=servers, limit=given.get("limit", 10))
-        return [_found(hit, realm, given.get("format")) for hit in hits]
+        hits = await context.search(given["query"], servers=servers, limit=given.get("limit", 10))
+        return [_found(hit, context, given.get("format")) for hit in hits]
     if not one:
-        return [_summary(known[id], realm.status(id), view.shelf(id, "tools")) for id in servers if id in realm.servers]
-    shelf = view.shelf(one, "tools")
-    tools = [_told(raw, given.get("format")) for raw in shelf.items.values()] if shelf else []
+        return [
+            _summary(known[id], context.status(id), view.server_list(id, "tools"))
+            for id in servers
+            if id in context.servers
+        ]
+    server_list = view.server_list(one, "tools")
+    tools = [_told(raw, given.get("format")) for raw in server_list.items.values()] if server_list else []
     fault = view.fault(one, "tools")
-    said = {**_summary(known[one], realm.status(one), shelf), "tools": tools}
-    return said | ({"error": fault.message} if fault and not shelf else {})
+    said = {**_summary(known[one], context.status(one), server_list), "tools": tools}
+    return said | ({"error": fault.message} if fault and not server_list else {})
 
 
-def _summary(server: Card, status: Status, tools: Shelf | None) -> Object:
+def _summary(server: ServerSummary, status: Status, tools: ServerList | None) -> Object:
     return {
         "name": server.name,
         "state": IN_002[status.state],
@@ -71,17 +77,17 @@ def _summary(server: Card, status: Status, tools: Shelf | None) -> Object:
     }
 
 
-def _found(hit: Hit, realm: Realm, format: str | None) -> Object:
+def _found(hit: Hit, context: ToolContext, format: str | None) -> Object:
     found = hit.document
     said: dict[str, Any] = {
         "tool": found.name,
-        "server": realm.servers[found.server].name,
+        "server": context.servers[found.server].name,
         "description": found.description,
         "score": hit.score,
         "confidence": round(hit.confidence, 2),
     }
-    shelf = realm.known(found.server, "tools")
-    return {**said, **_declared(shelf.items.get(found.name) if shelf else None, format)}
+    server_list = context.known(found.server, "tools")
+    return {**said, **_declared(server_list.items.get(found.name) if server_list else None, format)}
 
 
 def _told(raw: Raw, format: str | None) -> Object:

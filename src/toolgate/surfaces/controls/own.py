@@ -9,26 +9,26 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Call, Fault
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, children
-from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.context import ToolContext
 
 
-async def answer(call: Call, realm: Realm) -> base.Object:
+async def answer(call: Call, context: ToolContext) -> base.Object:
     """The result of a call whose target is the gateway itself. Raises `Fault`."""
     if call.method == mcp.CALL:
         control = controls.CONTROLS[call.target]
         assert control.work
-        return base.say(control, await control.work(base.read(control, call), realm))
+        return base.say(control, await control.work(base.read(control, call), context))
     if call.target.startswith(KEPT):
-        return realm.kept(call.target)
-    return _contents(call.target, await _resource(call.target, realm))
+        return context.kept(call.target)
+    return _contents(call.target, await _resource(call.target, context))
 
 
-async def _resource(uri: str, realm: Realm) -> Any:
+async def _resource(uri: str, context: ToolContext) -> Any:
     found = children.RESOURCES.get(uri)
     if not found:
         hint = f"there are {' and '.join(children.RESOURCES)}"
         raise Fault("RESOURCE_NOT_FOUND", f"Resource not found: {uri}", hint=hint, reach="not_sent")
-    return await found[2](realm)
+    return await found[2](context)
 
 
 def _contents(uri: str, said: Any) -> base.Object:

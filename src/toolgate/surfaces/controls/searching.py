@@ -11,7 +11,7 @@ from toolgate.core.model import Call, Fault
 from toolgate.search import Hit
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Given, Object
-from toolgate.surfaces.controls.realm import Realm
+from toolgate.surfaces.controls.context import ToolContext
 
 KINDS = {
     "tools": ("tools",),
@@ -37,24 +37,24 @@ def _say(said: Any) -> Object:
 FAMILY = Family(_wrap, _fail, _say)
 
 
-async def search_tools(given: Given, realm: Realm) -> Any:
+async def search_tools(given: Given, context: ToolContext) -> Any:
     kinds = KINDS[given.get("type", "tools")]
-    wanted = [(id, kind) for id in realm.servers for kind in kinds]
-    view = await realm.lists(wanted)
-    limit, mode = given.get("limit", 10), given.get("mode", realm.search_mode)
-    hits = await realm.search(given["query"], servers=list(realm.servers), kinds=kinds, limit=limit, mode=mode)
-    matches = [_match(hit, realm) for hit in hits]
+    wanted = [(id, kind) for id in context.servers for kind in kinds]
+    view = await context.lists(wanted)
+    limit, mode = given.get("limit", 10), given.get("mode", context.search_mode)
+    hits = await context.search(given["query"], servers=list(context.servers), kinds=kinds, limit=limit, mode=mode)
+    matches = [_match(hit, context) for hit in hits]
     tools = [match["name"] for match in matches if match["type"] == "tool"]
-    realm.activate(tools)
-    said = {"matches": matches, "activated": tools if realm.client.session else []}
-    return base.unless_pending(said, wanted, view, realm)
+    context.activate(tools)
+    said = {"matches": matches, "activated": tools if context.client.session else []}
+    return base.unless_pending(said, wanted, view, context)
 
 
-def _match(hit: Hit, realm: Realm) -> dict[str, Any]:
+def _match(hit: Hit, context: ToolContext) -> dict[str, Any]:
     found = hit.document
     match: dict[str, Any] = {
         "type": _SINGULAR[found.kind],
-        "name": realm.named(found.server, found.kind, found.name),
+        "name": context.named(found.server, found.kind, found.name),
         "relevance": hit.relevance,
         "description": found.description,
     }

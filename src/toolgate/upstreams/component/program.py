@@ -12,8 +12,8 @@ from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault, Words
 from toolgate.core.redaction import excerpt
-from toolgate.upstreams import causes
-from toolgate.upstreams.component.line import Answer, Line, Lost
+from toolgate.upstreams import diagnosis
+from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.links.refusals import fault
 from toolgate.upstreams.process.supervisor import Child, Supervisor, Tail
 
@@ -47,7 +47,7 @@ class Program:
             may_gain_privileges=server.new_privileges and server.by_operator,
         )
 
-    async def first_answer(self, line: Line, clock: Clock) -> Answer:
+    async def first_answer(self, line: ComponentClient, clock: Clock) -> ComponentResponse:
         """What it says of itself as soon as it says anything. Raises `Fault`."""
         patience = self._server.start_timeout
         try:
@@ -94,12 +94,12 @@ class Program:
     def _exited(self, reason: str) -> None:
         hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
         self.fault = fault(self._server, reason, "not_sent", hint=hint)
-        if not reason.endswith("stopped") and (last := causes.last_words(self._words())):
+        if not reason.endswith("stopped") and (last := diagnosis.last_words(self._words())):
             self.fault.words = Words(excerpt(last))
         self._on_exit(self)
 
 
-async def _answer(line: Line) -> Answer | None:
+async def _answer(line: ComponentClient) -> ComponentResponse | None:
     try:
         return await line.get()
     except Lost:

@@ -19,12 +19,12 @@ from toolgate.core.model import Call, Client, Done, Event, EventSink, Fault, Mad
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.component import answers
-from toolgate.upstreams.component.line import Answer, Line, Lost
+from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.component.metadata import Tools
 from toolgate.upstreams.component.program import Program
-from toolgate.upstreams.links import Ground
+from toolgate.upstreams.concurrency import ConcurrencyLimit
+from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.stopping import marked, stopped
-from toolgate.upstreams.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -34,16 +34,16 @@ UNLISTED = 60.0  # seconds for which what was fetched for another purpose is goo
 class ComponentUpstream:
     """An `Upstream` of one component: the same for everybody. One with a command is started when it is first asked."""
 
-    def __init__(self, server: Server, ground: Ground, on_event: EventSink) -> None:
+    def __init__(self, server: Server, link_deps: LinkDeps, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
         self._server = server
-        self._ground = ground
-        self._clock = ground.clock
-        self._complaints = ground.complaints or Complaints(ground.clock)
+        self._link_deps = link_deps
+        self._clock = link_deps.clock
+        self._complaints = link_deps.complaints or Complaints(link_deps.clock)
         self._on_event = on_event
-        self._turns = Turns(server.name, server.concurrency, ground.clock)
-        self._line: Line | None = None
+        self._concurrency = ConcurrencyLimit(server.name, server.concurrency, link_deps.clock)
+        self._line: ComponentClient | None = None
         self._program: Program | None = None
         self._last: Mapping[str, object] = {}  # what was known of the program when it ended
         self._tools: Tools | None = None  # as it said last
@@ -153,11 +153,11 @@ class ComponentUpstream:
     async def _run(self, call: Call) -> bytes:
         tool, arguments = call.target, bytes(call.arguments) or b"{}"
         try:
-            await self._turns.take(self._server.timeout, call.client.principal.counted_as)
+            await self._concurrency.take(self._server.timeout, call.client.principal.counted_as)
             try:
                 answer = await self._posted_or_again(tool, arguments)
             finally:
-                self._turns.give_back()
+                self._concurrency.give_back()
         except Lost as lost:
             failed = self._failed(str(lost), lost.reach, words=lost.words)
             raise marked(failed) if lost.is_meant else failed from None
@@ -169,7 +169,7 @@ class ComponentUpstream:
             raise self._failed(fault.message, "not_sent", fault.code, fault.hint, fault.words) from None
         return answers.result(answer, self._server)
 
-    async def _posted_or_again(self, tool: str, arguments: bytes) -> Answer:
+    async def _posted_or_again(self, tool: str, arguments: bytes) -> ComponentResponse:
         """A process that does not listen any more is ending: what it was not sent is for another one."""
         line = await self._line_for(tool)
         program = self._program
@@ -187,7 +187,7 @@ class ComponentUpstream:
                 await self._let_go(str(lost))
         return await self._posted(await self._line_for(tool), tool, arguments)
 
-    async def _line_for(self, tool: str) -> Line:
+    async def _line_for(self, tool: str) -> ComponentClient:
         """The line that this tool is reached by. It is asked again what it has where that is not known of it."""
         self._refuse_what_cannot_be()
         if tool not in self._heads and tool not in (await self._ask()).paths:
@@ -197,7 +197,7 @@ class ComponentUpstream:
         self._line = self._line or self._line_to(self._server.url)
         return self._line
 
-    async def _posted(self, line: Line, tool: str, arguments: bytes) -> Answer:
+    async def _posted(self, line: ComponentClient, tool: str, arguments: bytes) -> ComponentResponse:
         try:
             async with self._clock.timeout(self._server.timeout):
                 answer = await line.post(self._heads[tool], arguments)
@@ -259,7 +259,7 @@ class ComponentUpstream:
         self._learn(line, tools)
         return tools
 
-    async def _metadata(self) -> tuple[Line, Answer]:
+    async def _metadata(self) -> tuple[ComponentClient, ComponentResponse]:
         self._refuse_what_cannot_be()
         if self._server.command and not self._program:
             return await self._started()
@@ -276,7 +276,7 @@ class ComponentUpstream:
             message = f"{line} did not say within {self._server.timeout:g} s what tools it has"
             raise Fault("TIMEOUT", message, server=self.id, reach="not_sent") from None
 
-    def _learn(self, line: Line, tools: Tools) -> None:
+    def _learn(self, line: ComponentClient, tools: Tools) -> None:
         for fault in tools.faults:
             if self._complaints.takes(self.id):
                 log.warning("%s: a tool is left out: %s", self.name, fault)
@@ -300,25 +300,25 @@ class ComponentUpstream:
         if self._complaints.takes(self.id):
             log.warning("%s: %s", self.name, fault.told().message)
 
-    def _line_to(self, url: str) -> Line:
+    def _line_to(self, url: str) -> ComponentClient:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
-            dial = self._ground.dial(self._server)
-            return Line(url.replace("{name}", self.id), self._server.headers, self._clock, dial)
+            dial = self._link_deps.dial(self._server)
+            return ComponentClient(url.replace("{name}", self.id), self._server.headers, self._clock, dial)
         except ValueError as error:
             hint = f"mend url in the configuration of {self.name}"
             raise Fault("SERVER_FAILED", str(error), server=self.id, reach="not_sent", hint=hint) from None
 
     # Its process, where it has one.
 
-    async def _started(self) -> tuple[Line, Answer]:
+    async def _started(self) -> tuple[ComponentClient, ComponentResponse]:
         """What it answers first, once it has been started. Raises `Fault`."""
         self._state = "starting"
         program = Program(self._server, self._server.url, self._ended)
         line = self._line_to(program.url)
         self._program, self._line = program, line
         try:
-            await program.start(self._ground.supervisor)
+            await program.start(self._link_deps.supervisor)
             return line, await program.first_answer(line, self._clock)
         except Fault as fault:
             await self._let_go(fault.message)

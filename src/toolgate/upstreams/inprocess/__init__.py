@@ -1,10 +1,10 @@
-"""Registries: servers that live in the gateway's own process. `REGISTRIES` is the one table of them."""
+"""Registries: servers that live in the gateway's own process. `BUILT_IN_SERVERS` is the one table of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from toolgate.upstreams.inprocess import demo
-from toolgate.upstreams.inprocess.desk import Registry
+from toolgate.upstreams.inprocess.tools import InProcessTools
 
-REGISTRIES: Mapping[str, Callable[[], Registry]] = {"greeter": demo.greeter}
+BUILT_IN_SERVERS: Mapping[str, Callable[[], InProcessTools]] = {"greeter": demo.greeter}

@@ -5,47 +5,47 @@ from __future__ import annotations
 import asyncio
 
 from toolgate.core.asks import answer_value
-from toolgate.upstreams.inprocess.desk import Arguments, Desk, Entry, Object, Registry, text
+from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessItem, InProcessTools, Object, text
 
 _NAME = {"type": "object", "properties": {"name": {"type": "string", "description": "Whom to greet"}}}
 
 
-async def greet(arguments: Arguments, desk: Desk) -> Object:
+async def greet(arguments: Arguments, context: InProcessContext) -> Object:
     """Greets; asks for the name where none is given."""
-    name = arguments.get("name") or await _ask_name(desk)
+    name = arguments.get("name") or await _ask_name(context)
     return text(f"Hello, {name}!")
 
 
-async def _ask_name(desk: Desk) -> str:
+async def _ask_name(context: InProcessContext) -> str:
     question = {
         "mode": "form",
         "message": "Whom may I greet?",
         "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     }
-    answer = answer_value(await desk.ask("elicitation/create", question))
+    answer = answer_value(await context.ask("elicitation/create", question))
     return str(answer.get("content", {}).get("name", "stranger")) if answer.get("action") == "accept" else "stranger"
 
 
-async def count(arguments: Arguments, desk: Desk) -> Object:
+async def count(arguments: Arguments, context: InProcessContext) -> Object:
     steps = max(1, min(int(arguments.get("to", 3)), 100))
     for step in range(1, steps + 1):
-        desk.progress(step, steps, f"{step} of {steps}")
+        context.progress(step, steps, f"{step} of {steps}")
         await asyncio.sleep(0)
     return text(f"Counted to {steps}.")
 
 
-async def about(_arguments: Arguments, _desk: Desk) -> Object:
+async def about(_arguments: Arguments, _context: InProcessContext) -> Object:
     return {"contents": [{"uri": "greeter://about", "mimeType": "text/plain", "text": "A registry inside toolgate."}]}
 
 
-async def letter(arguments: Arguments, _desk: Desk) -> Object:
+async def letter(arguments: Arguments, _context: InProcessContext) -> Object:
     request = f"Write a short letter that greets {arguments.get('name', 'a stranger')}."
     return {"messages": [{"role": "user", "content": {"type": "text", "text": request}}]}
 
 
-def greeter() -> Registry:
+def greeter() -> InProcessTools:
     tools = {
-        "greet": Entry(
+        "greet": InProcessItem(
             {
                 "name": "greet",
                 "description": "Greets somebody; asks whom, where no name is given.",
@@ -53,7 +53,7 @@ def greeter() -> Registry:
             },
             greet,
         ),
-        "count": Entry(
+        "count": InProcessItem(
             {
                 "name": "count",
                 "description": "Counts, and reports its progress.",
@@ -67,12 +67,12 @@ def greeter() -> Registry:
         ),
     }
     resources = {
-        "greeter://about": Entry(
+        "greeter://about": InProcessItem(
             {"uri": "greeter://about", "name": "about", "mimeType": "text/plain", "description": "What this is."}, about
         )
     }
     prompts = {
-        "letter": Entry(
+        "letter": InProcessItem(
             {
                 "name": "letter",
                 "description": "A letter of greeting.",
@@ -81,4 +81,4 @@ def greeter() -> Registry:
             letter,
         )
     }
-    return Registry({"tools": tools, "resources": resources, "prompts": prompts})
+    return InProcessTools({"tools": tools, "resources": resources, "prompts": prompts})

@@ -7,26 +7,26 @@ from typing import TypeAlias
 
 import msgspec
 
-from toolgate.auth.oauth.base import Badge, Credentials
-from toolgate.auth.outside import Dial, Outside
+from toolgate.auth.oauth.base import Credentials, UpstreamCredential
+from toolgate.auth.safe_net import Dial, SafeNet
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.upstreams.bounds import Bounds
+from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
-from toolgate.upstreams.spoken import Eras
 
 
-class Ground(msgspec.Struct, frozen=True):
+class LinkDeps(msgspec.Struct, frozen=True):
     """What servers stand on; one for all snapshots."""
 
     clock: Clock
     supervisor: Supervisor
     pool: Pool
-    outside: Outside = msgspec.field(default_factory=Outside)
+    outside: SafeNet = msgspec.field(default_factory=SafeNet)
     credentials: Credentials | None = None
     eras: Eras | None = None
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
@@ -38,36 +38,40 @@ class Ground(msgspec.Struct, frozen=True):
         return None if server.by_operator else self.outside.dial(("127.0.0.1",) if server.command else ())
 
 
-MakeLink: TypeAlias = Callable[[Server, Receiver, Ground], Awaitable[Link]]
+MakeLink: TypeAlias = Callable[[Server, Receiver, LinkDeps], Awaitable[Link]]
 
 
-async def _stdio(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = stdio.StdioLink(server, receiver, ground.complaints)
-    await link.connect(ground.supervisor)
+async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
+    link = stdio.StdioLink(server, receiver, link_deps.complaints)
+    await link.connect(link_deps.supervisor)
     return link
 
 
-async def _http(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    return http.HttpLink(server, receiver, ground.clock, ground.dial(server), _badge(server, receiver, ground))
+async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
+    return http.HttpLink(
+        server, receiver, link_deps.clock, link_deps.dial(server), _credential(server, receiver, link_deps)
+    )
 
 
-async def _sse(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = sse.SseLink(server, receiver, ground.clock, ground.dial(server), _badge(server, receiver, ground))
+async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
+    link = sse.SseLink(
+        server, receiver, link_deps.clock, link_deps.dial(server), _credential(server, receiver, link_deps)
+    )
     await link.connect(server.start_timeout)
     return link
 
 
-async def _ws(server: Server, receiver: Receiver, ground: Ground) -> Link:
-    link = ws.WsLink(server, receiver, ground.dial(server))
+async def _ws(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
+    link = ws.WsLink(server, receiver, link_deps.dial(server))
     await link.connect()
     return link
 
 
-def _badge(server: Server, receiver: Receiver, ground: Ground) -> Badge | None:
+def _credential(server: Server, receiver: Receiver, link_deps: LinkDeps) -> UpstreamCredential | None:
     """What stands in `headers` is shown before anything else."""
-    if not server.auth or not ground.credentials or any(name.lower() == "authorization" for name in server.headers):
+    if not server.auth or not link_deps.credentials or any(name.lower() == "authorization" for name in server.headers):
         return None
-    return ground.credentials.badge(server, receiver.principal)
+    return link_deps.credentials.credential(server, receiver.principal)
 
 
 LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http, "sse": _sse, "ws": _ws}

@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from toolgate.auth.oauth.base import Badge, Refusal
-from toolgate.auth.outside import Dial
+from toolgate.auth.oauth.base import Refusal, UpstreamCredential
+from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault, Reach
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import Pool, Target, Wire
-from toolgate.upstreams.links.http1 import Reply as Reader
+from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
+from toolgate.upstreams.links.http1 import ResponseReader as Reader
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import (
     credentials_hint,
@@ -55,7 +55,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class HttpLink:
-    """`badge` is what the server is shown beside its configured headers, if anything."""
+    """`credential` is what the server is shown beside its configured headers, if anything."""
 
     signs_of_life: int | None = None
     discovers = True
@@ -66,15 +66,15 @@ class HttpLink:
         receiver: Receiver,
         clock: Clock,
         dial: Dial | None = None,
-        badge: Badge | None = None,
+        credential: UpstreamCredential | None = None,
     ) -> None:
         self._server = server
         self._receiver = receiver
         self._clock = clock
         self._dial = dial
-        self._badge = badge
+        self._credential = credential
         self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
-        self._pool = Pool(Target(server.url), clock, dial, self._is_needless)
+        self._pool = ConnectionPool(Target(server.url), clock, dial, self._is_needless)
         self._receipts = Receipts(clock)
         self._session: bytes | None = None
         self._named: bytes | None = None  # the session that the newest answer to a request named
@@ -95,8 +95,8 @@ class HttpLink:
         return {"url": self._server.url}
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
-        if self._badge:
-            await self._try(Attempt(data, headers, await self._badge.shown()), origin)
+        if self._credential:
+            await self._try(Attempt(data, headers, await self._credential.shown()), origin)
         else:
             await self._send(data, headers, origin, _Reply(self, origin))
 
@@ -142,7 +142,7 @@ class HttpLink:
         Compatibility")."""
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
-        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._badge)
+        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._credential)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
         except Fault as refused:
@@ -181,7 +181,7 @@ class HttpLink:
     async def _end_session(self) -> None:
         """Tell the server; whether it hears is its own business (it may answer 405)."""
         try:
-            shown = _authorization(await self._badge.shown()) if self._badge else ()
+            shown = _authorization(await self._credential.shown()) if self._credential else ()
             wire = await self._pool.take()
             headers = (*(self._listener or ()), *shown)
             wire.send(self._head(b"DELETE" + self._prefix, headers, 0), b"", _Reply(self, None))
@@ -204,7 +204,7 @@ class HttpLink:
 
     async def _get(self, headers: Headers, reply: Reader) -> Wire:
         """Ask for a stream, on a connection of its own."""
-        shown = _authorization(await self._badge.shown()) if self._badge else ()
+        shown = _authorization(await self._credential.shown()) if self._credential else ()
         wire = await self._pool.connect()
         wire.send(self._head(b"GET" + self._get_prefix, (*(self._listener or ()), *headers, *shown)), b"", reply)
         return wire
@@ -213,9 +213,9 @@ class HttpLink:
         """A server was shown too little: what else there is is shown, if there is anything."""
 
         async def work() -> None:
-            assert self._badge
+            assert self._credential
             try:
-                shown = await self._badge.refused(refusal)
+                shown = await self._credential.refused(refusal)
                 await self._try(msgspec.structs.replace(attempt, shown=shown, tries=attempt.tries + 1), origin)
             except Fault as fault:
                 if origin is not None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httptools  # pyright: ignore[reportMissingTypeStubs]
 
 from toolgate import __version__
-from toolgate.auth.outside import Dial
+from toolgate.auth.safe_net import Dial
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.inflow import Intake
 
@@ -33,7 +33,7 @@ MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
-class Reply(Protocol):
+class ResponseReader(Protocol):
     """Who reads one response."""
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None: ...
@@ -79,11 +79,11 @@ class Target:
 class Wire(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._reply: Reply | None = None
+        self._reply: ResponseReader | None = None
         self._headers: dict[bytes, bytes] = {}
         self._until_close = False
         self._head = 0  # bytes that have come of a head that is not whole; some of its body may be among them
@@ -101,7 +101,7 @@ class Wire(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing() and self._reply is None
 
-    def send(self, head: bytes, body: bytes, reply: Reply) -> None:
+    def send(self, head: bytes, body: bytes, reply: ResponseReader) -> None:
         assert self._transport
         self._reply = reply
         self._transport.writelines((head, body))
@@ -120,7 +120,7 @@ class Wire(asyncio.Protocol):
             self._transport.abort()
 
     @property
-    def reply(self) -> Reply | None:
+    def reply(self) -> ResponseReader | None:
         """Who reads what comes now."""
         return self._reply
 
@@ -222,7 +222,7 @@ def _kept(headers: dict[bytes, bytes]) -> float:
     return IDLE
 
 
-class Pool:
+class ConnectionPool:
     """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` connects to what
     the operator has not written; it may raise `Fault` too. `is_needless`: a reply that has all that anybody waits for;
     a server that goes on with many of these would have all files that the gateway may open."""
@@ -232,7 +232,7 @@ class Pool:
         target: Target,
         clock: Clock,
         dial: Dial | None = None,
-        is_needless: Callable[[Reply], bool] = lambda reply: False,
+        is_needless: Callable[[ResponseReader], bool] = lambda reply: False,
     ) -> None:
         self.target = target
         self._dial = dial

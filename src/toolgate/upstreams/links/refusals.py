@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 from toolgate.config import Server, masking
 from toolgate.core import jsonrpc, redaction
 from toolgate.core.model import Fault, Reach
-from toolgate.upstreams import causes
+from toolgate.upstreams import diagnosis
 
 HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
 
@@ -26,7 +26,7 @@ def refused(server: Server, status: int, message: str, hint: str = "") -> Fault:
 
 def not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
-    why, hint = causes.of_system(error) if isinstance(error, OSError) else ("", "")
+    why, hint = diagnosis.of_system(error) if isinstance(error, OSError) else ("", "")
     said = f"{why} ({hint})" if hint else error or "no answer"
     return f"Cannot reach {masking.url(server.url)}: {said}"
 

@@ -11,15 +11,15 @@ import logging
 import re
 from urllib.parse import urljoin
 
-from toolgate.auth.oauth.base import Badge, Refusal
-from toolgate.auth.outside import Dial
+from toolgate.auth.oauth.base import Refusal, UpstreamCredential
+from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
-from toolgate.upstreams.links.http1 import Pool, Reply, Target, Wire
+from toolgate.upstreams.links.http1 import ConnectionPool, ResponseReader, Target, Wire
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.refusals import credentials_hint, fault, is_rpc_error, not_reached, refused, shown
 from toolgate.upstreams.links.streams import is_stream
@@ -40,7 +40,7 @@ class _Refused(Exception):
 
 
 class SseLink(PipeLink):
-    """`badge` is what the server is shown beside its configured headers, if anything."""
+    """`credential` is what the server is shown beside its configured headers, if anything."""
 
     signs_of_life: int | None = None
     discovers = False
@@ -51,13 +51,13 @@ class SseLink(PipeLink):
         receiver: Receiver,
         clock: Clock,
         dial: Dial | None = None,
-        badge: Badge | None = None,
+        credential: UpstreamCredential | None = None,
     ) -> None:
-        self._badge = badge
+        self._credential = credential
         self._server = server
         self._receiver = receiver
         self._clock = clock
-        self._pool = Pool(Target(server.url), clock, dial, self._is_needless)
+        self._pool = ConnectionPool(Target(server.url), clock, dial, self._is_needless)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._where = ""  # messages go; it names the session
         self._prefix = b""
@@ -84,18 +84,18 @@ class SseLink(PipeLink):
         self._prefix = b"POST" + endpoint.prefix("*/*", {"Content-Type": "application/json"} | self._told)
 
     async def _opened(self) -> Target:
-        shown = await self._badge.shown() if self._badge else ""
+        shown = await self._credential.shown() if self._credential else ""
         for last in range(MOST_TRIES):
             wire = await self._pool.connect()
             told = {"Cache-Control": "no-store"} | self._told | ({"Authorization": shown} if shown else {})
             head = self._pool.target.prefix("text/event-stream", told)
-            may_ask = self._badge is not None and last < MOST_TRIES - 1
+            may_ask = self._credential is not None and last < MOST_TRIES - 1
             wire.send(b"GET" + head + b"\r\n\r\n", b"", _Stream(self, shown, may_ask))
             try:
                 return await self._endpoint
             except _Refused as refused:
-                assert self._badge
-                shown = await self._badge.refused(refused.refusal)
+                assert self._credential
+                shown = await self._credential.refused(refused.refusal)
                 self._endpoint = asyncio.get_running_loop().create_future()
         raise AssertionError("the last try ends otherwise")
 
@@ -106,7 +106,7 @@ class SseLink(PipeLink):
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         if self._is_over:
             raise fault(self._server, f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
-        if self._badge and (shown := await self._badge.shown()):
+        if self._credential and (shown := await self._credential.shown()):
             headers = (*headers, (AUTHORIZATION, shown.encode()))
         try:
             wire = await self._pool.take()
@@ -181,7 +181,7 @@ class SseLink(PipeLink):
             self._end()
             self._receiver.closed(fault(self._server, f"{self._server.name} {what}", "sent_unknown"))
 
-    def _is_needless(self, reply: Reply) -> bool:
+    def _is_needless(self, reply: ResponseReader) -> bool:
         """Whether a message was answered, or wants no answer, whatever becomes of its receipt."""
         return isinstance(reply, _Receipt) and (reply.origin is None or not self._receiver.awaits(reply.origin))
 
@@ -195,7 +195,7 @@ class SseLink(PipeLink):
         """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer. Where the server
         does not know our session, or wants other credentials, only another stream helps."""
         is_unknown = is_disowned(status, body, self._where)
-        wants_others = status == 401 and self._badge is not None
+        wants_others = status == 401 and self._credential is not None
         if not is_unknown and origin is not None and is_rpc_error(body):
             self._receiver.received(body, origin)
             return

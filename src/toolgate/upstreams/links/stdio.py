@@ -14,7 +14,7 @@ from toolgate.core.inflow import Intake
 from toolgate.core.lines import Lines
 from toolgate.core.model import Fault, Words
 from toolgate.core.redaction import excerpt
-from toolgate.upstreams import causes
+from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.process.supervisor import Child, Supervisor
 
@@ -97,6 +97,6 @@ class StdioLink(PipeLink):
         self._intake.finish()
         hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
-        if self._child and (last := causes.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
+        if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
             fault.words = Words(excerpt(last))
         self._receiver.closed(fault)

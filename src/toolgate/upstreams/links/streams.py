@@ -16,7 +16,7 @@ from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers
-from toolgate.upstreams.links.http1 import Reply, Wire
+from toolgate.upstreams.links.http1 import ResponseReader, Wire
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ LEAST_RETRY = 0.05
 LONGEST_PAUSE = 30.0  # seconds between attempts that bring nothing
 _PASSING = frozenset({409, 429, 500, 502, 503, 504})  # a server that restarts, or has not seen yet that we were cut off
 
-Open: TypeAlias = Callable[[Headers, Reply], Awaitable[Wire]]
+Open: TypeAlias = Callable[[Headers, ResponseReader], Awaitable[Wire]]
 
 
 def is_stream(status: int, headers: dict[bytes, bytes]) -> bool:

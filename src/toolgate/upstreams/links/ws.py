@@ -14,7 +14,7 @@ from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from toolgate import __version__
-from toolgate.auth.outside import Dial
+from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core.inflow import MOMENT
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver

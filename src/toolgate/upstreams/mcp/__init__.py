@@ -1,1 +1,1 @@
-"""Upstreams that speak MCP, over any link, in any revision. The only room below the frontends that knows eras."""
+"""Upstreams that speak MCP, over any link, in any revision. The only package below the frontends that knows eras."""

@@ -20,10 +20,12 @@ class InFlight(Protocol):
     def call(self) -> Call | None: ...
 
 
-Request = TypeVar("Request", bound=InFlight)
+OpenRequest = TypeVar("OpenRequest", bound=InFlight)
 
 
-def owner_of(origin: int | None, in_flight: Mapping[int, Request], given_up: Iterable[Request] = ()) -> Request | None:
+def owner_of(
+    origin: int | None, in_flight: Mapping[int, OpenRequest], given_up: Iterable[OpenRequest] = ()
+) -> OpenRequest | None:
     """The request that a question belongs to, or None where that is not certain.
 
     With `origin`, the question came on that request's own stream. Without, on a pipe that all share: then it belongs
@@ -36,7 +38,7 @@ def owner_of(origin: int | None, in_flight: Mapping[int, Request], given_up: Ite
     return calls[-1] if calls and is_certain((*calls, *askers(given_up))) else None
 
 
-def askers(requests: Iterable[Request]) -> list[Request]:
+def askers(requests: Iterable[OpenRequest]) -> list[OpenRequest]:
     """Those that may have made the server ask without saying for which task. Looking at a task makes it ask nothing,
     and a task says that it asks (2025-11-25: basic/utilities/tasks), unless nobody else can have."""
     asking = [request for request in requests if request.call and request.call.method not in mcp.TASK_LOOKS]
@@ -44,7 +46,7 @@ def askers(requests: Iterable[Request]) -> list[Request]:
     return calls or asking
 
 
-def waiting_for(task: str, in_flight: Mapping[int, Request]) -> Request | None:
+def waiting_for(task: str, in_flight: Mapping[int, OpenRequest]) -> OpenRequest | None:
     """The request that waits for this task's result: on it the task asks (spec 2025-11-25: basic/utilities/tasks)."""
     found = (request for request in in_flight.values() if request.call and request.call.method == mcp.TASK_RESULT)
     return next((request for request in found if request.call and request.call.target == task), None)
@@ -55,7 +57,7 @@ def is_certain(requests: Iterable[InFlight]) -> bool:
     return len({request.call.client.identity for request in requests if request.call}) == 1
 
 
-def heir_of(call: Call, in_flight: Mapping[int, Request]) -> Request | None:
+def heir_of(call: Call, in_flight: Mapping[int, OpenRequest]) -> OpenRequest | None:
     """Who takes over a question when the call that it was put to has ended: the same client's newest other call."""
     calls = askers(in_flight.values())
     same = [each for each in calls if each.call and each.call.client.identity == call.client.identity]

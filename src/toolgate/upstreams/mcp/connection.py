@@ -40,20 +40,20 @@ from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy, tasks
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds
+from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
-from toolgate.upstreams.mcp.hearing import Hearing, Wanted
 from toolgate.upstreams.mcp.paging import read_list
-from toolgate.upstreams.mcp.questions import Questions, Request
-from toolgate.upstreams.mcp.tasks import MOST_TASKS, Book, Waiting
+from toolgate.upstreams.mcp.questions import OpenRequest, Questions
+from toolgate.upstreams.mcp.subscriptions import UpstreamSubscriptions, Wanted
+from toolgate.upstreams.mcp.tasks import MOST_TASKS, TaskOwners, Waiting
 from toolgate.upstreams.mcp.watchdog import Watchdog
 from toolgate.upstreams.stopping import stopped
-from toolgate.upstreams.turns import Turns
 
 log = logging.getLogger(__name__)
 
-MOST_UNTOLD = 64  # messages on their way, beyond which those that may be lost are
+MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may be lost are
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
@@ -79,15 +79,15 @@ class Connection:
         on_rest: Callable[[], None],
         sole_owner: bool,
         scope: str = "",
-        book: Book | None = None,
+        task_owners: TaskOwners | None = None,
         principal: str = "",
         complaints: Complaints | None = None,
     ) -> None:
         self.principal = principal
         self._complaints = complaints or Complaints(clock)
         self.bounds = Bounds()
-        self.book = book or Book()  # of the tasks that clients have made
-        self.hearing: Hearing | None = None
+        self.task_owners = task_owners or TaskOwners()  # of the tasks that clients have made
+        self.subscriptions: UpstreamSubscriptions | None = None
         self.wanted = Wanted()
         self.dialect: Dialect = Unknown()
         self.link: Link | None = None
@@ -105,16 +105,16 @@ class Connection:
         self._sole_owner = sole_owner
         self.scope = scope
         self._ids = itertools.count(1)
-        self._requests: dict[int, Request] = {}
-        self._given_up: dict[int, Request] = {}  # that the server may still work on
-        self._made: dict[int, tuple[Request, str]] = {}  # that have become tasks, with their ids: they still report
-        self._turns = Turns(server.name, server.concurrency, clock)
+        self._requests: dict[int, OpenRequest] = {}
+        self._given_up: dict[int, OpenRequest] = {}  # that the server may still work on
+        self._made: dict[int, tuple[OpenRequest, str]] = {}  # that have become tasks, with their ids: they still report
+        self._concurrency = ConcurrencyLimit(server.name, server.concurrency, clock)
         self._questions = Questions(
-            server, sole_owner, self._requests, self._given_up, self._turns, self.notify, self.remark, clock
+            server, sole_owner, self._requests, self._given_up, self._concurrency, self.notify, self.remark, clock
         )
         self._watchdog = Watchdog(self, server, clock)
         self._work: set[asyncio.Task[None]] = set()
-        self._extended = Book()  # of tasks of the extension
+        self._extended = TaskOwners()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
 
     def __repr__(self) -> str:
@@ -136,12 +136,12 @@ class Connection:
         sent = sum(
             request.call is not None and not isinstance(request.exchange, Part) for request in self._requests.values()
         )
-        return sent + self._wholes + self._turns.waiting
+        return sent + self._wholes + self._concurrency.waiting
 
     # Requests of ours.
 
     async def invoke(self, call: Call) -> Outcome:
-        """One leg of a call. Raises `Fault`."""
+        """One round of a call. Raises `Fault`."""
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
         if call.asked_in:
@@ -149,13 +149,13 @@ class Connection:
         if call.is_notification:
             self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
             return Done(b"{}")
-        if call.log_level and self.hearing and self.wanted.raise_level(call.log_level):
-            await self.hearing.set_level(call.log_level)
+        if call.log_level and self.subscriptions and self.wanted.raise_level(call.log_level):
+            await self.subscriptions.set_level(call.log_level)
         if call.task and not self.dialect.runs_tasks:
             raise tasks.not_as_task(call.shown)
-        if call.traits and call.traits.task_support == "required" and not call.task and self.dialect.runs_tasks:
+        if call.tool_info and call.tool_info.task_support == "required" and not call.task and self.dialect.runs_tasks:
             return await self._as_task(call)
-        return await self.leg(call)
+        return await self.one_round(call)
 
     def _check_relayed(self, call: Call) -> None:
         """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
@@ -165,9 +165,9 @@ class Connection:
         if call.asked_in != era or (may_die and not mcp.declares_more(self.dialect.capabilities)):
             raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
 
-    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
+    async def one_round(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request to the server, for itself or as a part of something longer. Raises `Fault`."""
-        if call.method not in mcp.TASKS and (self._questions.is_careful or not self._turns.take_now()):
+        if call.method not in mcp.TASKS and (self._questions.is_careful or not self._concurrency.take_now()):
             await self._turn(call)
         self.used = self._clock.now()
         id = next(self._ids)
@@ -183,12 +183,12 @@ class Connection:
         return await exchange.next()
 
     async def _turn(self, call: Call) -> None:
-        await self._turns.take(self._server.timeout, call.client.principal.counted_as)
+        await self._concurrency.take(self._server.timeout, call.client.principal.counted_as)
         if self._questions.is_careful:
             try:
                 await self._questions.clear_for(call)
             except BaseException:
-                self._turns.give_back()
+                self._concurrency.give_back()
                 raise
 
     async def _as_task(self, call: Call) -> Outcome:
@@ -220,7 +220,7 @@ class Connection:
 
     async def tasks_of(self, principal: str) -> Mapping[str, tuple[Raw, Made]]:
         """The tasks that a principal has made, as they are now. Raises `Fault`."""
-        mine = self.book.of(principal)
+        mine = self.task_owners.of(principal)
         if not mine or not self.dialect.runs_tasks:
             return {}
         if tasks.offers(self.dialect.capabilities, "list"):
@@ -228,8 +228,8 @@ class Connection:
             there = dict(self._known_tasks(listed))
         else:
             there = {id: raw for id in mine if (raw := await self._task(id))}
-        self.book.forget(id for id in mine if id not in there)
-        return {id: (there[id], made) for id in mine if id in there and (made := self.book.made(id))}
+        self.task_owners.forget(id for id in mine if id not in there)
+        return {id: (there[id], made) for id in mine if id in there and (made := self.task_owners.made(id))}
 
     def _known_tasks(self, listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
         """The tasks of a list by their ids; one that is out of shape is left out."""
@@ -278,10 +278,10 @@ class Connection:
         """Whatever is listed may be something else by now."""
         self._on_event(Event(self._server.id, "list_changed", self.scope, tuple(mcp.LIST_OF_KIND)))
 
-    def hear(self, hearing: Hearing, wanted: Wanted) -> None:
+    def hear(self, subscriptions: UpstreamSubscriptions, wanted: Wanted) -> None:
         """Have the server tell what is wanted, from now until the connection ends."""
-        self.hearing, self.wanted = hearing, wanted
-        hearing.open(wanted)
+        self.subscriptions, self.wanted = subscriptions, wanted
+        subscriptions.open(wanted)
 
     async def list(self, method: str, client: Client) -> Items:
         """Every page of a list of `mcp.LISTS`. Raises `Fault`."""
@@ -297,7 +297,7 @@ class Connection:
 
     def remark(self, message: bytes) -> None:
         """The same of what may be lost: where the server does not read, it is."""
-        if len(self._work) < MOST_UNTOLD:
+        if len(self._work) < MOST_PENDING_EVENTS:
             self.notify(message)
 
     async def tell(self, message: bytes) -> None:
@@ -317,7 +317,7 @@ class Connection:
 
         clock = self._clock
         exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
-        self._requests[id] = Request(exchange, call, is_long, self.link.signs_of_life if self.link else None)
+        self._requests[id] = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
         return exchange
 
     async def _send(self, id: int, method: str, params: Members | bytes, headers: Headers) -> None:
@@ -351,11 +351,11 @@ class Connection:
         if self._given_up.pop(id, None):
             self._questions.asks_no_more()
 
-    def _forget(self, id: int) -> Request | None:
+    def _forget(self, id: int) -> OpenRequest | None:
         request = self._requests.pop(id, None)
         if request and request.call:
             if request.call.method not in mcp.TASKS:
-                self._turns.give_back()
+                self._concurrency.give_back()
             self._on_rest()
         return request
 
@@ -413,8 +413,8 @@ class Connection:
     def closed(self, fault: Fault) -> None:
         self._over(fault, is_dead=True)
         self._questions.close()
-        if self.hearing:
-            self.hearing.close()
+        if self.subscriptions:
+            self.subscriptions.close()
         for id, request in list(self._requests.items()):
             self._forget(id)
             request.exchange.fail(fault.at(self._server.id, ""))
@@ -457,7 +457,7 @@ class Connection:
         message = f"The server's answer cannot be read: {error}"
         return Fault("UPSTREAM_ERROR", message, server=self._server.id, reach=reach)
 
-    def _accepted(self, id: int, request: Request, outcome: Accepted) -> None:
+    def _accepted(self, id: int, request: OpenRequest, outcome: Accepted) -> None:
         """A task was made: for a client that goes on with it, or for one that we wait for."""
         if not request.call or not request.call.task:
             self._taken_on(request.call, outcome.body)  # of the extension, which reports nothing
@@ -467,7 +467,7 @@ class Connection:
         if len(self._made) > MOST_TASKS:
             del self._made[next(iter(self._made))]
         if not isinstance(request.exchange, Part):
-            self.book.add(task, request.call, self._clock.now())
+            self.task_owners.add(task, request.call, self._clock.now())
 
     def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
         """What the server says of a task of the extension: while it runs, the server is needed."""
@@ -483,10 +483,10 @@ class Connection:
     def runs_tasks(self) -> bool:
         """Whether the server may be at work on a task."""
         now = self._clock.now()
-        return self.book.runs(now) or self._extended.runs(now)
+        return self.task_owners.runs(now) or self._extended.runs(now)
 
     def _task_over(self, task: str) -> None:
-        self.book.over(task)
+        self.task_owners.over(task)
         self._made = {id: made for id, made in self._made.items() if made[1] != task}
 
     def _error(self, call: Call | None, error: jsonrpc.RpcError) -> Fault:
@@ -521,8 +521,8 @@ class Connection:
             uri = calls.read_text(jsonrpc.members(message.params), "uri")
             told = calls.read_told(message.params)
             self._on_event(Event(self._server.id, "updated", self.scope, uri=uri, params=told))
-        elif message.method == mcp.ACKNOWLEDGED and self.hearing:
-            self.hearing.acknowledged(message.params)
+        elif message.method == mcp.ACKNOWLEDGED and self.subscriptions:
+            self.subscriptions.acknowledged(message.params)
         elif message.method == mcp.ELICITED:
             self._elicited(message.params)
         elif message.method in (mcp.TASK_CHANGED, mcp.TASK_STATUS):
@@ -576,9 +576,9 @@ class Connection:
             return
         if task.is_over:
             self._task_over(task.taskId)
-        if maker := self.book.maker(task.taskId):
+        if maker := self.task_owners.maker(task.taskId):
             told = Event(self._server.id, "task_status", self.scope, uri=task.taskId, params=params)
-            self._on_event(msgspec.structs.replace(told, whose=maker, made=self.book.made(task.taskId)))
+            self._on_event(msgspec.structs.replace(told, whose=maker, made=self.task_owners.made(task.taskId)))
 
 
 def passed_on(server: Server, call: Call) -> Headers:

@@ -11,7 +11,7 @@ from toolgate import __version__
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Accepted, Call, Client, Done, Required
-from toolgate.eras import calls, headers, legacy, mirrors, modern, tasks
+from toolgate.eras import calls, header_arguments, headers, legacy, modern, tasks
 from toolgate.upstreams.links.base import Headers
 
 DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
@@ -36,7 +36,7 @@ class Dialect(Protocol):
     def instructions(self) -> str: ...
 
     @property
-    def mirrors_arguments(self) -> bool:
+    def has_header_arguments(self) -> bool:
         """Whether a request over HTTP repeats arguments in headers."""
         ...
 
@@ -80,7 +80,7 @@ class Modern:
     closing_cancels = True
     hears_of_roots = False
     runs_tasks = False  # it decides itself
-    mirrors_arguments = True
+    has_header_arguments = True
 
     def __init__(self, found: modern.Discovered) -> None:
         self.capabilities = found.capabilities
@@ -96,7 +96,10 @@ class Modern:
         elif call.volunteered:
             params["inputResponses"] = call.volunteered
         named = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
-        return params, [*named, *mirrors.write(call.traits.mirrors if call.traits else (), call.arguments)]
+        return params, [
+            *named,
+            *header_arguments.write(call.tool_info.header_arguments if call.tool_info else (), call.arguments),
+        ]
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
@@ -115,7 +118,7 @@ class Legacy:
     resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
     hears_of_roots = True
-    mirrors_arguments = False
+    has_header_arguments = False
 
     def __init__(self, found: legacy.Initialized) -> None:
         self.revision = found.protocolVersion
@@ -150,7 +153,7 @@ class Unknown:
     closing_cancels = False
     hears_of_roots = False
     runs_tasks = False
-    mirrors_arguments = False
+    has_header_arguments = False
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
         raise NotImplementedError("no call is made before the era is known")

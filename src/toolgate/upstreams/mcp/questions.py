@@ -21,8 +21,8 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Answer, Ask, Call
 from toolgate.eras import legacy, tasks
+from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.mcp.attribution import askers, heir_of, is_certain, owner_of, waiting_for
-from toolgate.upstreams.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ MOST_KEPT = 16  # questions that wait for the next call
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
-class Request(msgspec.Struct, frozen=True):
+class OpenRequest(msgspec.Struct, frozen=True):
     """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
 
     exchange: Exchange
@@ -45,7 +45,9 @@ class _Held:
     """A question that is of one of these requests, `live` and `gone`, by their ids. Nobody waits for those that are
     gone any more; the time of the others does not run."""
 
-    def __init__(self, id: Raw, ask: Ask, live: dict[int, Request], gone: dict[int, Request], timer: Timer) -> None:
+    def __init__(
+        self, id: Raw, ask: Ask, live: dict[int, OpenRequest], gone: dict[int, OpenRequest], timer: Timer
+    ) -> None:
         self.id = id
         self.ask = ask
         self.live = live
@@ -87,9 +89,9 @@ class Questions:
         self,
         server: Server,
         sole_owner: bool,
-        in_flight: Mapping[int, Request],
-        given_up: Mapping[int, Request],
-        turns: Turns,
+        in_flight: Mapping[int, OpenRequest],
+        given_up: Mapping[int, OpenRequest],
+        concurrency: ConcurrencyLimit,
         send: Callable[[bytes], None],
         remark: Callable[[bytes], None],
         clock: Clock,
@@ -98,7 +100,7 @@ class Questions:
         self._sole_owner = sole_owner
         self._in_flight = in_flight
         self._given_up = given_up
-        self._turns = turns
+        self._concurrency = concurrency
         self._send = send
         self._remark = remark  # sends what may be lost
         self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
@@ -185,7 +187,7 @@ class Questions:
         """Calls run one at a time from now on, so that it is clear, and stays so. Until those that were given up are
         answered it may become clear whose this one is; that a call in flight ends shows nothing, since its server may
         have given up a question of it unsaid."""
-        self._turns.limit = 1
+        self._concurrency.limit = 1
         self.is_careful = True
         live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
         if len(self._held) >= MOST_HELD or not is_certain(live.values()):
@@ -303,12 +305,12 @@ _UNCLEAR = (
 )
 
 
-def _that_ask(requests: Mapping[int, Request]) -> dict[int, Request]:
+def _that_ask(requests: Mapping[int, OpenRequest]) -> dict[int, OpenRequest]:
     asking = askers(requests.values())
     return {id: request for id, request in requests.items() if request in asking}
 
 
-def _is_of_another(request: Request, call: Call) -> bool:
+def _is_of_another(request: OpenRequest, call: Call) -> bool:
     return request.call is not None and request.call.client.identity != call.client.identity
 
 

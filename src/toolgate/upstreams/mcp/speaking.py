@@ -12,7 +12,7 @@ from typing import Literal
 from toolgate.config import Server
 from toolgate.core.mcp import Era, other_era
 from toolgate.core.model import Client
-from toolgate.upstreams.spoken import Eras
+from toolgate.upstreams.known_eras import Eras
 
 
 class Speaking:

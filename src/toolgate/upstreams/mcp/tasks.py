@@ -32,7 +32,7 @@ class _Entry(NamedTuple):
     until: float  # when it runs no more
 
 
-class Book:
+class TaskOwners:
     """Who made which task on the connections of one scope."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Runner(Protocol):
     @property
     def asker(self) -> str: ...
 
-    async def leg(self, call: Call, whole: Exchange | None = None) -> Outcome:
+    async def one_round(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request for the call, as a part of `whole`. Raises `Fault`."""
         ...
 
@@ -105,7 +105,9 @@ class Waiting:
     async def outcome(self) -> Outcome:
         """The outcome, when the task is over. Raises `Fault`; the task is cancelled where it took too long."""
         try:
-            made = await self._runner.leg(msgspec.structs.replace(self._call, task=jsonrpc.EMPTY_OBJECT), self._whole)
+            made = await self._runner.one_round(
+                msgspec.structs.replace(self._call, task=jsonrpc.EMPTY_OBJECT), self._whole
+            )
             if not isinstance(made, Accepted):
                 return made
             return await self._of(tasks.read_made(made.body))
@@ -131,7 +133,7 @@ class Waiting:
 
     async def _result(self, task: Task) -> Outcome | None:
         """The result, once the task is over; None where the server does not let it be waited for."""
-        waiting = asyncio.ensure_future(self._runner.leg(self._about(task, mcp.TASK_RESULT), self._whole))
+        waiting = asyncio.ensure_future(self._runner.one_round(self._about(task, mcp.TASK_RESULT), self._whole))
         try:
             while not await self._came(waiting):
                 await self._look(task)
@@ -171,7 +173,7 @@ class Waiting:
         return task
 
     async def _look(self, task: Task) -> Task:
-        outcome = await self._runner.leg(self._about(task, mcp.TASK_GET))
+        outcome = await self._runner.one_round(self._about(task, mcp.TASK_GET))
         return tasks.read_task(outcome.body) if isinstance(outcome, Done) else task
 
     def _about(self, task: Task, method: str) -> Call:

@@ -40,14 +40,14 @@ class Watchdog:
         self._connection = connection
         self._server = server
         self._clock = clock
-        self._is_looking = False
+        self._is_checking = False
 
     async def look(self, seen: int, pause: float) -> None:
         """Have the server replaced if it says nothing any more. `seen` are its signs of life until now; it is left
         alone for a `pause` in seconds first."""
-        if self._is_looking:
+        if self._is_checking:
             return
-        self._is_looking = True
+        self._is_checking = True
         try:
             await self._clock.sleep(pause)
             if not self._is_silent(seen):
@@ -60,7 +60,7 @@ class Watchdog:
             if self._is_silent(seen) and self._connection.link:
                 self._connection.link.replace(f"did not answer for {self._silence:g} s, nor a ping, and was stopped")
         finally:
-            self._is_looking = False
+            self._is_checking = False
 
     @property
     def _silence(self) -> float:

@@ -22,7 +22,7 @@ from toolgate.config import masking
 from toolgate.core.clock import Clock
 from toolgate.core.inflow import Readable
 from toolgate.core.model import Fault
-from toolgate.upstreams import causes
+from toolgate.upstreams import diagnosis
 from toolgate.upstreams.process import guard
 
 log = logging.getLogger(__name__)
@@ -422,7 +422,7 @@ def _cure(command: str, name: str, file: str | None) -> str:
     """What to do about a command that cannot be run; `file` is there, and is no program."""
     if file:
         return f"it is not executable: run chmod +x {file}, or use its interpreter as the command"
-    if known := causes.mend(f"Command not found: {command}"):
+    if known := diagnosis.mend(f"Command not found: {command}"):
         return known
     first, _, rest = command.partition(" ")
     if rest:
@@ -486,7 +486,7 @@ class Supervisor:
             message = f"Cannot start {program}: nothing has come of it for {LONGEST_START:g} s"
             raise Fault("SERVER_FAILED", message, reach="not_sent") from None
         except OSError as error:
-            why, hint = causes.of_system(error)
+            why, hint = diagnosis.of_system(error)
             raise Fault("SERVER_FAILED", f"Cannot start {program}: {why}", reach="not_sent", hint=hint) from None
         self._children.add(child)
         return child

@@ -1,0 +1,362 @@
+"""Reaching what somebody else has named: a server's authorization server, a registry, a key set, a server that a tool
+call has added.
+
+The rules this file keeps: a URL that the operator has not written leads to public addresses only, at every hop; what
+was looked at is what is connected to: names are resolved once for each connection, and it goes to that very address;
+and nothing leads to the gateway itself, whoever has allowed what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+import msgspec
+
+from toolgate.core.model import Fault
+
+if TYPE_CHECKING:
+    import httpcore2
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # as hosts are written
+LONGEST = 1024 * 1024  # bytes of an answer
+PATIENCE = 10.0  # seconds for one
+HOPS = 3
+REDIRECTS = (301, 302, 303, 307, 308)
+KEPT_ELSEWHERE = ("accept", "accept-language", "user-agent")  # headers that a redirect to another origin may keep
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+Dial: TypeAlias = Callable[[str, int], Awaitable[socket.socket]]
+"""A connection to a host and port. Raises `Fault` ACCESS_DENIED, `OSError`."""
+
+# What is not of the public internet: the registries of special purpose addresses (IANA), with what clouds keep for
+# themselves. It stands here since what Python's `is_global` says differs between its versions.
+INSIDE_4 = (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+    "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+    "224.0.0.0/4", "240.0.0.0/4",
+    "168.63.129.16/32",  # Azure's host, to each of its machines
+)  # fmt: skip
+PUBLIC_6 = "2000::/3"
+INSIDE_6 = ("2001::/23", "2001:db8::/32", "3fff::/20")  # of what would be public
+# IPv6 addresses that lead to an IPv4 address: the network, and where in the 128 bits that stands.
+EMBEDDED = (("::ffff:0:0/96", 0), ("64:ff9b::/96", 0), ("2002::/16", 80))
+
+# Ends of names that no public resolver knows, and that others answer in their own way.
+INSIDE_NAMES = frozenset(
+    ("localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan", "arpa", "onion")
+)
+
+_inside_4 = tuple(ipaddress.IPv4Network(each) for each in INSIDE_4)
+_public_6 = ipaddress.IPv6Network(PUBLIC_6)
+_inside_6 = tuple(ipaddress.IPv6Network(each) for each in INSIDE_6)
+_embedded = tuple((ipaddress.IPv6Network(network), shift) for network, shift in EMBEDDED)
+_plain = re.compile(r"[!-\[\]-~]*")  # ASCII without spaces, and without the backslash, on which readers disagree
+_name = re.compile(r"[a-z0-9_.-]+")
+_number = re.compile(r"0x[0-9a-f]*|[0-9]+")
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    status: int
+    headers: Mapping[str, str]  # by names in small letters
+    body: bytes
+    url: str  # after redirects
+
+
+class Net:
+    """The resolver, and the way to an address; in tests the internet is on loopback."""
+
+    async def lookup(self, host: str, port: int) -> Sequence[str]:
+        """Raises `OSError`."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+    def place(self, address: str, port: int) -> tuple[str, int]:
+        return address, port
+
+
+class SafeNet:
+    """`allowed` are hosts, addresses and networks that may be private (`guard.allow_hosts`). `own` says at which
+    addresses and ports the gateway itself listens."""
+
+    def __init__(
+        self,
+        allowed: Iterable[str] = (),
+        net: Net | None = None,
+        own: Callable[[str, int], bool] = lambda _at, _on: False,
+    ) -> None:
+        self.allowed = tuple(allowed)
+        self._net = net or Net()
+        self._own = own
+
+    async def fetch(
+        self,
+        url: str,
+        method: str = "GET",
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        trusted: Iterable[str] = (),
+        follow: bool = True,
+    ) -> Fetched:
+        """The answer, whatever its status. `trusted` are further hosts that may be private: those that the operator
+        has written. Redirects are followed where nothing is sent but the question. Raises `Fault` UPSTREAM_ERROR where
+        nothing answers, ACCESS_DENIED where the URL leads inside."""
+        may = (*self.allowed, *trusted)
+        told = dict(headers or {})
+        for _ in range(HOPS + 1):
+            fetched = await self._once(method, url, told, body, may)
+            location = fetched.headers.get("location")
+            if not follow or method not in ("GET", "HEAD") or not location or fetched.status not in REDIRECTS:
+                return fetched
+            url, told = _next(url, location, told)
+        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} leads from one place to the next without end", reach="not_sent")
+
+    def dial(self, trusted: Iterable[str] = ()) -> Dial:
+        """Connections under the same rule, for who speaks to a server in his own way."""
+        further = tuple(trusted)
+
+        async def dial(host: str, port: int) -> socket.socket:
+            error = OSError(f"{host} leads nowhere")
+            for address in await self.resolve(host, port, (*self.allowed, *further)):
+                try:
+                    return await _connected(*self._net.place(address, port))
+                except OSError as failed:
+                    error = failed
+            raise error
+
+        return dial
+
+    def check(self, url: str, may: tuple[str, ...]) -> None:
+        """A URL that is to be used later, by a browser maybe. Raises `Fault`."""
+        parts = check_url(url, may)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        if self._own("127.0.0.1" if host == "localhost" else host, port):
+            raise _refused(f"{host}:{port}", _OURSELVES, "")
+
+    async def resolve(self, host: str, port: int, may: Iterable[str]) -> Sequence[str]:
+        """The addresses to connect to. Raises `Fault` ACCESS_DENIED where the name leads to any that it must not, and
+        `OSError` where it leads nowhere."""
+        may = tuple(may)
+        is_allowed = is_named(host, may)
+        if not is_allowed and (why := strange_name(host)):
+            raise _refused(host, why)
+        try:
+            addresses = await self._net.lookup(host, port)
+        except UnicodeError:
+            raise OSError(f"{host} is no name of a host") from None
+        if any(self._own(each, port) for each in addresses):
+            raise _refused(f"{host}:{port}", _OURSELVES, "")
+        private = [each for each in addresses if not is_public(each) and not is_named(each, may)]
+        if private and not is_allowed:
+            raise _refused(host, f"it leads to {private[0]}, which is not public")
+        return addresses
+
+    async def _once(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, may: tuple[str, ...]
+    ) -> Fetched:
+        import httpcore2  # 80 ms that nobody pays who has no need of it
+
+        parts = check_url(url, may)
+        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE)}
+        sent = [("Host", parts.netloc), *headers.items()]
+        opened: list[httpcore2.AsyncNetworkStream] = []
+        try:
+            async with (
+                asyncio.timeout(PATIENCE),
+                httpcore2.AsyncConnectionPool(network_backend=self._backend(may, opened)) as pool,
+                pool.stream(method, url, headers=sent, content=body or None, extensions=timeouts) as answer,
+            ):
+                chunks: list[bytes] = []
+                size = 0
+                async for chunk in answer.aiter_stream():
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > LONGEST:
+                        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} sends over {LONGEST} bytes")
+                told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
+                return Fetched(answer.status, told, b"".join(chunks), url)
+        except (
+            OSError,
+            TimeoutError,
+            httpcore2.NetworkError,
+            httpcore2.ProtocolError,
+            httpcore2.TimeoutException,
+        ) as error:
+            why = str(error) or type(error).__name__
+            raise Fault("UPSTREAM_ERROR", f"{_shown(url)} cannot be fetched: {why}", reach="not_sent") from None
+        finally:
+            for stream in opened:  # also one whose handshake took too long: nobody else would
+                await stream.aclose()
+
+    def _backend(
+        self, may: tuple[str, ...], opened: list[httpcore2.AsyncNetworkStream]
+    ) -> httpcore2.AsyncNetworkBackend:
+        import httpcore2
+
+        outside = self
+
+        class Pinned(httpcore2.AsyncNetworkBackend):
+            """Connects to an address that was looked at; TLS still asks for the name."""
+
+            def __init__(self) -> None:
+                self._inner = cast(httpcore2.AsyncNetworkBackend, httpcore2.AnyIOBackend())
+
+            async def connect_tcp(self, host: str, port: int, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+                error: Exception = httpcore2.ConnectError(f"{host} leads nowhere")
+                for address in await outside.resolve(host, port, may):
+                    try:
+                        stream = await self._inner.connect_tcp(*outside._net.place(address, port), *args, **more)
+                    except httpcore2.ConnectError as failed:
+                        error = failed
+                    else:
+                        opened.append(stream)
+                        return stream
+                raise error
+
+        return Pinned()
+
+
+async def _connected(address: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    [(family, kind, protocol, _, place), *_] = await loop.getaddrinfo(
+        address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+    )
+    connection = socket.socket(family, kind, protocol)
+    try:
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(connection, place)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _next(url: str, location: str, headers: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Where a redirect leads, and what is said there: another origin gets nothing that was meant for this one."""
+    try:
+        there = urljoin(url, location)
+        is_same = _origin(there) == _origin(url)
+    except ValueError:
+        raise _refused(location[:200], "it is no URL") from None
+    return there, headers if is_same else {
+        name: value for name, value in headers.items() if name.lower() in KEPT_ELSEWHERE
+    }
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
+
+
+# What may be reached.
+
+
+def check_url(url: str, may: tuple[str, ...]) -> SplitResult:
+    """The parts of a URL that is one beyond doubt: https; http only to what may be private. Raises `Fault`."""
+    try:
+        parts = urlsplit(url)
+        is_sound = bool(parts.hostname) and parts.port != 0 and bool(_plain.fullmatch(url))
+    except ValueError:
+        raise _refused(url[:200], "it is no URL") from None
+    if not is_sound:
+        raise _refused(url[:200], "it is no URL")
+    if "@" in parts.netloc:
+        raise _refused(_shown(url), "there is a user in it")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_named(parts.hostname or "", may)):
+        return parts
+    raise _refused(_shown(url), "only https URLs are fetched")
+
+
+def strange_name(host: str) -> str:
+    """Why a name must not even be looked up; empty where it may."""
+    if _address(host):
+        return ""
+    try:
+        name = host.encode("idna").decode().lower().rstrip(".")
+    except UnicodeError:
+        return "it is no name of a host"
+    if not _name.fullmatch(name):
+        return "it is no name of a host"
+    last = name.rpartition(".")[2]
+    if _address(name) or _number.fullmatch(last):
+        return "it is an address in disguise"
+    if "." not in name or last in INSIDE_NAMES:
+        return "it is a name of an inner network"
+    return ""
+
+
+def is_named(host: str, may: Iterable[str]) -> bool:
+    """Whether a host or an address is one of these, or in a network of these."""
+    address = _address(host)
+    if not address:
+        return host.lower() in {each.lower() for each in may}
+    return any(address in network for each in may if (network := _network(each)) and network.version == address.version)
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the public internet: not of this machine, its network, or a cloud's own."""
+    found = _address(address)
+    if isinstance(found, ipaddress.IPv4Address):
+        return not any(found in network for network in _inside_4)
+    if not found or found.scope_id:
+        return False
+    for network, shift in _embedded:
+        if found in network:
+            return is_public(str(ipaddress.IPv4Address(int(found) >> shift & 0xFFFFFFFF)))
+    return found in _public_6 and not any(found in network for network in _inside_6)
+
+
+def is_here(bound: str, address: str) -> bool:
+    """Whether what listens at the host `bound` may answer at an address. Loopback is one place, however written."""
+    found, listening = _address(address), _address(bound)
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
+        found = found.ipv4_mapped
+    if not found or found.is_loopback or found.is_unspecified:
+        return found is not None
+    return found == listening or (listening is not None and listening.is_unspecified and _is_of_this_machine(found))
+
+
+def _is_of_this_machine(address: Address) -> bool:
+    """By what the system would send from. Nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return _address(probe.getsockname()[0]) == address
+    except OSError:
+        return False
+
+
+_OURSELVES = "it is this gateway's own"
+
+
+def _refused(what: str, why: str, hint: str = "the operator may allow it: guard.allow_hosts") -> Fault:
+    return Fault("ACCESS_DENIED", f"{what} is refused: {why}", reach="not_sent", hint=hint)
+
+
+def _address(written: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(written)
+    except ValueError:
+        return None
+
+
+def _network(written: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(written, strict=False)
+    except ValueError:
+        return None
+
+
+def _shown(url: str) -> str:
+    """Without what may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

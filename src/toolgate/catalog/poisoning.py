@@ -1,0 +1,189 @@
+"""What a tool says of itself that is meant for the model rather than for its user: a table of patterns, and the look.
+
+The rule this file keeps: it only reports. What is found is an occasion to look, not a proof; what is not found is none
+either. Every pattern looks at a bounded stretch, since the texts are strangers'.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+MOST_TEXT = 64 * 1024  # characters of one tool that are looked at: at worst 50 ms
+MOST_FOUND = 10  # in one tool
+EXCERPT = 60  # characters
+UNSEEN = ("icons", "_meta")  # members of a tool that no model is shown
+
+
+class PoisoningSign(msgspec.Struct, frozen=True, array_like=True):
+    """`what` it is, where it stands (`description`, `inputSchema.properties.q`), and the words themselves."""
+
+    what: str
+    where: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.what} in its {self.where}: {self.words}"
+
+
+# In the text as it is: what people do not see and models read.
+HIDDEN = {
+    "hidden text in tag characters": r"[\U000E0000-\U000E007F]",
+    "hidden text in variation selectors": r"[\U000E0100-\U000E01EF]|[\uFE00-\uFE0F]{2}",
+    "characters that turn the direction of writing": r"[\u202A-\u202E\u2066-\u2069]",
+    "characters without width": r"[\u200B\u2060-\u2064\uFEFF\u180E]|(?<=[!-~])[\u200C\u200D](?=[!-~])",
+    "control characters": r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]",
+}
+
+_ALL = r"(?:all |any |the |your |my |of |these |those )*"
+_TOOL = r"(?:tools?|functions?|servers?)\b"
+_KEPT = r"(?:conversation|chat) (?:history|log|transcript)|(?:entire|whole|full) conversation|system prompt"
+_SECRETS = r"api keys?|credentials?|passwords?|private keys?|ssh keys?|access tokens?|environment variables?|secrets?\b"
+
+# In small letters, in one kind of spelling, with single spaces.
+WORDS = {
+    "an order to forget other instructions": (
+        rf"\b(?:ignore|disregard|forget|override|bypass) {_ALL}(?:previous|prior|above|earlier|preceding|other|"
+        r"existing|original|system|safety) (?:\w+ )?"
+        r"(?:instructions?|prompts?|rules?|guidelines?|messages?|directions?|context)"
+        r"|\b(?:ignore|disregard|forget) (?:everything|all that|anything) (?:above|before|you)"
+    ),
+    "an order to keep something from the user": (
+        r"\b(?:do not|don't|never|must not|should not|without) (?:ever )?(?:tell|mention|inform|show|reveal|notify|"
+        r"alert|disclose|let|telling|mentioning|informing|showing|revealing|notifying|alerting|disclosing)\b"
+        r"[^.]{0,40}\b(?:the )?(?:user|human|customer|operator)\b"
+        r"|\b(?:secretly|covertly|surreptitiously)\b|\bhide (?:this|it|that) from\b"
+    ),
+    "words that pass for the system's": (
+        r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system)"
+        r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
+        r"|\byou are now (?:a|an|in|the)\b"
+        r"|(?:^|\x1e) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"
+    ),
+    "an order on other tools": (
+        r"\b(?:before|after|instead of|when|whenever|prior to) (?:using|calling|invoking|running|use of|you \w+)"
+        rf" (?:any|all|every|another|(?:the |any )?other)\b[^.]{{0,30}}{_TOOL}"
+        r"|\b(?:always|must|first) (?:be )?(?:call|use|invoke|run)(?:ed|d)? (?:this|it)? ?(?:tool|function)? ?"
+        r"(?:first|before (?:any|all|every|other|using|calling|anything))"
+        rf"|\b(?:do not|don't|never) (?:use|call|invoke|trust) (?:any )?(?:of )?(?:the )?other {_TOOL}"
+        rf"|\bother {_TOOL}[^.]{{0,40}}\b(?:are|is) (?:deprecated|broken|obsolete|unsafe|disabled)"
+    ),
+    "an order to hand something out": (
+        rf"\b(?:send|forward|post|upload|transmit|leak|exfiltrate|append|include|pass|attach|copy|provide)\b[^.]{{0,60}}"
+        rf"\b(?:{_KEPT})"
+        rf"|\b(?:send|forward|upload|transmit|leak|exfiltrate)\b[^.]{{0,40}}\b(?:{_SECRETS})[^.]{{0,40}}\b(?:to|at|via)\b"
+        rf"|\b(?:read|open|cat|load|fetch|get) (?:the )?(?:contents? of )?[^.\n]{{0,30}}(?:{_KEPT})"
+        r"|\bexfiltrat"
+    ),
+    "a place where secrets are kept": (
+        r"\.ssh/|\bid[_ ](?:rsa|ed25519|ecdsa)\b|\.aws/credentials|/etc/(?:passwd|shadow)\b|\.cursor/mcp\.json"
+        r"|claude[_ ]desktop[_ ]config|\.git-credentials|\.netrc\b|\.kube/config|\.gnupg/|169\.254\.169\.254"
+    ),
+    "a long encoded text": r"[a-z0-9+/]{200}",
+}
+
+_BETWEEN = "\x1e"  # texts, where all of a tool's are searched at once: most tools say nothing of this kind
+
+_SPACES = str.maketrans("\t\r\n", "   ")
+
+_hidden = {what: re.compile(pattern) for what, pattern in HIDDEN.items()}
+_words = {what: re.compile(pattern) for what, pattern in WORDS.items()}
+_spaces = re.compile(r"[ \t\r\n_*`\"]+")
+_invisible = re.compile("|".join(HIDDEN.values()) + "|\u00ad")
+
+
+class Pairs(list[tuple[str, Any]]):
+    """The members of an object as they are written, those that stand there twice too: of two readers one may take the
+    first, the other the last."""
+
+
+def read(tool: Raw | bytes) -> Any:
+    """Raises `ValueError` or `RecursionError`."""
+    return json.loads(bytes(tool), object_pairs_hook=Pairs)
+
+
+def of(tool: Raw) -> tuple[PoisoningSign, ...]:
+    """What of a listed tool is suspicious."""
+    try:
+        texts = list(_texts(read(tool), ""))
+    except (ValueError, RecursionError):
+        return (PoisoningSign("something that cannot be read", "listing", ""),)
+    found: list[PoisoningSign] = []
+    if sum(len(text) for _, text in texts) > MOST_TEXT:
+        found.append(PoisoningSign("more text than is looked at", "listing", ""))
+        texts = _cut(texts)
+    together = _BETWEEN.join(_spelled(text) for _, text in texts)
+    words = {what: pattern for what, pattern in _words.items() if pattern.search(together)}
+    for where, text in texts if words or not all(_is_plain(text) for _, text in texts) else ():
+        found += _in_text(where, text, words)
+        if len(found) >= MOST_FOUND:
+            break
+    return tuple(found[:MOST_FOUND])
+
+
+def _cut(texts: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    left = MOST_TEXT
+    kept: list[tuple[str, str]] = []
+    for where, text in texts:
+        kept.append((where, text[:left]))
+        left -= len(text)
+        if left <= 0:
+            break
+    return kept
+
+
+def visible(text: str) -> str:
+    """A stranger's text for people: what they would not see, or what would move their cursor, is written out."""
+    return "".join(each if each == " " or each.isprintable() else f"\\u{{{ord(each):x}}}" for each in text)
+
+
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """All texts of a value with their places, names of members too. It is as deep as what was read of it."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Pairs):
+        for key, each in value:
+            if where or key not in UNSEEN:
+                inner = f"{where}.{key}" if where else key
+                yield from _in_key(key, inner)
+                yield from _texts(each, inner)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
+            yield from _texts(each, where)
+
+
+def _in_key(key: str, where: str) -> Iterator[tuple[str, str]]:
+    if len(key) > 20 or not key.isascii():
+        yield visible(where)[:EXCERPT], key
+
+
+def _in_text(where: str, text: str, words: Mapping[str, re.Pattern[str]]) -> Iterator[PoisoningSign]:
+    place = visible(where)[:200]
+    for what, pattern in _hidden.items() if not _is_plain(text) else ():
+        if match := pattern.search(text):
+            yield PoisoningSign(what, place, _excerpt(text, match))
+    spelled = _spelled(text)
+    for what, pattern in words.items():
+        if match := pattern.search(spelled):
+            yield PoisoningSign(what, place, _excerpt(spelled, match))
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.translate(_SPACES).isprintable()
+
+
+def _spelled(text: str) -> str:
+    """In one kind of spelling, without what nobody sees."""
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", _invisible.sub("", text)).replace("’", "'")
+    return _spaces.sub(" ", plain).casefold()
+
+
+def _excerpt(text: str, match: re.Match[str]) -> str:
+    start = max(0, match.start() - 10)
+    return visible(text[start : max(match.end(), start) + 10][: 2 * EXCERPT])

@@ -1,0 +1,161 @@
+"""Arguments that an HTTP request repeats in headers: `x-mcp-header` in a tool's schema, `Mcp-Param-…` on the wire.
+
+Spec 2026-07-28: basic/transports/streamable-http, "Custom Headers from Tool Parameters". The rule this file keeps: a
+header and its argument are both there and equal, or both absent; a schema that breaks the rules mirrors nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import jsonrpc, surrogates
+from toolgate.core.model import Fault, HeaderArgument
+from toolgate.eras import headers
+
+ANNOTATION = "x-mcp-header"
+PREFIX = "mcp-param-"
+LARGEST = 2**53 - 1  # what every reader can hold as an integer
+DEEPEST = 64  # levels of a schema that are looked into
+
+_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_number = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?")
+_TYPES = ("string", "integer", "boolean")
+
+# Where a schema holds further schemas (JSON Schema 2020-12, and what older drafts had beside).
+_ONE = (
+    *("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames", "contentSchema"),
+    *("unevaluatedItems", "unevaluatedProperties", "additionalItems"),
+)
+_SEVERAL = ("allOf", "anyOf", "oneOf", "prefixItems", "items")
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+
+
+class Invalid(Exception):
+    """An annotation that the specification forbids; the tool is not to be used over HTTP."""
+
+
+class _Tool(msgspec.Struct):
+    inputSchema: Any = None
+
+
+def of_tool(raw: Raw) -> tuple[HeaderArgument, ...]:
+    """The mirrored arguments of a tool as it is listed. Raises `Invalid`."""
+    if ANNOTATION.encode() not in memoryview(raw).tobytes():
+        return ()
+    try:
+        schema = jsonrpc.read(raw, type=_Tool).inputSchema
+    except jsonrpc.UNREADABLE:
+        return ()
+    found: dict[str, HeaderArgument] = {}
+    for path, part in _schemas(schema, (), 0):
+        if ANNOTATION in part:
+            argument = _header_argument(path, part)
+            if argument.header in found:
+                raise Invalid(f"two arguments are mirrored into {argument.header}")
+            found[argument.header] = argument
+    return tuple(found.values())
+
+
+def _header_argument(path: tuple[str, ...] | None, part: Mapping[str, Any]) -> HeaderArgument:
+    name, type = part[ANNOTATION], part.get("type")
+    if not path:
+        raise Invalid("an annotation stands where no chain of properties leads")
+    if not isinstance(name, str) or not _token.fullmatch(name):
+        raise Invalid(f"{'.'.join(path)}: the name of a header is a token, not {name!r:.100}")
+    if type not in _TYPES:
+        raise Invalid(f"{'.'.join(path)}: only {', '.join(_TYPES)} can be mirrored")
+    return HeaderArgument(PREFIX + name.lower(), path, f"Mcp-Param-{name}", type == "integer")
+
+
+def _schemas(
+    schema: Any, path: tuple[str, ...] | None, depth: int
+) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
+    """Every schema inside, each with the properties that lead to it, or None where something else does as well."""
+    if not isinstance(schema, dict) or depth > DEEPEST:
+        return
+    part = cast("dict[str, Any]", schema)
+    yield path, part
+    for key in _NAMED:
+        named = part.get(key)
+        if isinstance(named, dict):
+            for name, inner in cast("dict[str, Any]", named).items():
+                leads = key == "properties" and path is not None
+                yield from _schemas(inner, (*path, name) if leads and path is not None else None, depth + 1)
+    for key in _ONE:
+        yield from _schemas(part.get(key), None, depth + 1)
+    for key in _SEVERAL:
+        several = part.get(key)
+        if isinstance(several, list):
+            for inner in cast("list[Any]", several):
+                yield from _schemas(inner, None, depth + 1)
+
+
+def write(header_arguments: Sequence[HeaderArgument], arguments: Raw) -> list[tuple[bytes, bytes]]:
+    """The headers that a call of such a tool carries."""
+    if not header_arguments:
+        return []
+    given = _arguments(arguments)
+    shown = ((argument, _text(_at(given, argument.path), argument.is_integer)) for argument in header_arguments)
+    return [
+        (argument.name.encode(), headers.encode_value(text).encode()) for argument, text in shown if text is not None
+    ]
+
+
+def check(header_arguments: Sequence[HeaderArgument], arguments: Raw, found: Mapping[str, str]) -> None:
+    """Hold a request's headers against its arguments. Raises `Fault` HEADER_MISMATCH."""
+    given = _arguments(arguments)
+    for argument in header_arguments:
+        value = _at(given, argument.path)
+        text, header = _text(value, argument.is_integer), found.get(argument.header)
+        if text is None and header is None:
+            continue
+        if header is None:
+            raise _mismatch(f"the header {argument.name} is missing")
+        if text is None:
+            raise _mismatch(f"the header {argument.name} stands for no argument")
+        decoded = headers.decode_value(header)
+        if decoded not in (text, surrogates.shown(text)) and not _are_equal_numbers(value, decoded):
+            raise _mismatch(f"the header {argument.name} differs from its argument")
+
+
+def _arguments(raw: Raw) -> Any:
+    try:
+        return jsonrpc.value(raw or b"{}")
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = cast("dict[str, Any]", value).get(name)
+    return value
+
+
+def _text(value: Any, is_integer: bool) -> str | None:
+    """A value as a header shows it; None for one that has no header. What is not of the type that the schema says is
+    there all the same, as it stands: only an integer may be written in more than one way."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if not is_integer or not value.is_integer():
+            return str(value)
+        value = int(value)
+    if isinstance(value, int):
+        return str(value) if abs(value) <= LARGEST else None
+    return value if isinstance(value, str) else None
+
+
+def _are_equal_numbers(value: Any, text: str | None) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and text is not None and bool(_number.fullmatch(text)) and float(text) == value
+
+
+def _mismatch(what: str) -> Fault:
+    return Fault("HEADER_MISMATCH", f"Header mismatch: {what}")

@@ -1,0 +1,97 @@
+"""What every frontend says alike, whatever carries it: who we are, what we offer, and errors as bytes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from toolgate import __version__
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Message
+from toolgate.core.model import Fault, Note
+from toolgate.eras import revisions
+
+log = logging.getLogger(__name__)
+
+SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
+
+MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
+
+SendMessage = Callable[[bytes], None]
+"""Sends one message to a client, whole."""
+
+
+def rescued(error: BaseException) -> Fault:
+    """Any failure as a fault: the one place where an exception of ours becomes an answer."""
+    if isinstance(error, Fault):
+        return error
+    log.error("a request failed by a fault of the gateway", exc_info=error)
+    return Fault("INTERNAL", f"The gateway failed: {type(error).__name__}")
+
+
+def let_go(error: BaseException) -> None:
+    """Forget what an error that was answered still holds: its traceback holds the frames that it came through, and
+    these hold the request. Where one of them holds the error too, only the garbage collector would end that, and it
+    counts objects, not bytes."""
+    found: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if found is None:
+            return
+        found.__traceback__ = None
+        before, found.__context__, found.__cause__ = found.__context__ or found.__cause__, None, None
+        found = before
+
+
+MOST_CAUSES = 100  # errors behind one
+
+
+def write_error(id: bytes, fault: Fault, code: int) -> bytes:
+    return jsonrpc.error(id, code, fault.message, fault.data())
+
+
+def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int]) -> bytes:
+    """The error response for whatever went wrong; `code_of` is the era's."""
+    fault = rescued(error)
+    return write_error(id, fault, code_of(fault))
+
+
+def write_reused(message: Message) -> bytes:
+    """The error response for a request whose id is that of another one in flight."""
+    text = f"Invalid request: the id {bytes(message.id).decode()} is still in flight"
+    return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
+
+
+def write_too_many(message: Message) -> bytes:
+    """The error response for a request of a client that has as many in flight as it may."""
+    text = f"Invalid request: more than {MOST_IN_FLIGHT} requests are in flight"
+    return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
+
+
+def write_malformed(error: jsonrpc.Malformed) -> bytes:
+    return jsonrpc.error(error.id, error.rpc, error.message)
+
+
+def write_note(note: Note, progress_token: bytes) -> bytes:
+    """A note as the notification that it is for a client. Progress is for those only who gave a token."""
+    if note.kind == "other":
+        return jsonrpc.notification(note.method, note.params)
+    params = revisions.write_note(note.kind, note.params)
+    if note.kind == "log":
+        return jsonrpc.notification(mcp.LOGGED, params)
+    return jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: progress_token}))
+
+
+class _Log(msgspec.Struct):
+    level: str = "info"
+
+
+def is_loud_enough(note: Note, wanted: str) -> bool:
+    """Whether a log note is of the wanted level or above; one without a level that we know is shown."""
+    try:
+        level = jsonrpc.read(note.params, type=_Log).level
+        return mcp.LOG_LEVELS.index(level) >= mcp.LOG_LEVELS.index(wanted)
+    except (ValueError, *jsonrpc.UNREADABLE):
+        return True

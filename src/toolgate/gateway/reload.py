@@ -1,0 +1,127 @@
+"""Another configuration, whoever wants it: the one path from what is written, added or removed to what is served.
+
+The rules this file keeps: one change after the other; what is not understood as a whole changes nothing, and why stands
+in `problem` until something else is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from toolgate.config import Config, ConfigError, render
+from toolgate.core.background import BackgroundTasks
+from toolgate.core.clock import Clock
+from toolgate.core.model import Fault, Principal
+from toolgate.core.names import slug
+from toolgate.gateway.snapshot import Snapshot
+from toolgate.state.audit import Trail
+from toolgate.state.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOK = 0.5  # seconds between looks at the files
+NOBODY = Principal("")  # who works inside this process
+
+
+class Reloading:
+    """An `Editor`. `serve` has a configuration served from now on; it is told which server was added or removed here,
+    where that is noted."""
+
+    def __init__(
+        self,
+        opened: Config,
+        settings: Settings,
+        serve: Callable[[Config, str], Snapshot],
+        audit: Trail,
+        clock: Clock,
+        background: BackgroundTasks,
+    ) -> None:
+        self.problem = ""  # why the configuration as it stands now is not served
+        self._opened = self._served = opened
+        self._settings = settings
+        self._serve_it = serve
+        self._audit = audit
+        self._clock = clock
+        self._background = background
+        self._turn = asyncio.Lock()
+
+    async def reload(self) -> Snapshot:
+        """Serve the configuration as it stands now. Raises `ConfigError`, and goes on with the old one, where it is not
+        to be understood."""
+        async with self._turn:
+            try:
+                config = await asyncio.to_thread(self._settings.read)
+            except ConfigError as error:
+                self.problem = str(error)
+                raise
+            return self._serve(config)
+
+    async def add(self, name: str, table: Mapping[str, Any], by: Principal = NOBODY, /) -> str:
+        """Add a server, and have it listed. Its id. Raises `Fault`."""
+        async with self._turn:
+            snapshot = self._serve(await asyncio.to_thread(self._settings.add, name, table), name)
+            added = next(each for each in snapshot.config.servers if each.id == slug(name))
+        shown = render.server(added, masked=True)
+        self._audit.note_change("servers.add", by, name=name, by_operator=added.by_operator, config=shown)
+        return slug(name)
+
+    async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
+        async with self._turn:
+            self._serve(await asyncio.to_thread(self._settings.remove, name), name)
+        self._audit.note_change("servers.remove", by, name=name)
+
+    def _serve(self, config: Config, changed: str = "") -> Snapshot:
+        snapshot = self._serve_it(config, changed)
+        self.problem = ""
+        _warn_of_what_waits(self._opened, self._served, config)
+        for warning in config.warnings:
+            if warning not in self._served.warnings:
+                log.warning("%s", warning)
+        self._served = config
+        return snapshot
+
+    async def read_again(self) -> None:
+        try:
+            await self.reload()
+        except ConfigError as error:
+            message = f"The configuration is not understood; the old one is served on: {error}"
+            raise Fault("INVALID_ARGS", message, reach="not_sent") from None
+
+    def reload_soon(self) -> None:
+        """The same, for who cannot wait: what is wrong stands in the log."""
+        self._background.start(self._reload_or_say(), "reload")
+
+    async def _reload_or_say(self) -> None:
+        before = self._served
+        try:
+            snapshot = await self.reload()
+        except ConfigError as error:
+            log.error("invalid configuration, still serving the previous one:\n%s", error)
+            return
+        if self._served == before:
+            log.info("the configuration was read again; nothing has changed")
+        else:
+            served = [upstream.name for upstream in snapshot.upstreams.values()]
+            log.info("the configuration was changed, and is served: %s", ", ".join(served) or "no servers")
+
+    async def follow_files(self) -> None:
+        """Serve what stands in the files whenever that is another than was read, and the same for a moment."""
+        last = self._settings.known
+        while True:
+            await self._clock.sleep(LOOK)
+            seen = self._settings.seen()
+            if seen == last != self._settings.known:
+                await self._reload_or_say()
+            last = seen
+
+
+def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
+    """The frontends, the store and the audit stand as they were opened."""
+    for part in ("http", "sessions", "parking", "state"):
+        if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
+            log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+    if now.audit.path not in (opened.audit.path, before.audit.path):
+        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")

@@ -1,0 +1,252 @@
+"""What a call is for: a client's name for something led to the true server, and to the server's own name.
+
+    what the surface needs of the catalog → surface.enter → the server's own names (`overlays`) and `tool info`
+
+The rules this file keeps: a client's names mean what stands in its own view, which is filtered by what it may do. What
+it may not do is resolved all the same, so that policies refuse it as any other call; but nobody learns from that what
+there is: no server is asked for it, and of one that the client may not see any name is refused alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from toolgate.auth.access import HARMLESS, KEPT, Access, Rules
+from toolgate.catalog import overlays, tool_info
+from toolgate.catalog.base import ServerList
+from toolgate.catalog.catalog import unlisted
+from toolgate.catalog.overlays import hides
+from toolgate.catalog.views import CatalogView, Wanted, anything
+from toolgate.core import mcp, names
+from toolgate.core.model import Call, Client, Fault, Principal, ToolInfo
+from toolgate.eras import header_arguments
+from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy.overflow import Source
+from toolgate.policy.validate import Validate
+from toolgate.surfaces.handles import Handles, about_made
+
+ServerLists = Callable[[str, str], ServerList | None]
+Current = Callable[[], Snapshot]
+
+NOT_FOUND = frozenset({"SERVER_NOT_FOUND", *(kind.missing for kind in mcp.KINDS.values())})
+_BY_LISTS = NOT_FOUND | {"INVALID_ARGS", "HEADER_MISMATCH"}  # how lists refuse
+_HARMLESS = ToolInfo(hints=HARMLESS)
+
+
+class Resolver:
+    """`current` is the snapshot that is served now; `source` says what that was made by which is kept of a result."""
+
+    def __init__(
+        self, access: Access, handles: Handles, source: Callable[[Principal, str], Source | None], current: Current
+    ) -> None:
+        self._access = access
+        self._handles = handles
+        self._source = source
+        self._current = current
+
+    async def enter(self, call: Call, route: Route) -> Call:
+        """The call with its true target. What that takes of the catalog is fetched. Raises `Fault`."""
+        if call.kind == "tasks":
+            return self._about(self._handles.enter(call, route.path))
+        rules = self._access.rules(call.client.principal)
+        route.check_let_in(rules)
+        view = self.known(route, call.client, rules)
+        needs = list(route.surface.needs(call, view))
+        if any(view.server_list(*need) is None for need in needs):
+            # A bare name may be any server's: those that do not come up in time cannot be meant.
+            snapshot = self._current()
+            patience = snapshot.list_timeout if len(needs) > 1 else None
+            view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
+        entered = self._tried(call, route, view, rules)
+        if doubtful := self._doubtful(entered, needs, call, route):
+            entered = self._tried(call, route, await self._looked_at(doubtful, route, call.client, rules), rules)
+        if isinstance(entered, Fault):
+            try:
+                raise entered
+            finally:
+                del entered  # or this frame and it would hold each other, and the request with them
+        if entered.server == names.OWN and entered.target.startswith(KEPT):
+            return self._kept(entered)
+        return entered
+
+    def _kept(self, call: Call) -> Call:
+        """A call for something that was kept, with the one whose result that was."""
+        if not (source := self._source(call.client.principal, call.target)):
+            return call
+        about = about_made(source.server, source.made, call.client)
+        return self._about(msgspec.structs.replace(call, about=about))
+
+    def _about(self, call: Call) -> Call:
+        """The same with what the tool that it is about says of itself now. Raises `Fault` where that is hidden."""
+        assert call.about
+        about = self.as_known(call.about)
+        server_list = self._current().catalog.known(about.server, "tools", about.client)
+        if (
+            about.method == mcp.CALL
+            and call.method != mcp.TASK_CANCEL
+            and server_list
+            and hides(server_list, about.target)
+        ):
+            raise Fault("ACCESS_DENIED", "Access denied: the tool behind it may not be used any more", reach="not_sent")
+        return msgspec.structs.replace(call, about=about)
+
+    def as_known(self, about: Call) -> Call:
+        server_list = self._current().catalog.known(about.server, "tools", about.client)
+        found = tool_info.of(server_list, about.target) if about.method == mcp.CALL else None
+        return msgspec.structs.replace(about, tool_info=found) if found else about
+
+    def _tried(self, call: Call, route: Route, view: CatalogView, rules: Rules | None) -> Call | Fault:
+        """The call as it is by what is known; why it is none."""
+        try:
+            return self._by_own_name(_entered(route, call, view), view)
+        except Fault as fault:
+            is_hidden = rules is not None and fault.code in NOT_FOUND
+            return (rules and is_hidden and self._denied(call, route, rules)) or fault.with_traceback(None)
+
+    def _doubtful(self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route) -> Sequence[Wanted]:
+        """The lists to be looked at before a call goes by them. A server may be another program each time that it is
+        started: what was listed before refuses nothing that it would take now; and one whose changes are held back is
+        looked at in any case. A bare name may be any server's: those that were listed since the gateway started, and
+        are stopped now, are not started for one that nobody has."""
+        catalog, client = self._current().catalog, call.client
+        if isinstance(entered, Fault):
+            if entered.code not in _BY_LISTS or entered.upstream:
+                return ()
+            return [need for need in needs if not catalog.is_live(*need, client, or_stopped=len(needs) > 1)]
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            return ()
+        wanted = (entered.server, "tools")
+        if catalog.is_live(*wanted, client):
+            return ()
+        return [wanted] if catalog.is_held(entered.server) or self._would_be_refused(entered, route) else ()
+
+    def _would_be_refused(self, call: Call, route: Route) -> bool:
+        """Whether another listing of its tool might let a call go on, or have it made in another way."""
+        best = self._access.judge(msgspec.structs.replace(call, tool_info=_HARMLESS))
+        if call.resumption or best == "off":
+            return False  # its server has it already, or must not get it whatever it lists
+        support = call.tool_info.task_support if call.tool_info else ""
+        if (call.task and not support) or (not call.task and support == "required"):
+            return True
+        if self._access.judge(call) != best:
+            return True
+        return any(policy.refuses(call) for policy in route.policies if isinstance(policy, Validate))
+
+    async def _looked_at(
+        self, wanted: Sequence[Wanted], route: Route, client: Client, rules: Rules | None
+    ) -> CatalogView:
+        """Lists as they are now. Raises `Fault` where the one that it is about is not to be had."""
+        snapshot = self._current()
+        patience = snapshot.list_timeout if len(wanted) > 1 else None
+        view = await snapshot.catalog.view(route.servers, wanted, client, patience, rules=rules, anew=True)
+        if len(wanted) == 1 and (fault := view.fault(*wanted[0])):
+            raise fault.at(wanted[0][0], "")
+        return view
+
+    def known(self, route: Route, client: Client, rules: Rules | None) -> CatalogView:
+        """What is known now of those of a route's servers that a client may see."""
+        return CatalogView(route.servers, self._server_lists(client), {}, ()).for_whom(rules)
+
+    def _server_lists(self, client: Client) -> ServerLists:
+        """Each list is looked up once: what they are for is decided at one moment."""
+        catalog = self._current().catalog
+        found: dict[Wanted, ServerList | None] = {}
+
+        def server_list(server: str, kind: str) -> ServerList | None:
+            wanted = (server, kind)
+            if wanted not in found:
+                found[wanted] = catalog.known(server, kind, client)
+            return found[wanted]
+
+        return server_list
+
+    def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
+        if entered.method != mcp.CALL or entered.server == names.OWN:
+            if entered.kind == "methods" and self._current().catalog.hides(entered.server):
+                message = "Access denied: what the method reaches may be hidden here"
+                raise Fault("ACCESS_DENIED", message, reach="not_sent")
+            return entered
+        server_list = view.server_list(entered.server, "tools")
+        if server_list is None and self._current().catalog.hides(entered.server):
+            raise (view.fault(entered.server, "tools") or unlisted()).at(entered.server, entered.target)
+        return (
+            _by_own_names(entered, server_list)
+            if server_list and server_list.is_overlaid
+            else _with_tool_info(entered, server_list)
+        )
+
+    def placed(self, fault: Fault, call: Call, written: str) -> Fault:
+        """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""
+        shown = "" if call.kind == "tasks" else call.shown
+        rules = self._access.rules(call.client.principal)
+        if rules is None or fault.code != "ACCESS_DENIED" or fault.server:
+            return fault.at(call.server, shown)
+        server = call.server if rules.sees(call.server) else ""
+        return fault.at(server, "" if not shown else shown if call.asked else written)
+
+    # What a client may not do.
+
+    def _denied(self, call: Call, route: Route, rules: Rules) -> Call | None:
+        """What a call would be for somebody who may see everything, if its own client may not."""
+        known = self._server_lists(call.client)
+
+        def seen(server: str, kind: str) -> ServerList | None:
+            return known(server, kind) if rules.sees(server) else None
+
+        def seen_or_anything(server: str, kind: str) -> ServerList | None:
+            return seen(server, kind) or anything()
+
+        found = _found(call, route, seen)
+        if isinstance(found, Fault):
+            found = _found(call, route, known if found.code in NOT_FOUND else seen_or_anything)
+        return found if isinstance(found, Call) and self._access.judge(found) == "off" else None
+
+
+def _entered(route: Route, call: Call, view: CatalogView) -> Call:
+    """The call with its true target. What is in quarantine is found too: a policy says why it cannot be called."""
+    try:
+        return route.surface.enter(call, view)
+    except Fault as fault:
+        if fault.code == "TOOL_NOT_FOUND":
+            with contextlib.suppress(Fault):
+                return route.surface.enter(call, view.with_held())
+        raise fault.at("", call.target) from None
+
+
+def _with_tool_info(call: Call, server_list: ServerList | None) -> Call:
+    """The call with what its tool says of itself. Raises `Fault` where the client's headers do not match."""
+    found = tool_info.of(server_list, call.target)
+    if found and found.header_arguments and call.headers is not None:
+        header_arguments.check(found.header_arguments, call.arguments, call.headers)
+    return msgspec.structs.replace(call, tool_info=found) if found else call
+
+
+def _by_own_names(call: Call, server_list: ServerList) -> Call:
+    """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
+    and goes on as the server knows it."""
+    if server_list.whole and call.target not in server_list.items:
+        server_list = server_list.whole
+    change = overlays.find(server_list, call)
+    if call.headers is not None:
+        header_arguments.check(tool_info.header_arguments_shown(server_list, call.target), call.arguments, call.headers)
+    own = overlays.enter(call, change)
+    return msgspec.structs.replace(own, tool_info=tool_info.of(server_list, own.target))
+
+
+def _found(call: Call, route: Route, server_lists: ServerLists) -> Call | Fault:
+    try:
+        entered = route.surface.enter(call, CatalogView(route.servers, server_lists, {}, ()))
+    except Fault as fault:
+        return fault.with_traceback(None)  # which holds the frame that will hold the fault
+    return _as_permitted(entered, server_lists(entered.server, "tools"))
+
+
+def _as_permitted(call: Call, server_list: ServerList | None) -> Call:
+    """The call as far as permissions go by it."""
+    if call.method != mcp.CALL or not server_list or call.server == names.OWN:
+        return call
+    own = server_list.changes[call.target].own if call.target in server_list.changes else call.target
+    return msgspec.structs.replace(call, target=own, tool_info=tool_info.of(server_list, own))

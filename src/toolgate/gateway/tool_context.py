@@ -1,0 +1,226 @@
+"""What control tools work by: the part of the gateway that one client may see and steer on its route.
+
+The rule this file keeps: a context shows the servers of its route and no other; as they were when it was made, or when
+it has changed them, so that a tool that waits finds what it began with whoever edits the configuration meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from toolgate.auth.access import Access
+from toolgate.catalog.base import ServerList, ServerSummary, View, summary
+from toolgate.catalog.views import permitted
+from toolgate.config import Server
+from toolgate.core import mcp
+from toolgate.core.model import Client, Event, EventSink, Fault
+from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.policy import changes
+from toolgate.policy.overflow import OverflowStore, not_kept
+from toolgate.search import Document, Hit
+from toolgate.search.finder import Finder
+from toolgate.surfaces.controls.context import Editor, GatewayInfo
+from toolgate.upstreams.base import Status
+
+MOST_SESSIONS = 10000  # whose activated tools are remembered
+
+
+class ToolContexts:
+    """Makes realms, and keeps what outlasts them. `current` is the snapshot that is served now."""
+
+    def __init__(
+        self,
+        gateway_info: GatewayInfo,
+        editor: Editor,
+        overflow: OverflowStore,
+        access: Access,
+        current: Callable[[], Snapshot],
+        tell: EventSink,
+    ) -> None:
+        self.gateway_info = gateway_info
+        self.editor = editor
+        self.overflow = overflow
+        self.access = access
+        self.current = current
+        self.tell = tell
+        self.finder = Finder()
+        self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
+
+    def of(self, route: Route, client: Client) -> RouteToolContext:
+        return RouteToolContext(self, route, client)
+
+    def activated(self, client: Client) -> Mapping[str, None]:
+        return self._activated.get(client.session, {})
+
+    def activate(self, client: Client, tools: Sequence[str]) -> None:
+        """Show these to a session, which is told of it."""
+        shown = self._activated.setdefault(client.session, {})
+        if set(tools) - shown.keys():
+            shown.update(dict.fromkeys(tools))
+            self.tell(Event("", "list_changed", lists=("tools",), whose=client.identity))
+        while len(self._activated) > MOST_SESSIONS:
+            del self._activated[next(iter(self._activated))]
+
+    def forget(self, client: Client) -> None:
+        self._activated.pop(client.session, None)
+
+    def close(self) -> None:
+        self.finder.close()
+
+
+class _Summaries(Mapping[str, ServerSummary]):
+    """What may be known of servers, made of each when it is asked for."""
+
+    def __init__(self, seen: Mapping[str, str], known: Mapping[str, Server]) -> None:
+        self._seen = seen
+        self._known = known
+
+    def __getitem__(self, id: str) -> ServerSummary:
+        if id not in self._seen:
+            raise KeyError(id)
+        return summary(self._known[id])
+
+    def __iter__(self) -> Iterator[str]:
+        return (id for id in self._seen if id in self._known)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._seen and id in self._known
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class RouteToolContext:
+    """A `ToolContext` of one client on one route."""
+
+    def __init__(self, contexts: ToolContexts, route: Route, client: Client) -> None:
+        self.client = client
+        self.gateway_info = contexts.gateway_info
+        self._contexts = contexts
+        self._route = route
+        self._rules = contexts.access.rules(client.principal)
+        self._look()
+
+    def _look(self) -> None:
+        """Go by the configuration as it is now. A route that is gone from it keeps what is left of its servers."""
+        self._snapshot: Snapshot = self._contexts.current()
+        self._route = self._snapshot.routes.get(self._route.path, self._route)
+
+    @property
+    def servers(self) -> Mapping[str, ServerSummary]:
+        return _Summaries(self._seen, self._snapshot.servers)
+
+    @property
+    def _seen(self) -> Mapping[str, str]:
+        """Those of the route that the client may see."""
+        return self._route.seen_by(self._rules)
+
+    @property
+    def is_whole(self) -> bool:
+        return self._rules is None
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        seen = self._seen
+        is_served = self._snapshot.routes.get(self._route.path) is self._route
+        return seen if is_served else {id: name for id, name in seen.items() if id in self._snapshot.servers}
+
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Those that are configured and never started, for who may see everything, on a path of all servers."""
+        if self._rules is not None or self._route.is_strict:
+            return {}
+        return {server.id: server.name for server in self._snapshot.config.servers if not server.enabled}
+
+    def status(self, server: str, /) -> Status:
+        return self._route.upstream(server).status().told(to_others=not self._has_whole(server))
+
+    def known(self, server: str, kind: str, /) -> ServerList | None:
+        whole = self._whole(server, kind)
+        return permitted(whole, server, kind, self._rules) if whole and self._rules else whole
+
+    def _whole(self, server: str, kind: str) -> ServerList | None:
+        return self._snapshot.catalog.known(server, kind, self.client)
+
+    async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
+        snapshot = self._snapshot
+        return await snapshot.catalog.view(
+            self._route.servers, wanted, self.client, snapshot.list_timeout, rules=self._rules
+        )
+
+    @property
+    def search_mode(self) -> str:
+        return self._snapshot.config.virtual_search.mode
+
+    async def search(
+        self,
+        query: str,
+        *,
+        servers: Sequence[str],
+        kinds: Sequence[str] = ("tools",),
+        limit: int = 10,
+        mode: str = "bm25",
+    ) -> Sequence[Hit]:
+        route, configs = self._route, self.servers
+        scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
+        hits = await self._contexts.finder.find(
+            query, scopes, self._whole, kinds, limit, mode, self._permitted(configs)
+        )
+        left = self.servers  # some may be gone meanwhile
+        return [hit for hit in hits if hit.document.server in left]
+
+    def _permitted(self, servers: Iterable[str]) -> Callable[[Document], bool] | None:
+        """What of these servers' documents the client may find; None: all."""
+        if self._rules is None:
+            return None
+        server_lists = {(id, kind): self.known(id, kind) for id in servers for kind in mcp.LIST_OF_KIND}
+
+        def is_permitted(document: Document) -> bool:
+            server_list = server_lists.get((document.server, document.kind))
+            return server_list is not None and document.name in server_list.items
+
+        return is_permitted
+
+    def kept(self, uri: str, /) -> Mapping[str, Any]:
+        overflow, principal = self._contexts.overflow, self.client.principal
+        source = overflow.source(principal, uri)
+        if source and self._rules and self._rules.is_off(source.server, "tools", source.made.target):
+            raise not_kept(uri)
+        return overflow.read(principal, uri)
+
+    def named(self, server: str, kind: str, name: str, /) -> str:
+        return self._route.surface.named(server, kind, name)
+
+    def activate(self, tools: Sequence[str], /) -> None:
+        if self.client.session:
+            self._contexts.activate(self.client, tools)
+
+    async def stop(self, server: str, /) -> None:
+        if not self._has_whole(server):
+            message = "Only who may use all of a server may stop it: others use it as well"
+            raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
+        await self._route.upstream(server).stop()
+
+    def _has_whole(self, server: str) -> bool:
+        return self._contexts.access.has_whole(self.client.principal, server)
+
+    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+        self._check_admin()
+        changes.check_no_patterns(table)
+        marked = {**table, "by_operator": False}  # a model may have thought it up
+        id = await self._contexts.editor.add(name, marked, self.client.principal)
+        self._look()
+        return id
+
+    async def remove(self, name: str, /) -> None:
+        self._check_admin()
+        await self._contexts.editor.remove(name, self.client.principal)
+        self._look()
+
+    def _check_admin(self) -> None:
+        changes.check_may_request(self._contexts.access, self.client.principal)
+
+
+_WHO_STOPS = (
+    "it is for clients whose permissions leave out nothing of that server, and for those that have admin = true"
+)

@@ -1,0 +1,272 @@
+"""What was too large to be shown, kept for a while, to be read in ranges as a resource `mcp://results/{id}`.
+
+The rules this file keeps: what one principal's calls gave, nobody else can read, or learn that it exists; ranges that
+are read in turn give the whole back, byte by byte; everything is bounded, and what was least recently read goes first.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from toolgate.auth import access
+from toolgate.core import surrogates
+from toolgate.core.clock import Clock, Timer
+from toolgate.core.excerpts import after_lines, count_lines
+from toolgate.core.model import Fault, Made, Principal
+
+PREFIX = access.KEPT
+RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
+AT_ONCE = 64 * 1024  # bytes
+LEAST = 64  # any character fits
+LINES = 200  # of a range that is proposed
+_NOTHING = Counter[str]()
+_ASKED = re.compile(r"(lines|bytes|chars)=(\d{1,15})(-(\d{1,15})?)?")
+
+
+class Source(NamedTuple):
+    """The server, and what of it was called."""
+
+    server: str
+    made: Made
+
+
+_NOWHERE = Source("", Made("", ""))
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Bytes and numbers of what is kept, and for how many seconds."""
+
+    bytes: int = 256 * 1024 * 1024
+    bytes_of_one: int = 64 * 1024 * 1024  # of one principal's
+    count: int = 4096
+    count_of_one: int = 512
+    ttl: float = 3600.0
+
+
+class _Overflow(msgspec.Struct, frozen=True):
+    owner: str
+    data: bytes
+    is_text: bool
+    mime: str
+    until: float
+    source: Source
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Of units that are counted from `base` on, those from `start` to before `end`, of `total`: as they were found,
+    and what part of the bytes they are."""
+
+    unit: str
+    base: int
+    start: int
+    end: int
+    total: int
+    bytes: slice
+
+
+class OverflowStore:
+    """`at_once`: how many bytes one reply may have."""
+
+    def __init__(self, clock: Clock, at_once: int = AT_ONCE, bounds: Bounds | None = None) -> None:
+        self.at_once = max(at_once, LEAST)
+        self._clock = clock
+        self._bounds = bounds or Bounds()
+        self._kept: OrderedDict[str, _Overflow] = OrderedDict()  # least recently used first
+        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by owner
+        self._all = Counter[str]()
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
+        """The URI to read it by; empty where it is larger than everything that one principal may have here."""
+        data = surrogates.shown(whole).encode() if isinstance(whole, str) else whole
+        if len(data) > min(self._bounds.bytes_of_one, self._bounds.bytes):
+            return ""
+        id = secrets.token_urlsafe(16)
+        until = self._clock.now() + self._bounds.ttl
+        self._add(id, _Overflow(principal.id, data, isinstance(whole, str), mime, until, source))
+        self._make_room(principal.id)
+        self._timer = self._timer or self._clock.call_later(self._bounds.ttl, self._sweep)
+        return PREFIX + id
+
+    def knows(self, principal: Principal, uri: str) -> bool:
+        """Whether this is the URI, with or without a range, of something that is kept for this principal."""
+        return self._find(principal, uri.partition("?")[0]) is not None
+
+    def source(self, principal: Principal, uri: str) -> Source | None:
+        """What gave that which is kept for this principal under a URI."""
+        overflow = self._find(principal, uri.partition("?")[0])
+        return overflow.source if overflow else None
+
+    def read(self, principal: Principal, uri: str) -> dict[str, Any]:
+        """The result of `resources/read`. Raises `Fault`."""
+        address, _, query = uri.partition("?")
+        overflow = self._find(principal, address)
+        if not overflow:
+            raise not_kept(uri)
+        self._kept.move_to_end(address.removeprefix(PREFIX))
+        if not query:
+            return _contents(uri, overflow, self._whole(overflow, address), {})
+        found = self._range(overflow, address, query)
+        return _contents(uri, overflow, overflow.data[found.bytes], {"_meta": {RANGE_KEY: _told(found, address)}})
+
+    def close(self) -> None:
+        self._kept.clear()
+        self._used.clear()
+        self._all.clear()
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _find(self, principal: Principal, address: str) -> _Overflow | None:
+        overflow = self._kept.get(address.removeprefix(PREFIX)) if address.startswith(PREFIX) else None
+        if not overflow or overflow.owner != principal.id or overflow.until <= self._clock.now():
+            return None
+        return overflow
+
+    def _make_room(self, owner: str) -> None:
+        mine, all = self._used[owner], self._all
+        for id, overflow in list(self._kept.items()) if self._is_over(mine, all) else ():
+            if not self._is_over(mine, all):
+                return
+            if overflow.owner == owner or self._is_over(_NOTHING, all):
+                self._drop(id)
+
+    def _is_over(self, mine: Counter[str], all: Counter[str]) -> bool:
+        most = self._bounds
+        return (
+            mine["bytes"] > most.bytes_of_one
+            or mine["count"] > most.count_of_one
+            or all["bytes"] > most.bytes
+            or all["count"] > most.count
+        )
+
+    def _add(self, id: str, overflow: _Overflow) -> None:
+        self._kept[id] = overflow
+        for used in (self._used[overflow.owner], self._all):
+            used.update({"bytes": len(overflow.data), "count": 1})
+
+    def _drop(self, id: str) -> None:
+        overflow = self._kept.pop(id)
+        for used in (self._used[overflow.owner], self._all):
+            used.subtract({"bytes": len(overflow.data), "count": 1})
+        if not self._used[overflow.owner]["count"]:
+            del self._used[overflow.owner]
+
+    def _sweep(self) -> None:
+        """End what is too old; come back when the next one will be."""
+        now = self._clock.now()
+        for id in [id for id, overflow in self._kept.items() if overflow.until <= now]:
+            self._drop(id)
+        soonest = min((overflow.until for overflow in self._kept.values()), default=None)
+        self._timer = None if soonest is None else self._clock.call_later(soonest - now, self._sweep)
+
+    def _whole(self, overflow: _Overflow, address: str) -> bytes:
+        if len(overflow.data) <= self.at_once:
+            return overflow.data
+        ranges = " or ".join(proposed(address, overflow.data, overflow.is_text, self.at_once))
+        size = f"{len(overflow.data):,} bytes" + (f", {count_lines(overflow.data):,} lines" if overflow.is_text else "")
+        raise Fault(
+            "INVALID_ARGS",
+            f"Invalid arguments: {address} is too large to be read at once ({size}): read a range, as {ranges}",
+            hint=f"at most {self.at_once:,} bytes at once",
+        )
+
+    def _range(self, overflow: _Overflow, address: str, query: str) -> Range:
+        asked = _ASKED.fullmatch(query)
+        if not asked or (asked[1] != "bytes" and not overflow.is_text):
+            ranges = " or ".join(proposed(address, overflow.data, overflow.is_text, self.at_once))
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {query!r} is no range; read one as {ranges}")
+        first = int(asked[2])
+        last = int(asked[4]) if asked[4] else None if asked[3] else first
+        if last is not None and last < first:
+            raise Fault("INVALID_ARGS", f"Invalid arguments: a range that ends before it begins: {query}")
+        found = _READERS[asked[1]](overflow, first, last, self.at_once)
+        if found.start == found.end and found.start < found.base + found.total and asked[1] == "lines":
+            where = f"{address}?bytes={found.bytes.start}-{found.bytes.start + self.at_once - 1}"
+            raise Fault(
+                "INVALID_ARGS", f"Invalid arguments: line {found.start} is too long: read its bytes, as {where}"
+            )
+        return found
+
+
+def not_kept(uri: str) -> Fault:
+    hint = "results are kept for a limited time; make the call again"
+    return Fault("RESOURCE_NOT_FOUND", f"Resource not found: {uri}", hint=hint)
+
+
+def proposed(address: str, data: bytes, is_text: bool, at_once: int) -> list[str]:
+    """Ranges to begin with."""
+    by_bytes = f"{address}?bytes=0-{min(at_once, len(data)) - 1}"
+    if not is_text or count_lines(data) < 2:
+        return [by_bytes]
+    return [f"{address}?lines=1-{min(LINES, count_lines(data))}", by_bytes]
+
+
+def _contents(uri: str, overflow: _Overflow, data: bytes, more: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {"text": data.decode()} if overflow.is_text else {"blob": base64.b64encode(data).decode()}
+    return {"contents": [{"uri": uri, "mimeType": overflow.mime, **shown}], **more}
+
+
+def _told(found: Range, address: str) -> dict[str, Any]:
+    told: dict[str, Any] = {"unit": found.unit, "from": found.start, "to": found.end - 1, "total": found.total}
+    if found.end < found.base + found.total:
+        width = max(found.end - found.start, 1)
+        last = min(found.end + width, found.base + found.total) - 1
+        told["next"] = f"{address}?{found.unit}={found.end}-{last}"
+    return told
+
+
+# Each kind of range: the asked units that there are, as many as go at once.
+
+
+def _by_lines(overflow: _Overflow, first: int, last: int | None, at_once: int) -> Range:
+    data, total = overflow.data, count_lines(overflow.data)
+    start = min(max(first, 1), total + 1)
+    end = total + 1 if last is None else max(min(last, total) + 1, start)
+    begin = stop = after_lines(data, start - 1)
+    reached = start
+    while reached < end and (after := data.find(b"\n", stop) + 1 or len(data)) - begin <= at_once:
+        stop, reached = after, reached + 1
+    return Range("lines", 1, start, reached, total, slice(begin, stop))
+
+
+def _by_bytes(overflow: _Overflow, first: int, last: int | None, at_once: int) -> Range:
+    """Of a text, a character belongs to where it begins."""
+    total = len(overflow.data)
+    start = min(first, total)
+    end = min(total if last is None else last + 1, total, start + at_once)
+    whole = slice(_begin(overflow, start), _begin(overflow, end))
+    return Range("bytes", 0, start, end, total, whole)
+
+
+def _begin(overflow: _Overflow, place: int) -> int:
+    """The first place from this one on where a character begins."""
+    while overflow.is_text and place < len(overflow.data) and overflow.data[place] & 0xC0 == 0x80:
+        place += 1
+    return place
+
+
+def _by_chars(overflow: _Overflow, first: int, last: int | None, at_once: int) -> Range:
+    text = overflow.data.decode()
+    start = min(first, len(text))
+    wanted = text[start : len(text) if last is None else last + 1].encode()
+    fitting = wanted[:at_once].decode(errors="ignore")
+    begin = len(text[:start].encode())
+    return Range("chars", 0, start, start + len(fitting), len(text), slice(begin, begin + len(fitting.encode())))
+
+
+_READERS: Mapping[str, Callable[[_Overflow, int, int | None, int], Range]] = {
+    "lines": _by_lines,
+    "bytes": _by_bytes,
+    "chars": _by_chars,
+}

@@ -1,0 +1,105 @@
+"""How a round of a call is judged: through a route's policies, in their order, and back through them in reverse.
+
+The rules this file keeps: every round goes through the same policies, a retry too, which finds those that it has passed
+already told so; and each policy that let a round go on is told how it ended, whatever became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from toolgate.core import asks, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Retry
+from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.policy.base import Policy, Wait
+
+
+class PolicyRun:
+    """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
+
+    def __init__(self, call: Call, policies: Sequence[Policy], clock: Clock) -> None:
+        self.call = call
+        self._policies = policies
+        self._clock = clock
+        self._passed: list[tuple[Policy, Call]] = []  # each with the call as it let it go on
+
+    async def before(self, again: Callable[[Call], Awaitable[Outcome]]) -> Call | Outcome:
+        """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
+        asks something."""
+        call, depth = self.call, _depth(self.call.resumption, self._policies)
+        for index, policy in enumerate(self._policies):
+            decision = policy.before(call, index < depth)
+            while not isinstance(decision, Call):
+                if isinstance(decision, Required):
+                    _refuse_if_unanswerable(call, decision)
+                    return NeedInput(decision.asks, Retry(f"policy:{policy.name}", call, decision, again, self._clock))
+                if not isinstance(decision, Wait):
+                    return decision
+                await decision.until()
+                decision = policy.before(call, index < depth)
+            call = decision
+            self._passed.append((policy, call))
+        self.call = call
+        return call
+
+    def after(self, outcome: Outcome) -> Outcome:
+        """The last outcome, as the policies let it through. Raises `Fault`: `failed` is what follows."""
+        try:
+            for policy, _ in reversed(self._passed):
+                outcome = policy.after(self.call, outcome)
+        except Fault:
+            raise
+        except BaseException as error:
+            self.ended(error)
+            raise
+        self.ended(outcome)
+        return outcome
+
+    def failed(self, fault: Fault) -> Outcome:
+        self.ended(fault)
+        raise fault
+
+    def ended(self, ending: Outcome | BaseException) -> None:
+        """The round is over: with what its client gets of it, or with what was raised."""
+        for policy, went in reversed(self._passed):
+            policy.ended(went, self.call, ending)
+
+
+COUNT_MISSES = frozenset({"audit", "limits"})  # policies that look at calls whose target is not found
+
+
+def missed(call: Call, fault: Fault, policies: Sequence[Policy]) -> Fault:
+    """Have a call whose target is not found (`server` is empty) counted and noted. Returns the fault that its client
+    gets: this one, or what a policy says instead."""
+    passed: list[Policy] = []
+    for policy in policies:
+        if policy.name in COUNT_MISSES:
+            try:
+                policy.before(call, bool(call.resumption))
+            except Fault as refusal:
+                fault = refusal
+                break
+            passed.append(policy)
+    for policy in reversed(passed):
+        policy.ended(call, call, fault)
+    return fault
+
+
+def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
+    """How many of the policies the call had passed when it was asked something: those in front of whoever asked."""
+    if not resumption:
+        return 0
+    askers = [f"policy:{policy.name}" for policy in policies]
+    return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
+
+
+def _refuse_if_unanswerable(call: Call, required: Required) -> None:
+    """A policy may ask only what the client has declared; where it must ask and cannot, the call is over."""
+    for ask in required.asks:
+        if not asks.is_answerable(ask, call.client.capabilities):
+            capability = mcp.ASKS[ask.method].capability
+            message = f"The call needs {capability}, which its client did not declare"
+            raise Fault(
+                "MISSING_CAPABILITY", message, reach="not_sent", extra={"requiredCapabilities": {capability: {}}}
+            )

@@ -1,0 +1,194 @@
+"""How much work a JSON schema can make of a value: an upper bound, known before any value is judged.
+
+Schemas come from servers, and a short one can double its work with each level (`allOf` of twice the same `$ref`, or a
+recursion that meets each member on two ways). What a bound does not hold is not judged at all, so that no schema
+stops the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import unquote
+
+DEEPEST = 64  # levels of a value that are reckoned with
+_MOST = 10**12
+_LEVELS = (2, 4, 8, 16, 32, DEEPEST)  # depths that are reckoned with, once for each schema
+_MOST_STEPS = 60_000  # from schema to schema: what reckoning itself may cost
+
+# Applied to the same value: one schema, a list of them, or an object of them.
+_SAME_ONE = ("not", "if", "then", "else")
+_SAME_LIST = ("allOf", "anyOf", "oneOf")
+_SAME_EACH = ("dependentSchemas", "dependencies")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_STANDARD = ("http://json-schema.org/", "https://json-schema.org/")  # whose schemas are at hand
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+# Applied to what is inside the value.
+_INSIDE_ONE = ("items", "additionalItems", "contains", "additionalProperties", "propertyNames")
+# Applied to what the schemas beside them leave over, for which those are gone through again.
+_INSIDE_ONE_TOO = ("unevaluatedItems", "unevaluatedProperties")
+# What a value is compared with, one by one; so many take as long as a schema.
+_LISTS = ("enum", "properties")
+_LOOKUPS = 8
+_PATTERNS = ("pattern", "patternProperties")
+
+
+class TooMuch(Exception):
+    """Work without end, or too much to reckon with."""
+
+
+class SchemaCost:
+    """Of one decoded schema. `of_pattern`: how many visits a pattern may take as long as."""
+
+    def __init__(self, schema: object, of_pattern: int = 1) -> None:
+        self._root = schema
+        self._of_pattern = of_pattern
+        self._resources = [schema]
+        self._anchors: dict[str, list[object]] = {}
+        self._known: dict[tuple[int, int], int] = {}
+        self._above: list[tuple[int, int]] = []
+        self.is_recursive = False
+        self._has_addresses = False
+        self._steps = 0
+        self.patterns = 0  # in all of it
+        for node in _all_objects(schema):
+            self._note(node)
+
+    def visits(self, depth: int) -> int:
+        """How many schemas are at most applied to any one part of a value that is so deep. Raises `TooMuch`."""
+        try:
+            return self._visits(self._root, min(depth, DEEPEST))
+        except RecursionError:
+            raise TooMuch("it is nested too deep") from None
+
+    def reckon(self) -> None:
+        """All that `of` looks up. Raises `TooMuch`."""
+        self.visits(DEEPEST)  # then it is known whether it depends on the value
+        for level in _LEVELS if self.is_recursive else ():
+            self.visits(level)
+
+    def of(self, value: object) -> int:
+        """`visits` of a value that is about as deep as this one."""
+        self._steps = 0
+        found = depth(value) if self.is_recursive else DEEPEST
+        return self.visits(next(level for level in _LEVELS if found <= level))
+
+    def _note(self, node: Mapping[str, Any]) -> None:
+        self.patterns += isinstance(node.get("pattern"), str)
+        self.patterns += len(_values(node.get("patternProperties")))
+        if any(isinstance(node.get(name), str) for name in ("$id", "id")):
+            self._has_addresses = True
+            self._resources += [node] if node is not self._root else []
+        for keyword in _ANCHORS:
+            if isinstance(name := node.get(keyword), str):
+                self._anchors.setdefault(name, []).append(node)
+
+    def _visits(self, node: object, depth: int) -> int:
+        if not isinstance(node, dict):
+            return 1
+        key = id(cast("object", node)), depth
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise TooMuch("it is too large")
+        if key in self._known:
+            return self._known[key]
+        if key in self._above:
+            raise TooMuch("it refers to itself without end")
+        self.is_recursive = self.is_recursive or any(id == key[0] for id, _ in self._above)
+        self._above.append(key)
+        found = self._reckoned(cast("Mapping[str, Any]", node), depth)
+        self._above.pop()
+        self._known[key] = min(found, _MOST)
+        return self._known[key]
+
+    def _reckoned(self, node: Mapping[str, Any], depth: int) -> int:
+        found = 1 + sum(len(node[name]) // _LOOKUPS for name in _LISTS if isinstance(node.get(name), list | dict))
+        found += len(_items(node.get("required"))) + sum(map(len, map(_items, _values(node.get("dependentRequired")))))
+        found += sum(self._of_pattern for name in _PATTERNS if name in node)
+        again = 2 + len(_INSIDE_ONE_TOO) if any(name in node for name in _INSIDE_ONE_TOO) else 1
+        found += again * sum(self._visits(each, depth) for each in self._beside(node))
+        if depth:
+            places = (_values(node.get("properties")), _items(node.get("prefixItems")), _items(node.get("items")))
+            found += max((self._visits(each, depth - 1) for place in places for each in place), default=0)
+            found += sum(self._visits(each, depth - 1) for each in _anywhere_inside(node))
+        return found
+
+    def _beside(self, node: Mapping[str, Any]) -> Iterator[object]:
+        """What is applied to the same value."""
+        yield from (node[keyword] for keyword in _SAME_ONE if keyword in node)
+        for keyword in _SAME_LIST:
+            yield from _items(node.get(keyword))
+        for keyword in _SAME_EACH:
+            yield from _values(node.get(keyword))
+        for keyword in _REFERENCES:
+            yield from self._targets(node.get(keyword))
+
+    def _targets(self, reference: object) -> Iterator[object]:
+        """All that a reference could mean."""
+        if not isinstance(reference, str):
+            return
+        address, _, fragment = reference.partition("#")
+        fragment = unquote(fragment)
+        if fragment and not fragment.startswith("/"):
+            yield from self._anchors.get(fragment, ())
+            return
+        starts = () if address.startswith(_STANDARD) else self._starts(address)
+        yield from (found for start in starts if (found := _at(start, fragment)) is not None)
+
+    def _starts(self, address: str) -> Sequence[object]:
+        """Which resource an address means is not looked into; where there is but one, no other can be meant."""
+        return self._resources if not address or self._has_addresses else ()
+
+
+def _at(start: object, pointer: str) -> object | None:
+    found: Any = start
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        try:
+            found = _step(found, name)
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return found
+
+
+def _step(found: Any, name: str) -> Any:
+    return cast("list[Any]", found)[int(name)] if isinstance(found, list) else found[name]
+
+
+def _anywhere_inside(node: Mapping[str, Any]) -> Iterator[object]:
+    yield from (node[keyword] for keyword in (*_INSIDE_ONE, *_INSIDE_ONE_TOO) if isinstance(node.get(keyword), dict))
+    yield from _values(node.get("patternProperties"))
+
+
+def _items(value: object) -> Sequence[object]:
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+def _values(value: object) -> Sequence[object]:
+    return list(cast("dict[str, object]", value).values()) if isinstance(value, dict) else ()
+
+
+def _all_objects(schema: object) -> Iterator[Mapping[str, Any]]:
+    left = [schema]
+    while left:
+        node = left.pop()
+        left += [*_items(node), *_values(node)]
+        if isinstance(node, dict):
+            yield cast("Mapping[str, Any]", node)
+
+
+def depth(value: object) -> int:
+    """How deep a value is; beyond `DEEPEST` nothing is counted."""
+    level, found = [value], 0
+    while found < DEEPEST and (level := [inner for each in level for inner in (*_items(each), *_values(each))]):
+        found += 1
+    return found
+
+
+def parts(value: object) -> int:
+    """How many values a value is made of, itself among them."""
+    level, found = [value], 0
+    while level:
+        found += len(level)
+        level = [inner for each in level for inner in (*_items(each), *_values(each))]
+    return found

@@ -1,0 +1,48 @@
+"""What other processes have changed in the store: the command line makes a key, decides, approves, and a gateway that
+runs hears of it soon.
+
+The rule this file keeps: news say that a subject is another now, and nothing else; who hears them reads the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from toolgate.core.clock import Clock
+from toolgate.state.base import Store
+
+Subject = Literal["keys", "approvals", "pins"]
+
+SPACE = "news"
+LOOK = 0.5  # seconds between looks
+
+
+def tell(store: Store, subject: Subject) -> Awaitable[None]:
+    """Say that a subject was changed. To be awaited after what has changed."""
+    return store.put(SPACE, subject, os.urandom(8))
+
+
+class StoreChanges:
+    """`listen` before `follow`. What was said before this was made is old: read the store after."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known = store.items(SPACE)
+        self._listeners: dict[str, list[Callable[[], object]]] = {}
+
+    def listen(self, subject: Subject, then: Callable[[], object]) -> None:
+        self._listeners.setdefault(subject, []).append(then)
+
+    async def follow(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK)
+            seen = self._store.items(SPACE)
+            for subject, listeners in self._listeners.items():
+                if seen.get(subject) != self._known.get(subject):
+                    for listener in listeners:
+                        listener()
+            self._known = seen

@@ -1,0 +1,125 @@
+"""What control tools work by: what one client may see of the gateway, and do there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from toolgate.catalog.base import ServerList, ServerSummary, View
+from toolgate.core.model import Client, Principal
+from toolgate.search import Hit
+from toolgate.upstreams.base import Status
+
+
+class GatewayInfo(msgspec.Struct, frozen=True):
+    """The gateway as a whole. `wall` and `started` in seconds since 1970; `port` is None where it does not listen;
+    `problem` is what is wrong with the configuration as it stands now, where an older one is served; `source` is its
+    file; `project` the id of the project that it was started in, if any."""
+
+    wall: Callable[[], float]
+    started: float
+    version: str
+    pid: int
+    port: Callable[[], int | None]
+    problem: Callable[[], str]
+    source: str = ""
+    project: str | None = None
+
+
+class Editor(Protocol):
+    """Changes the configuration: what is added this way is kept apart from what people write."""
+
+    async def add(self, name: str, table: Mapping[str, Any], by: Principal, /) -> str:
+        """Add a server, in the words of the configuration; its id. Raises `Fault`."""
+        ...
+
+    async def remove(self, name: str, by: Principal, /) -> None:
+        """Raises `Fault`."""
+        ...
+
+    async def read_again(self) -> None:
+        """Serve the configuration as it stands in its files now. Raises `Fault`."""
+        ...
+
+
+class ToolContext(Protocol):
+    """What one client may see of the gateway on its route, and do there: what control tools work by."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def gateway_info(self) -> GatewayInfo: ...
+
+    @property
+    def servers(self) -> Mapping[str, ServerSummary]:
+        """Those that the client may use, by id, in the order of the configuration."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the client may see everything."""
+        ...
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Their configured names by id."""
+        ...
+
+    @property
+    def disabled(self) -> Mapping[str, str]:
+        """Names, by id, of servers that are configured and never started, as far as the client may see them."""
+        ...
+
+    def status(self, server: str, /) -> Status: ...
+
+    def known(self, server: str, kind: str, /) -> ServerList | None:
+        """A list as it is known now. Starts nothing."""
+        ...
+
+    async def lists(self, wanted: Sequence[tuple[str, str]], /) -> View:
+        """A view in which these (server, kind) are there, failed, or pending after the list timeout."""
+        ...
+
+    @property
+    def search_mode(self) -> str:
+        """How `search_tools` searches where its caller does not say."""
+        ...
+
+    async def search(
+        self,
+        query: str,
+        *,
+        servers: Sequence[str],
+        kinds: Sequence[str] = ("tools",),
+        limit: int = 10,
+        mode: str = "bm25",
+    ) -> Sequence[Hit]:
+        """The best hits among what is known. Raises `Fault` where the mode or the query cannot be served."""
+        ...
+
+    def kept(self, uri: str, /) -> Mapping[str, Any]:
+        """What was cut of a result, as `resources/read` answers it. Raises `Fault`."""
+        ...
+
+    def named(self, server: str, kind: str, name: str, /) -> str:
+        """A server's own name or URI as the client's surface has it."""
+        ...
+
+    def activate(self, tools: Sequence[str], /) -> None:
+        """Have these (in the surface's names) shown in the lists of the client's session, if it has one."""
+        ...
+
+    async def stop(self, server: str, /) -> None:
+        """End what runs of it; its next use starts it again."""
+        ...
+
+    async def add(self, name: str, table: Mapping[str, Any], /) -> str:
+        """Configure another server; its id. Raises `Fault` where it must not be, or cannot."""
+        ...
+
+    async def remove(self, name: str, /) -> None:
+        """Take a server that was added out of the configuration. Raises `Fault`."""
+        ...

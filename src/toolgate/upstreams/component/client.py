@@ -1,0 +1,139 @@
+"""HTTP requests to one component, at one URL.
+
+The rules this file keeps: a request ends with its answer, with the line, or when nobody waits for it any more, and its
+connection with it; of an answer no more is kept than is allowed; how far a request got is told truthfully.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Mapping
+
+import msgspec
+
+from toolgate.auth.safe_net import Dial
+from toolgate.core.clock import Clock
+from toolgate.core.model import Reach, Words
+from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
+
+MOST_METADATA = 16 * 1024 * 1024  # bytes
+MOST_OF_A_REFUSAL = 16 * 1024  # bytes that are kept of an answer that is none
+
+
+class ComponentResponse(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes
+    location: str = ""
+
+
+class Lost(Exception):
+    """No answer came; `str()` says why. `is_meant`: the component was stopped on purpose."""
+
+    def __init__(self, reason: str, reach: Reach, is_meant: bool = False, words: Words | None = None) -> None:
+        super().__init__(reason)
+        self.words = words
+        self.reach: Reach = reach
+        self.is_meant = is_meant
+
+
+class _Reply:
+    """One answer on its way."""
+
+    def __init__(self, most: int) -> None:
+        self.answer: asyncio.Future[ComponentResponse] = asyncio.get_running_loop().create_future()
+        self._most = most
+        self._status = 0
+        self._location = ""
+        self._body = bytearray()
+        self._size = 0
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self._status = status
+        self._location = headers.get(b"location", b"").decode("latin-1")
+
+    def body(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._status != 200:
+            chunk = chunk[: max(0, MOST_OF_A_REFUSAL - self._size + len(chunk))]
+        elif self._size > self._most:
+            self.fail(Lost(f"its answer has over {self._most} bytes", "executed"))
+            return
+        self._body += chunk
+
+    def complete(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(ComponentResponse(self._status, bytes(self._body), self._location))
+
+    def lost(self, reason: str) -> None:
+        self.fail(Lost(f"the connection broke before its answer was whole ({reason})", "sent_unknown"))
+
+    def fail(self, why: Lost) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(why)
+
+
+class ComponentClient:
+    """Raises `ValueError` for what is no URL."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial | None = None) -> None:
+        self.url = url
+        self._headers = headers
+        self._pool = ConnectionPool(Target(url), clock, dial)
+        self._waiting: set[_Reply] = set()
+        self._end = ""  # why it was closed
+
+    def __str__(self) -> str:
+        """Where it leads, for people: without what may be secret."""
+        target = self._pool.target
+        return f"{'https' if target.tls else 'http'}://{target.authority}{target.path.partition('?')[0]}"
+
+    async def get(self) -> ComponentResponse:
+        """What the component says of itself. Raises `Lost`."""
+        head = b"GET" + self._pool.target.prefix("application/json", self._headers) + b"\r\n\r\n"
+        return await self._ask(self._pool.connect(), head, b"", MOST_METADATA)  # on one that cannot be out of date
+
+    def head_of(self, path: str) -> bytes:
+        """The head of all posts to a tool, but for the length of its arguments."""
+        address, question, query = self.url.partition("?")
+        target = Target(address.rstrip("/") + path + question + query) if path else self._pool.target
+        headers = {"Content-Type": "application/json", **self._headers}
+        return b"POST" + target.prefix("application/json", headers) + b"\r\nContent-Length: "
+
+    async def post(self, head: bytes, body: bytes) -> ComponentResponse:
+        """Run a tool, by the `head_of` its path. Raises `Lost`."""
+        return await self._ask(self._pool.take(), head + b"%d\r\n\r\n" % len(body), body, LONGEST_MESSAGE)
+
+    def close(self, reason: str, is_meant: bool = False) -> None:
+        """End it with all that is under way."""
+        self._end = reason
+        for reply in list(self._waiting):
+            reply.fail(Lost(reason, "sent_unknown", is_meant))
+        self._pool.close()
+
+    async def _ask(self, taken: Awaitable[Wire], head: bytes, body: bytes, most: int) -> ComponentResponse:
+        try:
+            wire = await taken
+        except (OSError, UnicodeError) as error:  # UnicodeError: of a name that cannot be one of a host
+            raise Lost(f"Cannot reach {self}: {_reason(error)}", "not_sent") from None
+        if self._end:
+            wire.close()
+            raise Lost(self._end, "not_sent")
+        reply = _Reply(most)
+        self._waiting.add(reply)
+        wire.send(head, body, reply)
+        try:
+            return await reply.answer
+        except (asyncio.CancelledError, Lost):
+            self._pool.abandon(wire)
+            raise
+        finally:
+            self._waiting.discard(reply)
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number and number > 0:
+        return os.strerror(number)
+    return str(error) or "no answer"

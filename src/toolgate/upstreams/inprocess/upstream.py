@@ -1,0 +1,137 @@
+"""The kind `tools`: an upstream whose tools, resources and prompts are functions in this process (`context`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Exchange, run
+from toolgate.core.model import Call, Client, Done, Fault, Made, Outcome
+from toolgate.eras import tasks
+from toolgate.upstreams.base import About, Items, Status
+from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessTools, Object, Work
+from toolgate.upstreams.stopping import stopped
+
+
+class InProcessUpstream:
+    """An `Upstream` of a registry: always ready, the same for everybody, and it tells of no changes."""
+
+    def __init__(self, server: Server, tools: InProcessTools, clock: Clock) -> None:
+        self.id = server.id
+        self.name = server.name
+        self._timeout = server.timeout
+        self._tools = tools
+        self._clock = clock
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_stopped = False
+
+    def scope(self, client: Client) -> str:
+        return ""
+
+    def status(self) -> Status:
+        if self._is_stopped:
+            return Status("stopped", revision=mcp.MODERN, stopped_by="close")
+        return Status("busy" if self._running else "ready", revision=mcp.MODERN, calls=self.calls)
+
+    def is_up(self, client: Client) -> bool:
+        return True
+
+    async def open(self) -> None:
+        """It is there already."""
+
+    async def about(self, client: Client) -> About:
+        kinds = [kind for kind, entries in self._tools.entries.items() if entries]
+        return About({mcp.LISTS[mcp.LIST_OF_KIND[kind]].capability: {} for kind in kinds})
+
+    async def list(self, kind: str, client: Client) -> Items:
+        return Items(tuple(Raw(jsonrpc.encode(entry.shown)) for entry in self._tools.entries.get(kind, {}).values()))
+
+    async def invoke(self, call: Call) -> Outcome:
+        if call.kind == "tasks":
+            raise tasks.not_found()
+        if call.kind == "methods":
+            raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
+        work = self._work(call)
+        try:
+            arguments = jsonrpc.read(call.arguments or b"{}", type=dict[str, Any])
+        except jsonrpc.UNREADABLE as error:
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
+
+        self._is_stopped = False
+
+        async def done(exchange: Exchange) -> Outcome:
+            return Done(jsonrpc.encode(await self._counted(work(arguments, InProcessContext(call, exchange)))))
+
+        return await run(f"upstream:{self.id}", self._clock, self._timeout, done).next()
+
+    async def _counted(self, work: Awaitable[Object]) -> Object:
+        task = asyncio.current_task()
+        assert task
+        self._running.add(task)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._is_stopped:
+                raise stopped(self.id, self.name, "sent_unknown") from None
+            raise
+        finally:
+            self._running.discard(task)
+
+    async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
+        return {}
+
+    async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} does not tell of changes of its resources", reach="not_sent")
+
+    def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
+
+    async def set_level(self, level: str, client: Client) -> None: ...
+
+    async def roots_changed(self, client: Client) -> None: ...
+
+    async def leave(self, client: Client) -> None: ...
+
+    @property
+    def calls(self) -> int:
+        return len(self._running)
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def drain(self, seconds: float) -> None:
+        if self._running:
+            try:
+                async with self._clock.timeout(seconds):
+                    await asyncio.wait(self._running)
+            except TimeoutError:
+                pass  # it has had its time
+        await self.stop()
+
+    async def close(self) -> None:
+        await self.stop()
+
+    def _work(self, call: Call) -> Work:
+        if call.reference:
+            raise Fault("METHOD_NOT_FOUND", f"{self.name} completes nothing", reach="not_sent")
+        entry = self._tools.entries.get(call.kind, {}).get(call.target)
+        if entry and entry.work:
+            return entry.work
+        made = self._tools.read(call.target) if call.kind == "resources" else None
+        if made is None:
+            kind = mcp.KINDS[call.kind]
+            raise Fault(kind.missing, f"{kind.noun} not found: {call.target}", reach="not_sent")
+
+        async def found(_arguments: Arguments, _context: InProcessContext) -> Object:
+            return made
+
+        return found
