@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -134,3 +136,38 @@ def test_lone_surrogates_in_megabytes_are_refused_before_anything_is_looked_for(
         jsonrpc.value(b'{"a":"%b\\ud83d"}' % text)
     assert surrogates._split(text + b"\\ud83d") == [text + b"\\ud83d"]  # pyright: ignore[reportPrivateUsage]
     assert jsonrpc.value(b'{"a":"%b"}' % text) == {"a": text.decode()}
+
+
+class _Counted:
+    """A pattern, and how much it has found."""
+
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        self._pattern = pattern
+        self.found = 0
+
+    def finditer(self, data: bytes) -> Iterator[re.Match[bytes]]:
+        for match in self._pattern.finditer(data):
+            self.found += 1
+            yield match
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":%b%b}}' % (b"[" * 90_000, b"]" * 90_000),
+        b"[%b]" % b",".join([b'{"jsonrpc":"1.0","id":7,"params":{%b}}' % b" , ".join([b'"a" : 1'] * 900)] * 100),
+    ],
+    ids=["so deep that it cannot be read", "a batch"],
+)
+async def test_what_is_no_message_is_taken_apart_no_further_than_a_moment_takes(
+    monkeypatch: pytest.MonkeyPatch, message: bytes
+) -> None:
+    counted = _Counted(jsonrpc._token)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(jsonrpc, "_token", counted)
+    async with gateway() as app:
+        response = await Visitor(app).post(message)
+        [found] = response.messages
+        answers = found if isinstance(found, list) else [found]
+        assert {answer["id"] for answer in answers} == {7}
+    assert 0 < counted.found <= 2 * jsonrpc.MOST_TOKENS  # as one message, and as a batch
+    assert jsonrpc.MOST_TOKENS <= 10_000

@@ -108,6 +108,7 @@ _strict_message = msgspec.json.Decoder(Message).decode
 _strict_members = msgspec.json.Decoder(Members).decode
 _value: Decoder[Any] = Decoder()
 LONGEST_BATCH = 100  # messages
+MOST_TOKENS = 10_000  # of what is no message, in which its id is looked for: about 10 ms
 # An array of so many places: what is behind them is passed over. A list would take many times the room of its bytes.
 _places = [(f"at_{place}", Raw, NOTHING) for place in range(LONGEST_BATCH + 1)]
 _batch: Decoder[Any] = Decoder(msgspec.defstruct("_Batch", _places, array_like=True))
@@ -123,8 +124,9 @@ def encode(value: Any) -> bytes:
         return surrogates.encode(value, _encode)
 
 
-def decode(data: bytes) -> Message:
-    """Read one message. Raises `Malformed`: -32700 for bytes that are no JSON, -32600 for JSON that is no message."""
+def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
+    """Read one message. Raises `Malformed`: -32700 for bytes that are no JSON, -32600 for JSON that is no message, with
+    its id where that stands in so many tokens."""
     try:
         if not data.isascii():
             data.decode()  # msgspec skips over raw members without looking at their encoding
@@ -133,17 +135,17 @@ def decode(data: bytes) -> Message:
         except msgspec.DecodeError as refusal:
             message = surrogates.decode(data, _strict_message, refusal)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data) from None
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {error}", data, tokens) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data) from None
+        raise _malformed(PARSE_ERROR, f"Parse error: {error}", data, tokens) from None
     fault = _fault_of(message)
     if fault:
-        raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data)
+        raise _malformed(INVALID_REQUEST, f"Invalid request: {fault}", data, tokens)
     return message
 
 
-def _malformed(rpc: int, message: str, data: bytes) -> Malformed:
-    id, is_answer = salvaged(data)
+def _malformed(rpc: int, message: str, data: bytes, tokens: int) -> Malformed:
+    id, is_answer = salvaged(data, tokens)
     return Malformed(rpc, message, id, is_answer)
 
 
@@ -183,9 +185,9 @@ def _is_id(raw: Raw) -> bool:
         return False
 
 
-def salvaged(data: bytes) -> tuple[bytes, bool]:
+def salvaged(data: bytes, tokens: int = MOST_TOKENS) -> tuple[bytes, bool]:
     """The id of bytes that are no JSON-RPC message, `null` where they have none, and whether they answer a request."""
-    found = _envelope(data)
+    found = _envelope(data, tokens)
     is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
     id = found.get(b'"id"', b"null")
     return (id if len(id) <= LONGEST_ID and _is_readable_id(id) else b"null"), is_answer
@@ -196,13 +198,13 @@ def has_only(data: bytes, member: bytes) -> bool:
     return {member} == _envelope(data).keys() & {b'"method"', b'"result"', b'"error"'}
 
 
-def _envelope(data: bytes) -> dict[bytes, bytes]:
+def _envelope(data: bytes, tokens: int = MOST_TOKENS) -> dict[bytes, bytes]:
     """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
     strings and colons are enough for that."""
     found: dict[bytes, bytes] = {}
     depth, key, last = 0, b"", b""
     beginning = data[:SALVAGED]
-    for match in itertools.islice(_token.finditer(beginning), MOST_TOKENS):
+    for match in itertools.islice(_token.finditer(beginning), tokens):
         token = match[0]
         if token.isspace() or (match.end() == SALVAGED < len(data)):  # what is cut off is another token
             continue
@@ -224,7 +226,6 @@ def _is_readable_id(id: bytes) -> bool:
 
 LONGEST_ID = 4096  # bytes, of a progress token too
 SALVAGED = 256 * 1024  # bytes that are looked at: one token may be a text of millions of escapes
-MOST_TOKENS = 100_000  # in them: about 30 ms
 # White space is a token too: else each byte of it would be tried as the beginning of one.
 _token = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+|[{}\[\]:,]|[^\s"{}\[\]:,]++|\s++', re.DOTALL)
 _OPENING, _CLOSING = (b"{", b"["), (b"}", b"]")

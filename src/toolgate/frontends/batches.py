@@ -29,15 +29,16 @@ def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
         raise _refused(f"revision {session.revision} has no batches")
     if not 0 < len(raws) <= MOST:
         raise _refused(f"a batch has 1 to {MOST} messages")
-    batch = [_read_one(raw) for raw in raws]
+    tokens = jsonrpc.MOST_TOKENS // len(raws)  # all of it is read in one go
+    batch = [_read_one(raw, tokens) for raw in raws]
     if any(isinstance(each, Message) and each.method == mcp.INITIALIZE for each in batch):
         raise _refused("initialize stands alone")
     return batch
 
 
-def _read_one(raw: bytes) -> Message | Malformed:
+def _read_one(raw: bytes, tokens: int) -> Message | Malformed:
     try:
-        message = jsonrpc.decode(raw)
+        message = jsonrpc.decode(raw, tokens)
     except Malformed as error:
         return error
     if message.is_request and modern.speaks_modern(None, message.params):
