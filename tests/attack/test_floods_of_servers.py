@@ -15,7 +15,7 @@ from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said,
 from virtualtime import settle
 
 from toolgate.config import CatalogLimits, Config, Limits
-from toolgate.core import asks, sse
+from toolgate.core import asks, jsonrpc, sse
 from toolgate.core.lines import Lines
 from toolgate.eras import tasks
 from toolgate.policy import schemas
@@ -181,6 +181,24 @@ class Link:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
+
+
+async def test_an_answer_that_cannot_be_read_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[bytes] = []
+    look = jsonrpc._envelope
+    monkeypatch.setattr(jsonrpc, "_envelope", lambda data: looked.append(data) or look(data))
+    script = Scripted(tools_list=tools("x"), tools_call=...)
+    async with gateway(scripts={"there": script}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        calling = visitor.begin("POST", dumped(visitor.request("tools/call", name="there__x", arguments={})))
+        await settle()
+        asked = next(each for each in script.requests if each.get("method") == "tools/call")
+        looked.clear()
+        script.say(b'{"jsonrpc":"2.0","id":%d,"result":' % asked["id"] + b"[" * 1000)
+        error = (await calling.response()).last["error"]
+    assert "cannot be read" in error["message"] and error["data"]["outcome"] == "executed"
+    assert len(looked) == 1
 
 
 ASKED = dumped({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": FORM})

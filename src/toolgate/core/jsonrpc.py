@@ -62,14 +62,16 @@ def read(data: Raw | bytes, type: Any) -> Any:
 
 class Malformed(Exception):
     """Bytes that are no JSON-RPC message: `rpc` is the error code that says so, `id` what could be read of it;
-    `is_answer`: they were to answer a request of that id."""
+    `is_answer`: they were to answer a request of that id; `only`: of `method`, `result` and `error` the one that they
+    have, empty where they have none or several."""
 
-    def __init__(self, rpc: int, message: str, id: bytes = b"null", is_answer: bool = False) -> None:
+    def __init__(self, rpc: int, message: str, id: bytes = b"null", is_answer: bool = False, only: str = "") -> None:
         super().__init__(message)
         self.rpc = rpc
         self.message = message
         self.id = id
         self.is_answer = is_answer
+        self.only = only
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -145,8 +147,10 @@ def decode(data: bytes, tokens: int = MOST_TOKENS) -> Message:
 
 
 def _malformed(rpc: int, message: str, data: bytes, tokens: int) -> Malformed:
-    id, is_answer = salvaged(data, tokens)
-    return Malformed(rpc, message, id, is_answer)
+    found = _envelope(data, tokens)  # once: it is what takes longest
+    id, is_answer = _salvaged(found)
+    told = found.keys() & {b'"method"', b'"result"', b'"error"'}
+    return Malformed(rpc, message, id, is_answer, told.pop().decode().strip('"') if len(told) == 1 else "")
 
 
 def read_batch(data: bytes) -> list[bytes] | None:
@@ -187,18 +191,16 @@ def _is_id(raw: Raw) -> bool:
 
 def salvaged(data: bytes, tokens: int = MOST_TOKENS) -> tuple[bytes, bool]:
     """The id of bytes that are no JSON-RPC message, `null` where they have none, and whether they answer a request."""
-    found = _envelope(data, tokens)
+    return _salvaged(_envelope(data, tokens))
+
+
+def _salvaged(found: Mapping[bytes, bytes]) -> tuple[bytes, bool]:
     is_answer = b'"method"' not in found and (b'"result"' in found or b'"error"' in found)
     id = found.get(b'"id"', b"null")
     return (id if len(id) <= LONGEST_ID and _is_readable_id(id) else b"null"), is_answer
 
 
-def has_only(data: bytes, member: bytes) -> bool:
-    """Whether of `method`, `result` and `error` such bytes have this one alone."""
-    return {member} == _envelope(data).keys() & {b'"method"', b'"result"', b'"error"'}
-
-
-def _envelope(data: bytes, tokens: int = MOST_TOKENS) -> dict[bytes, bytes]:
+def _envelope(data: bytes, tokens: int) -> dict[bytes, bytes]:
     """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
     strings and colons are enough for that."""
     found: dict[bytes, bytes] = {}

@@ -380,17 +380,17 @@ class Connection:
             else:
                 self._questions.asked(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
-            id = bytes(message.id) if message.is_request else b"null"
-            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id), data, origin)
+            id, only = (bytes(message.id), "method") if message.is_request else (b"null", "")
+            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         if self._complaints.takes(self._server.id):
             log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
-        if error.id != b"null" and jsonrpc.has_only(data, b'"method"'):
+        if error.id != b"null" and error.only == "method":
             self.notify(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
-            reach: Reach = "executed" if jsonrpc.has_only(data, b'"result"') else "sent_unknown"
+            reach: Reach = "executed" if error.only == "result" else "sent_unknown"
             self.failed(int(error.id), self._unreadable(error, reach))
 
     def awaits(self, origin: int) -> bool:
