@@ -186,7 +186,7 @@ class Link:
 async def test_an_answer_that_cannot_be_read_is_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[bytes] = []
     look = jsonrpc._envelope
-    monkeypatch.setattr(jsonrpc, "_envelope", lambda data: looked.append(data) or look(data))
+    monkeypatch.setattr(jsonrpc, "_envelope", lambda data, tokens: looked.append(data) or look(data, tokens))
     script = Scripted(tools_list=tools("x"), tools_call=...)
     async with gateway(scripts={"there": script}) as app:
         visitor = Visitor(app)
