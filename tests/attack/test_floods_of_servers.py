@@ -3,7 +3,9 @@ of it is kept."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +14,23 @@ from typing import Any, cast
 import pytest
 from attack.floods import beside
 from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said, tools
+from processes.ground import real
 from virtualtime import settle
 
-from toolgate.config import CatalogLimits, Config, Limits
+from toolgate.config import CatalogLimits, Config, Limits, Server
 from toolgate.core import asks, jsonrpc, sse
+from toolgate.core.clock import SystemClock
 from toolgate.core.lines import Lines
+from toolgate.core.model import Fault
 from toolgate.eras import tasks
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import http
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.links.stdio import StdioLink
 from toolgate.upstreams.mcp.connection import LONGEST_NOTE
+from toolgate.upstreams.process.supervisor import Supervisor
 
 
 def dumped(value: Any) -> bytes:
@@ -452,3 +459,29 @@ def test_calls_beside_questions_on_the_answers_to_answers_wait_no_longer(tmp_pat
 def test_calls_beside_a_flood_over_http_wait_no_longer(tmp_path: Path, kind: str) -> None:
     with beside.over_http(kind) as wild:
         beside.check(tmp_path, wild, "call")
+
+
+class _Heard:
+    """Whoever hears a link's messages."""
+
+    def received(self, data: bytes, origin: int | None) -> None: ...
+
+    def closed(self, fault: Fault) -> None: ...
+
+
+@real
+async def test_a_child_that_writes_without_end_is_read_no_faster_than_it_is_heard() -> None:
+    code = "import os\nwhile True: os.write(1, b'{}\\n' * 20_000)"
+    supervisor = Supervisor(SystemClock(), {})
+    server = Server(id="there", name="there", type="stdio", command=sys.executable, args=("-I", "-S", "-c", code))
+    link = StdioLink(server, _Heard())
+    await link.connect(supervisor)
+    try:
+        for signs in range(1, 30):
+            while (link.signs_of_life or 0) < signs:
+                await asyncio.sleep(0)
+            assert len(link._intake._waiting) < 200_000  # lines of one read
+        assert link._intake.transport
+    finally:
+        await link.close()
+        await supervisor.close()

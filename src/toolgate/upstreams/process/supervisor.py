@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, cast
+from typing import IO, Any
 
 from toolgate.config import masking
 from toolgate.core.clock import Clock
@@ -180,6 +180,10 @@ class _Pipe(asyncio.Protocol):
         self._child = child
         self._fd = fd
 
+    def connection_made(self, transport: Any) -> None:
+        if self._fd == 1:
+            self._child.output = transport
+
     def data_received(self, data: bytes) -> None:
         self._child.wrote(self._fd, data)
 
@@ -204,6 +208,7 @@ class Child:
         self.stderr = Tail()
         self.started = clock.wall()
         self.pid = 0
+        self.output: Readable | None = None  # its stdout, as far as it is read
         self._clock = clock
         self._on_output = on_output
         self._on_exit = on_exit
@@ -306,12 +311,6 @@ class Child:
             await asyncio.shield(self.owner)
 
     # What its pipes say.
-
-    @property
-    def output(self) -> Readable | None:
-        """Its stdout, as far as it is read."""
-        end = self._ends.get(1)
-        return cast("Readable", end) if isinstance(end, asyncio.BaseTransport) else None
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == 1:
