@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from inmemory import Scripted, Visitor, gateway, tools
-from processes.ground import home, real, toolgate
+from processes.ground import gateway as over_http
+from processes.ground import home, real, settings, toolgate
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
@@ -124,3 +125,15 @@ async def test_a_child_that_floods_its_stdout_leaves_a_short_log(tmp_path: Path)
 async def test_a_child_that_floods_for_long_leaves_a_short_log(tmp_path: Path) -> None:
     log, _ = await flooded(500_000, tmp_path)
     assert len(log) < 64 * 1024
+
+
+@real
+async def test_what_is_no_http_fills_no_log(told: Told) -> None:
+    async with over_http(settings()) as served:
+        for _ in range(3 * MOST):
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(b"\x01\r\n\r\n")
+            await reader.read()
+            writer.close()
+        assert len([each for each in told() if each.startswith("Invalid HTTP")]) == MOST
+    assert f"an HTTP client: {2 * MOST} more lines" in told()[-1]

@@ -15,7 +15,7 @@ import pytest
 from attack.floods import beside
 from inmemory import ENVELOPE, LATEST, MODERN, Scripted, Visitor, gateway, said, tools
 from processes.ground import real
-from virtualtime import settle
+from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Limits, Server
 from toolgate.core import asks, jsonrpc, sse
@@ -28,8 +28,10 @@ from toolgate.policy.schemas import FINE, compiled
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.links import http
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
+from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
+from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.mcp.connection import LONGEST_NOTE
+from toolgate.upstreams.mcp.connection import LONGEST_NOTE, MOST_ANSWERS
 from toolgate.upstreams.process.supervisor import Supervisor
 
 
@@ -459,6 +461,40 @@ def test_calls_beside_questions_on_the_answers_to_answers_wait_no_longer(tmp_pat
 def test_calls_beside_a_flood_over_http_wait_no_longer(tmp_path: Path, kind: str) -> None:
     with beside.over_http(kind) as wild:
         beside.check(tmp_path, wild, "call")
+
+
+async def test_a_server_that_asks_without_end_has_few_answers_on_their_way() -> None:
+    there = Scripted(tools_list=tools("act"))
+    async with gateway(scripts={"there": there}) as app:
+        visitor = Visitor(app)
+        await visitor.initialize()
+        await visitor.ask("tools/list")
+        before = asyncio.all_tasks()
+        for number in range(10_000):
+            there.say(b'{"jsonrpc":"2.0","id":"p%d","method":"ping"}' % number)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks() - before) <= 1
+        await settle()
+        answered = [each["id"] for each in there.requests if "result" in each]
+        assert answered == [f"p{number}" for number in range(MOST_ANSWERS)]
+        there.say(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')
+        await settle()
+        assert there.requests[-1]["id"] == "last"
+
+
+async def test_few_messages_are_on_their_way_to_a_server_that_does_not_take_them() -> None:
+    receipts = Receipts(FakeClock())
+    for number in range(MOST_RECEIPTS):
+        await receipts.room()
+        receipts.expect(number)
+    waiting = asyncio.ensure_future(receipts.room())
+    await settle()
+    assert not waiting.done()
+    receipts.note(3)
+    await waiting
+    receipts.expect("another")
+    await receipts.room()  # after some seconds nobody waits for them any more
+    await receipts.all()
 
 
 class _Heard:

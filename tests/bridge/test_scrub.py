@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -11,6 +12,7 @@ from peers import ACCEPTED, LATEST, MODERN, LegacyServer, ModernServer, RpcError
 
 from toolgate.config import Config, Guard, Limits
 from toolgate.core.redaction import GONE
+from toolgate.policy import scrub
 from toolgate.policy.truncate import META_KEY
 
 SECRET = "canary-7f3a9c21bb"
@@ -166,3 +168,20 @@ async def test_a_secret_that_was_replaced_is_still_one() -> None:
 async def test_a_result_without_secrets_passes_as_it_is(kind: type[Any]) -> None:
     async with gateway(config=guarded("patterns"), one=server(kind)) as rig:
         assert (await rig.modern().call("one__plain")).text == "nothing of the kind"
+
+
+@pytest.mark.parametrize("mode", ["known", "patterns"])
+async def test_a_large_result_is_scrubbed_beside_the_loop(mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrub, "LARGE", 100)
+    aside: list[bytes] = []
+
+    async def to_thread(work: Any, outcome: Any) -> Any:
+        aside.append(bytes(outcome.body))
+        return work(outcome)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    async with gateway(config=Config((), guard=Guard(scrub=mode)), there=server(ModernServer)) as rig:
+        result = (await rig.modern().request("tools/call", name="there__tells")).message
+        assert SECRET not in json.dumps(result)
+        assert (TOKEN in json.dumps(result)) is (mode == "known")
+    assert len(aside) == 1 and SECRET.encode() in aside[0]

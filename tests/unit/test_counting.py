@@ -60,3 +60,9 @@ def test_what_is_short_is_not_looked_at() -> None:
             raise AssertionError("it was looked at")
 
     assert not has_more_values(Never(b"[" * 199_999), 100_000)
+
+
+@pytest.mark.parametrize(("number", "is_more"), [(b"-1.2345678901234567e-100", False), (b"1" * 40, True)])
+def test_numbers_without_end_count_as_several(number: bytes, is_more: bool) -> None:
+    assert has_more_values(b"[%b]" % b",".join([number] * 90_000), 100_000) is is_more
+    assert not has_more_values(b"[%b]" % b"\n".join([b" " * 200 + b"1,"] * 90_000), 100_000)

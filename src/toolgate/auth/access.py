@@ -139,7 +139,9 @@ class Rules:
         self.read_only: Literal["", "off", "ask"] = permissions.read_only
         self._servers = _Table({permission_names.server(name): each for name, each in permissions.servers.items()})
         resources = _Table(_of_resources(permissions.resources, _said))
-        self._meant = _Table(_of_resources(permissions.resources, _meant))
+        meant = _of_resources(permissions.resources, _meant)
+        self._meant = _Table(meant)
+        self._meant_loosely = _Table(_as_lenient_readers(meant))
         self._things = {
             "tools": _Table({permission_names.named(name): each for name, each in permissions.tools.items()}),
             "prompts": _Table({permission_names.named(name): each for name, each in permissions.prompts.items()}),
@@ -236,7 +238,12 @@ class Rules:
         if _is_obscure(name):
             return "off"
         # What permissions mean may be more than they say: that closes something, and opens nothing.
-        meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in forms(name)]
+        found_forms = forms(name)
+        meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in found_forms]
+        files = dict.fromkeys(as_a_lenient_reader(each) for form in found_forms for each in _as_a_file(form))
+        for file in files:
+            if (loosely := self._meant_loosely.find(_uris(server, file))) != "allow":
+                meant.append(loosely)
         if not found and not any(meant):
             return None
         base = self._base(server, _SILENT)
@@ -404,6 +411,20 @@ def forms(uri: str) -> tuple[str, ...]:
     what follows its path. What a permission says of any of them, it says of the URI."""
     apart = _decoded_last(uri) if _differs.search(uri) else ()
     return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
+
+
+def _as_a_file(uri: str) -> Iterable[str]:
+    """What a server of files takes a URI for: also one that has no scheme, no host, or another scheme before that of a
+    file."""
+    if uri.startswith("file:"):
+        yield uri
+    found = _parts.fullmatch(uri)
+    if not found or (found[1].lower() != "file" and found[2] != "//"):
+        path = found[3] + found[4] if found else uri
+        yield "file:///" + path.lstrip("/")
+    before, scheme, path = uri.rpartition("file:")
+    if before and scheme:
+        yield "file:///" + path.lstrip("/")
 
 
 def _decoded_last(uri: str) -> Iterable[str]:

@@ -6,6 +6,7 @@ What only a WebSocket needs is imported with the first of them, so that the star
 from __future__ import annotations
 
 import asyncio
+import logging
 import contextlib
 import math
 import re
@@ -21,6 +22,8 @@ import uvicorn
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from toolgate.core.clock import SystemClock
+from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, SharedTransport
 from toolgate.core.model import Principal
 from toolgate.frontends.bodies import Bodies
@@ -187,6 +190,17 @@ def bind(host: str, port: int) -> socket.socket:
     return socket.create_server((host, port), family=family, backlog=2048)
 
 
+class _Bounded(logging.Filter):
+    """What clients do wrong, told as often as helps: no key is needed to send what is no HTTP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.complaints = Complaints(SystemClock())
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self.complaints.takes("an HTTP client")
+
+
 @asynccontextmanager
 async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
@@ -207,6 +221,8 @@ async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGener
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_WORDS,
     )
+    logged, bounded = logging.getLogger("uvicorn.error"), _Bounded()
+    logged.addFilter(bounded)
     server = _Server(config)
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]), name="http")
     try:
@@ -216,3 +232,5 @@ async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGener
     finally:
         server.should_exit = True
         await task
+        logged.removeFilter(bounded)
+        bounded.complaints.close()

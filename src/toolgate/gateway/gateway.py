@@ -128,12 +128,12 @@ class Gateway:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            return await resumed(resumption, resumption.live)
+            return await self.scrubber.aside(await resumed(resumption, resumption.live))
         if call.server == names.OWN:
             return Done(jsonrpc.encode(await own.answer(call, self._contexts.of(route, call.client))))
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
-        return await send(call, route.upstream(call.server), self._current)
+        return await self.scrubber.aside(await send(call, route.upstream(call.server), self._current))
 
     # Lists.
 

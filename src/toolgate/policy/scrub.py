@@ -7,6 +7,7 @@ scrubbed, whatever the configuration says of other servers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -19,6 +20,9 @@ from toolgate.core.redaction import Redactor
 from toolgate.upstreams.base import Status
 
 Mode: TypeAlias = Literal["off", "known", "patterns"]
+
+
+LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
 
 
 class Scrubber(msgspec.Struct, frozen=True):
@@ -46,9 +50,17 @@ class Scrubber(msgspec.Struct, frozen=True):
     def outcome(self, outcome: Outcome) -> Outcome:
         if not self.has_work or not isinstance(outcome, Done | Accepted):
             return outcome
+        if isinstance(outcome, Done) and outcome.is_scrubbed:
+            return outcome
         before = bytes(outcome.body)
         after = self.body(before)
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
+
+    async def aside(self, outcome: Outcome) -> Outcome:
+        """The same in a thread where a result is so large that others would wait for it."""
+        if not isinstance(outcome, Done) or not self.has_work or len(memoryview(outcome.body)) < LARGE:
+            return outcome
+        return msgspec.structs.replace(await asyncio.to_thread(self.outcome, outcome), is_scrubbed=True)
 
     def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:
         return tuple(map(self.raw, raw)) if self.has_work else tuple(raw)

@@ -105,6 +105,8 @@ class HttpLink:
         await self._send(attempt.data, headers, origin, _Judged(self, origin, attempt))
 
     async def _send(self, data: bytes, headers: Headers, origin: int | None, reply: _Reply) -> None:
+        if origin is None:
+            await self._receipts.room()
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:

@@ -7,6 +7,7 @@ import asyncio
 from toolgate.core.clock import Clock
 
 PATIENCE = 5.0  # seconds in which a server says that it has taken a message
+MOST = 16  # receipts that are waited for at once: each message has a connection of its own
 
 
 class Receipts:
@@ -15,6 +16,7 @@ class Receipts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._expected: set[object] = set()
+        self._one_came = asyncio.Event()
         self._all_came = asyncio.Event()
 
     def expect(self, message: object) -> None:
@@ -22,13 +24,25 @@ class Receipts:
 
     def note(self, message: object) -> None:
         self._expected.discard(message)
+        self._one_came.set()
         if not self._expected:
             self._all_came.set()
 
     def close(self) -> None:
         """None will come any more."""
         self._expected.clear()
+        self._one_came.set()
         self._all_came.set()
+
+    async def room(self) -> None:
+        """Return when few are expected. After `PATIENCE` seconds none is: the server gives no receipts."""
+        try:
+            async with self._clock.timeout(PATIENCE):
+                while len(self._expected) >= MOST:
+                    self._one_came.clear()
+                    await self._one_came.wait()
+        except TimeoutError:
+            self._expected.clear()
 
     async def all(self) -> None:
         """Return when nothing is expected, at the latest after `PATIENCE` seconds."""

@@ -108,6 +108,8 @@ class SseLink(PipeLink):
             raise fault(self._server, f"Server not started: {self._server.name} has ended", "not_sent", "SESSION_ERROR")
         if self._credential and (shown := await self._credential.shown()):
             headers = (*headers, (AUTHORIZATION, shown.encode()))
+        if origin is None:
+            await self._receipts.room()
         try:
             wire = await self._pool.take()
         except (OSError, TimeoutError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -54,6 +55,7 @@ from toolgate.upstreams.stopping import stopped
 log = logging.getLogger(__name__)
 
 MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may be lost are
+MOST_ANSWERS = 1024  # that are not sent yet, beyond which a server gets none to what it asks
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
@@ -110,10 +112,11 @@ class Connection:
         self._made: dict[int, tuple[OpenRequest, str]] = {}  # that have become tasks, with their ids: they still report
         self._concurrency = ConcurrencyLimit(server.name, server.concurrency, clock)
         self._questions = Questions(
-            server, sole_owner, self._requests, self._given_up, self._concurrency, self.notify, self.remark, clock
+            server, sole_owner, self._requests, self._given_up, self._concurrency, self.answer, self.remark, clock
         )
         self._watchdog = Watchdog(self, server, clock)
         self._work: set[asyncio.Task[None]] = set()
+        self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
         self._extended = TaskOwners()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
 
@@ -295,6 +298,18 @@ class Connection:
         """Send a message that waits for nothing; what becomes of it shows in what follows."""
         self._spawn(self.tell(message))
 
+    def answer(self, message: bytes) -> None:
+        """Send an answer to what the server has asked, after those before it."""
+        if len(self._answers) < MOST_ANSWERS:
+            self._answers.append(message)
+            if len(self._answers) == 1:
+                self._spawn(self._send_answers())
+
+    async def _send_answers(self) -> None:
+        while self._answers:
+            await self.tell(self._answers[0])
+            self._answers.popleft()
+
     def remark(self, message: bytes) -> None:
         """The same of what may be lost: where the server does not read, it is."""
         if len(self._work) < MOST_PENDING_EVENTS:
@@ -388,7 +403,7 @@ class Connection:
         if self._complaints.takes(self._server.id):
             log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
         if error.id != b"null" and error.only == "method":
-            self.notify(jsonrpc.error(error.id, error.rpc, error.message))
+            self.answer(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
             reach: Reach = "executed" if error.only == "result" else "sent_unknown"
             self.failed(int(error.id), self._unreadable(error, reach))
