@@ -6,8 +6,8 @@ What only a WebSocket needs is imported with the first of them, so that the star
 from __future__ import annotations
 
 import asyncio
-import logging
 import contextlib
+import logging
 import math
 import re
 import resource
