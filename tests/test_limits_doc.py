@@ -13,6 +13,7 @@ from toolgate import config
 from toolgate.cli.audit import app
 from toolgate.core.model import Call, Client, Done, Fault, Principal
 from toolgate.policy.audit import LARGEST, AuditEntry
+from toolgate.policy.base import Passed
 from toolgate.policy.limits import Limits, Meters
 from toolgate.state import audit
 from toolgate.state.audit import NOTHING, chained, read_line
@@ -41,8 +42,8 @@ def test_the_refusal_is_what_a_client_gets() -> None:
         who = Client(Principal("client:ci", client="ci"))
         for number in range(60):
             call = Call("tools/call", "create_issue", who, server=f"s{number}")
-            rule.before(call, False)
-            rule.ended(call, call, Done(b"{}"))
+            passed = rule.before(call, False)
+            rule.ended(call, Done(b"{}"), passed.ticket if isinstance(passed, Passed) else None)
         await clock.advance(0.2)
         with pytest.raises(Fault) as caught:
             rule.before(Call("tools/call", "create_issue", who, server="github"), False)

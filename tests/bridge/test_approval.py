@@ -77,9 +77,10 @@ class InProcessContext:
 
         book = Approvals(self.store, self.clock)
         rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, Validate())
+        kept = dict(vars(rule))
         async with gateway(policies=[rule], store=self.store, **servers) as rig:
             yield rig
-            assert not rule._decided and not rule._gone_on
+            assert vars(rule) == kept
 
 
 def decide(decision: str, arguments: Any = None, asked: list[Any] | None = None) -> dict[str, Any]:

@@ -32,10 +32,10 @@ from virtualtime import FakeClock, settle
 from toolgate.app import running
 from toolgate.config import Audit, Config, Limits
 from toolgate.config.access import KnownClient
-from toolgate.core.model import Ask, Call, Outcome, Required
+from toolgate.core.model import Ask, Call, Required
 from toolgate.core.redaction import Redactor
-from toolgate.policy import audit as rule
 from toolgate.policy import chain
+from toolgate.policy.base import Policy
 from toolgate.state.audit import Trail, verify
 from toolgate.state.memory import MemoryStore
 
@@ -159,19 +159,14 @@ async def test_a_call_that_asks_is_a_line_for_each_round(tmp_path: Path, revisio
         assert "ms" in asked and "ms" in done
 
 
-class AskOnce:
+class AskOnce(Policy):
     name = "approve"
 
-    def before(self, call: Call, was_passed: bool) -> Call | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Required:
         if was_passed or (call.resumption and call.resumption.asker == "policy:approve"):
             return call
         method, params = form()
         return Required((Ask("sure", method, Raw(msgspec.json.encode(params))),))
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -244,17 +239,15 @@ async def test_calls_go_on_while_the_audit_cannot_be_written_where_nothing_is_sa
         assert (await there.rig.modern().request("tools/call", name="there__plain")).text == "done"
 
 
-async def test_rounds_that_never_come_back_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule, "MOST_ASKED", 3)
+async def test_policies_keep_nothing_of_rounds_that_never_come_back(tmp_path: Path) -> None:
     async with audited(tmp_path, there=LegacyServer({"hello": hello})) as there:
         client = there.rig.modern()
+        policies = there.rig.app.gateway.route("/mcp").policies
+        before = [dict(vars(policy)) for policy in policies]
         for _ in range(10):
             assert (await client.request("tools/call", name="there__hello")).asks
+        assert [vars(policy) for policy in policies] == before
         await there.rig.clock.advance(400)
-        (policy,) = [each for each in there.rig.app.gateway.route("/mcp").policies if each.name == "audit"]
-        assert isinstance(policy, rule.Audit)
-        assert not policy._begun
-        assert len(policy._asked) <= 3
         assert len(await there.lines()) == 10
 
 

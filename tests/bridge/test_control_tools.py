@@ -30,7 +30,8 @@ from peers import (
 from virtualtime import settle
 
 from toolgate.config import Config
-from toolgate.core.model import Call, Fault, Outcome
+from toolgate.core.model import Call, Fault
+from toolgate.policy.base import Policy
 
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 CLIENTS = pytest.mark.parametrize("revision", ["2025-06-18", LATEST, MODERN])
@@ -310,7 +311,7 @@ async def test_a_cancelled_call_is_cancelled_at_its_server(server: Any, revision
 # Rules, and where a call goes.
 
 
-class Watch:
+class Watch(Policy):
     """Notes what rules are shown."""
 
     name = "watch"
@@ -318,14 +319,9 @@ class Watch:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, str]] = []
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         self.seen.append((call.server, call.target, call.via))
         return call
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
 
 
 @pytest.mark.promise("b.surfaces.true-target-meta")
@@ -347,20 +343,15 @@ async def test_rules_see_the_true_server_and_tool_whatever_was_called(server: An
         ]
 
 
-class Deny:
+class Deny(Policy):
     """Refuses one tool of one server, under whatever name."""
 
     name = "deny"
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         if (call.server, call.target) == ("there", "secret"):
             raise Fault("ACCESS_DENIED", "This tool is not for you", reach="not_sent")
         return call
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
 
 
 @pytest.mark.promise("b.surfaces.true-target-meta")

@@ -17,6 +17,7 @@ from virtualtime import settle
 from toolgate.app import App
 from toolgate.config import Overlay, Parameter
 from toolgate.core.model import Call, Client, Fault, Outcome, Required
+from toolgate.policy.base import Policy
 
 SERVERS = [LegacyServer, ModernServer]
 REVISIONS = ["2025-06-18", LATEST, MODERN]
@@ -43,7 +44,7 @@ FIND = Overlay(
 CHANGES = {"seek": FIND, "drop": Overlay(hidden=True)}
 
 
-class Resubscriber:
+class Watcher(Policy):
     """A rule that lets everything pass, and sees it."""
 
     name = "watching"
@@ -51,14 +52,9 @@ class Resubscriber:
     def __init__(self) -> None:
         self.seen: list[Call] = []
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
         self.seen.append(call)
         return call
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
 
 
 async def plain(scene: Scene) -> str:
@@ -79,7 +75,7 @@ def a_server(kind: Any, changes: Mapping[str, Overlay] = CHANGES, **more: Any) -
 @pytest.mark.parametrize("kind", SERVERS)
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_tool_is_shown_and_called_as_it_was_changed(kind: Any, revision: str) -> None:
-    there, rule = a_server(kind), Resubscriber()
+    there, rule = a_server(kind), Watcher()
     async with gateway(policies=[rule], there=there) as rig:
         for path, prefix in (("/mcp", "there__"), ("/mcp/servers/there", "")):
             client = await rig.client(revision, path=path)
@@ -109,7 +105,7 @@ async def test_a_tool_is_shown_and_called_as_it_was_changed(kind: Any, revision:
 async def test_what_is_hidden_or_renamed_away_cannot_be_called_by_any_name_on_any_path(
     kind: Any, revision: str
 ) -> None:
-    there, rule = a_server(kind), Resubscriber()
+    there, rule = a_server(kind), Watcher()
     async with gateway(policies=[rule], bundles={"all": ("*",)}, there=there) as rig:
         for path in ("/mcp", "/mcp/aggregate", "/mcp/servers/there", "/mcp/bundles/all"):
             client = await rig.client(revision, path=path)
@@ -132,7 +128,7 @@ FORWARDING = {
 @pytest.mark.parametrize("control", FORWARDING)
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/all"])
 async def test_overlays_hold_for_calls_through_control_tools(control: str, path: str) -> None:
-    there, rule = a_server(LegacyServer), Resubscriber()
+    there, rule = a_server(LegacyServer), Watcher()
     server, tool, arguments = FORWARDING[control]
     async with gateway(policies=[rule], there=there) as rig:
         client = rig.modern(path=path)
@@ -163,7 +159,7 @@ async def test_what_is_hidden_cannot_be_called_as_a_task_either() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_caller_who_gives_what_is_fixed_is_refused_before_any_rule(revision: str) -> None:
-    there, rule = a_server(LegacyServer), Resubscriber()
+    there, rule = a_server(LegacyServer), Watcher()
     async with gateway(policies=[rule], there=there) as rig:
         client = await rig.client(revision)
         for given in ({"query": "a", "token": "mine"}, {"q": "a"}):
@@ -173,8 +169,8 @@ async def test_a_caller_who_gives_what_is_fixed_is_refused_before_any_rule(revis
 
 
 async def test_an_error_names_the_tool_as_the_client_knows_it() -> None:
-    class Refusing(Resubscriber):
-        def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    class Refusing(Watcher):
+        def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
             raise Fault("ACCESS_DENIED", "Not this one")
 
     there = a_server(LegacyServer)
@@ -285,7 +281,7 @@ async def called(app: App, headers: dict[str, str], **arguments: Any) -> Any:
 
 async def test_headers_are_held_against_what_was_shown_and_written_for_what_is_sent() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    script, rule = Scripted(tools_list={"tools": [listed("seek", schema)]}, tools_call=said("called")), Resubscriber()
+    script, rule = Scripted(tools_list={"tools": [listed("seek", schema)]}, tools_call=said("called")), Watcher()
     moved = Overlay(name="find", parameters={"region": Parameter(name="where")})
     given = Overlay(name="find", parameters={"region": Parameter(fixed="eu")})
     async with house_of_scripts(scripts={"there": script}, policies=[rule]) as app:

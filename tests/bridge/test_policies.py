@@ -24,6 +24,7 @@ from peers import (
 from virtualtime import settle
 
 from toolgate.core.model import Ask, Call, Done, Outcome, Required
+from toolgate.policy.base import Policy
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
 SERVERS = [LegacyServer, ModernServer]
@@ -33,7 +34,7 @@ def ask_of(key: str, question: Question) -> Ask:
     return Ask(key, question[0], Raw(msgspec.json.encode(question[1])))
 
 
-class Approve:
+class Approve(Policy):
     """Asks before a call, and lets it go on if the answer is to accept. Rounds that follow were let through before."""
 
     def __init__(self, name: str = "approve", state: str | None = None) -> None:
@@ -43,7 +44,7 @@ class Approve:
         self.seen: list[Call] = []
         self.left: list[str] = []
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
         self.seen.append(call)
         resumed = call.resumption
         if was_passed:
@@ -57,15 +58,13 @@ class Approve:
             return call
         return Done(b'{"content":[{"type":"text","text":"not allowed"}],"isError":true}')
 
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
+    def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         self.left.append(f"{call.server} {call.target}")
         return outcome
 
 
 class AskAlways(Approve):
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
         return super().before(call, False)
 
 
@@ -208,7 +207,7 @@ async def test_a_rule_asks_only_clients_that_can_be_asked(revision: str) -> None
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_that_changes_arguments_after_it_asked_is_obeyed(revision: str) -> None:
     class Edit(Approve):
-        def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+        def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
             decision = super().before(call, was_passed)
             if isinstance(decision, Call):
                 return msgspec.structs.replace(decision, arguments=Raw(b'{"edited":true}'))
@@ -224,7 +223,7 @@ async def test_a_rule_that_changes_arguments_after_it_asked_is_obeyed(revision: 
 @pytest.mark.parametrize("revision", REVISIONS)
 async def test_a_rule_may_ask_several_things_at_once(revision: str) -> None:
     class Both(Approve):
-        def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+        def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
             if call.resumption:
                 assert call.resumption.answers.keys() == {"one", "two"}
                 return call

@@ -15,6 +15,7 @@ from toolgate.config import Config, Limits
 from toolgate.config.access import Bounds, Concurrency, KnownClient, Rate, Rates
 from toolgate.core.model import Call, Client, Done, Fault, Principal
 from toolgate.policy import limits
+from toolgate.policy.base import Passed
 from toolgate.policy.limits import Meters
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
@@ -287,9 +288,10 @@ async def test_an_end_that_is_told_twice_gives_back_once() -> None:
     meters = Meters(FakeClock())
     rule = limits.Limits(at_once(principal=3), meters)
     one, other = call(), call()
-    rule.before(one, False), rule.before(other, False)
-    rule.ended(one, one, Done(b"{}"))
-    rule.ended(one, one, Done(b"{}"))
+    passed, passed_too = rule.before(one, False), rule.before(other, False)
+    assert isinstance(passed, Passed) and isinstance(passed_too, Passed)
+    rule.ended(one, Done(b"{}"), passed.ticket)
+    rule.ended(one, Done(b"{}"), passed.ticket)
     assert not meters.are_idle
-    rule.ended(other, other, Done(b"{}"))
+    rule.ended(other, Done(b"{}"), passed_too.ticket)
     assert meters.are_idle

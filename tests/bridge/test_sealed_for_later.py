@@ -13,6 +13,7 @@ from virtualtime import FakeClock
 from toolgate.config import CatalogLimits
 from toolgate.core import jsonrpc
 from toolgate.core.model import Ask, Call, Done, Outcome, Required
+from toolgate.policy.base import Policy
 from toolgate.state.memory import MemoryStore
 
 INVALID = -32602
@@ -26,19 +27,17 @@ async def hello(scene: Scene) -> str:
     return f"hello {(await scene.ask(form()))['content']['name']}"
 
 
-class Approve:
+class Approve(Policy):
     """A policy that asks before anything is called."""
 
     name = "approve"
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
         method, params = form("Really?")
         asks = (Ask("really", method, jsonrpc.Raw(jsonrpc.encode(params))),)
         return call if was_passed or call.resumption else Required(asks)
 
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
+    def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         assert isinstance(outcome, Done)
         return outcome
 

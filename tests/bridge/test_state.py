@@ -27,6 +27,7 @@ from virtualtime import settle
 from toolgate.config import ParkingLimits
 from toolgate.core import jsonrpc
 from toolgate.core.model import Ask, Call, Done, Outcome, Required
+from toolgate.policy.base import Policy
 
 INVALID = -32602
 
@@ -46,12 +47,12 @@ async def two_rounds(scene: Scene) -> str:
     return f"{first['content']['name']} {second['content']['name']}"
 
 
-class Approve:
+class Approve(Policy):
     """A policy that asks before anything is called."""
 
     name = "approve"
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
         resumed = call.resumption
         if not resumed:
             method, params = form("Really?")
@@ -59,11 +60,6 @@ class Approve:
         if resumed.asker == "policy:approve" and "really" not in resumed.answers:
             return Done(b'{"content":[{"type":"text","text":"not approved"}]}')
         return call
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
 
 
 class Asked:

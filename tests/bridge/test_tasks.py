@@ -36,6 +36,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Server
 from toolgate.core.model import Call, Client, Fault, Outcome, Principal, Required
+from toolgate.policy.base import Policy
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 from toolgate.upstreams.mcp.tasks import MOST_TASKS
@@ -800,7 +801,7 @@ async def test_what_is_awaited_for_a_client_is_in_nobodys_list() -> None:
 # Rules.
 
 
-class Watchful:
+class Watchful(Policy):
     """Sees everything, and refuses to cancel."""
 
     name = "watchful"
@@ -808,14 +809,9 @@ class Watchful:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, str, str]] = []
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Outcome | Required:
         self.seen.append((call.method, call.kind, call.server, call.target))
         return call
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
 
 
 async def test_rules_see_the_true_server_and_the_servers_own_id() -> None:

@@ -242,7 +242,8 @@ class Rules:
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in found_forms]
         files = dict.fromkeys(as_a_lenient_reader(each) for form in found_forms for each in _as_a_file(form))
         for file in files:
-            if (loosely := self._meant_loosely.find(_uris(server, file))) != "allow":
+            loosely = self._meant_loosely.find(_uris(server, file))
+            if loosely and loosely != "allow":
                 meant.append(loosely)
         if not found and not any(meant):
             return None

@@ -109,7 +109,7 @@ class Gateway:
 
     async def _through(self, call: Call, route: Route) -> Outcome:
         """A round through the policies and back."""
-        policy_run = PolicyRun(call, route.own_policies if call.server == names.OWN else route.policies, self._clock)
+        policy_run = PolicyRun(call, route.own_hooks if call.server == names.OWN else route.hooks, self._clock)
         try:
             decision = await policy_run.before(lambda next: self._through(next, route))
             outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
@@ -241,7 +241,7 @@ class Gateway:
         return watched
 
     async def _let_watch(self, call: Call, route: Route) -> Call:
-        policy_run = PolicyRun(call, route.policies, self._clock)
+        policy_run = PolicyRun(call, route.hooks, self._clock)
         try:
             decision = await policy_run.before(lambda next: self._through(next, route))
             if not isinstance(decision, Call):
@@ -361,7 +361,7 @@ def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
 
 def _missed(call: Call, fault: Fault, route: Route) -> Fault:
     """What is not found is counted and noted as any other call: by what is said of it somebody may guess names."""
-    return missed(call, fault, route.policies) if fault.code in NOT_FOUND else fault
+    return missed(call, fault, route.hooks) if fault.code in NOT_FOUND else fault
 
 
 def _with_schema(call: Call, fault: Fault) -> Fault:

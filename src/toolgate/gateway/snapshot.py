@@ -19,6 +19,7 @@ from toolgate.core.model import EventSink, Fault
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import PolicyDeps
+from toolgate.policy.run import Hooks, compiled
 from toolgate.policy.scrub import Scrubber
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
@@ -45,6 +46,8 @@ class Route(msgspec.Struct, frozen=True):
     upstreams: Mapping[str, Upstream]
     policies: tuple[Policy, ...] = ()
     own_policies: tuple[Policy, ...] = ()  # none: the same
+    hooks: tuple[Hooks, ...] = ()  # of both, compiled
+    own_hooks: tuple[Hooks, ...] = ()
     is_strict: bool = False
     is_transparent: bool = False
     servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
@@ -52,7 +55,8 @@ class Route(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         servers = {id: upstream.name for id, upstream in self.upstreams.items()}
         msgspec.structs.force_setattr(self, "servers", servers)
-        msgspec.structs.force_setattr(self, "own_policies", self.own_policies or self.policies)
+        msgspec.structs.force_setattr(self, "hooks", compiled(self.policies))
+        msgspec.structs.force_setattr(self, "own_hooks", compiled(self.own_policies or self.policies))
 
     def upstream(self, server: str) -> Upstream:
         """Raises `Fault` for one that is not here: a task's server, or a resumed call's, may be removed meanwhile."""

@@ -6,11 +6,14 @@ nothing: the gateway puts in what the client itself has written.
 
 from __future__ import annotations
 
+from typing import Any
+
 from toolgate.auth.access import Access
-from toolgate.core.model import Call, Fault, Outcome
+from toolgate.core.model import Call, Fault
+from toolgate.policy.base import Policy
 
 
-class Permit:
+class Permit(Policy):
     """`is_asked_behind`: a policy behind this one asks a person wherever permissions say so. Where none does, what
     needs approval is refused."""
 
@@ -20,7 +23,7 @@ class Permit:
         self._access = access
         self._is_asked_behind = is_asked_behind
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         verdict = self._access.judge(call)
         if verdict == "off":
             raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
@@ -28,8 +31,3 @@ class Permit:
             message = "Approval required: nobody can be asked for it here"
             raise Fault("APPROVAL_REQUIRED", message, reach="not_sent")
         return call
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...

@@ -28,7 +28,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.policy import approval_requests
 from toolgate.policy.approval_requests import ApprovalRequest, Unsendable
 from toolgate.policy.approvals import Approvals, Lasts, Place, StoredRequest, TooMany, Who, is_change
-from toolgate.policy.base import Wait
+from toolgate.policy.base import Decision, Passed, Policy, Wait
 from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
@@ -44,7 +44,7 @@ _ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
 Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes on, with other arguments or its own
 
 
-class Approval:
+class Approval(Policy):
     """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `validate`
     judges arguments that people wrote."""
 
@@ -70,17 +70,15 @@ class Approval:
         self._validate = validate
         self._audit = audit
         self._asking = asyncio.Lock()
-        self._decided: dict[int, Decided] = {}  # of calls that have waited, by id; taken at once
-        self._gone_on: dict[int, tuple[Call, ApprovalRequest]] = {}  # by id, until their round has ended
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required | Wait:
+    def before(self, call: Call, was_passed: bool, waited: Decided | None = None) -> Decision:
         if call.kind == "tasks":
             return call  # it was approved, if need be, when it was made
-        verdict, decided = self._verdict(call), self._decided.pop(id(call), None)
+        verdict = self._verdict(call)
         if verdict == "off":  # since a moment ago: the call has waited
             raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
-        if decided:
-            return self._take(decided)
+        if waited:
+            return self._take(waited)
         resumed, place = call.resumption, self._place(call)
         if resumed and resumed.live:
             return call  # it was sent long ago: what comes now only answers what its server asked
@@ -97,7 +95,7 @@ class Approval:
             else self._ask(approval_requests.of(call, place, self._redactor))
         )
 
-    def _as_it_went(self, call: Call, place: Place, is_let: bool) -> Call | Required | Wait:
+    def _as_it_went(self, call: Call, place: Place, is_let: bool) -> Decision:
         """The next round of a call, with the arguments that it was let go on with. Where that is not known, it is asked
         for anew."""
         try:
@@ -113,17 +111,15 @@ class Approval:
             )
         return call if is_let else self._ask(approval_request)
 
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
+    def ended(
+        self, call: Call, ending: Outcome | BaseException, ticket: tuple[ApprovalRequest, Raw | None] | None
+    ) -> None:
         """A call that its server asks something of comes back, perhaps to another process, with its caller's own
         arguments: what it went on with is kept."""
-        _, approval_request = self._gone_on.pop(id(went), (None, None))
-        comes_back = _comes_back(call, ending)
-        if approval_request and comes_back:
-            edited = None if went.arguments is approval_request.call.arguments else bytes(went.arguments)
-            self._approvals.let_pass(_approval_pass(approval_request, *comes_back), edited, PASSES)
+        if ticket and (comes_back := _comes_back(call, ending)):
+            approval_request, edited = ticket
+            kept = None if edited is None else bytes(edited)
+            self._approvals.let_pass(_approval_pass(approval_request, *comes_back), kept, PASSES)
 
     def _place(self, call: Call) -> Place:
         print = self._prints.get(call.server, "")
@@ -131,16 +127,15 @@ class Approval:
             print = print_of(print, call.tool_info.listed)
         return Place(call.client.principal.id, call.server, print, call.kind, call.target)
 
-    def _take(self, decided: Decided) -> Call:
+    def _take(self, decided: Decided) -> Passed:
         if isinstance(decided, Fault):
             raise decided
         return self._go_on(*decided)
 
-    def _go_on(self, approval_request: ApprovalRequest, edited: Raw | None) -> Call:
+    def _go_on(self, approval_request: ApprovalRequest, edited: Raw | None) -> Passed:
         arguments = approval_request.call.arguments if edited is None else edited
         went = msgspec.structs.replace(approval_request.call, arguments=arguments)
-        self._gone_on[id(went)] = went, approval_request  # it is kept here, and with it its id
-        return went
+        return Passed(went, (approval_request, edited))
 
     def _ask(self, approval_request: ApprovalRequest, problem: str = "", can_client: bool = True) -> Required | Wait:
         call, by = approval_request.call, self._who_decides(approval_request)
@@ -168,7 +163,7 @@ class Approval:
 
     # The client's user.
 
-    def _answered(self, approval_request: ApprovalRequest) -> Call | Required | Wait:
+    def _answered(self, approval_request: ApprovalRequest) -> Decision:
         resumed = approval_request.call.resumption
         assert resumed
         about, asked = (resumed.state or "").split(" ")
@@ -190,14 +185,14 @@ class Approval:
             return self._go_on(approval_request, edited)
         return Wait(lambda: self._grant(approval_request, edited, cast(Lasts, decision)))
 
-    async def _grant(self, approval_request: ApprovalRequest, edited: Raw | None, lasts: Lasts) -> None:
+    async def _grant(self, approval_request: ApprovalRequest, edited: Raw | None, lasts: Lasts) -> Decided:
         try:
             await self._approvals.grant(approval_request.place, lasts, "client", approval_request.session)
         except (NotKept, TooMany) as why:
             log.warning("%s was allowed this once only: %s", approval_request.named, why)
         else:
             self._note_grant(approval_request, lasts)
-        self._decided[id(approval_request.call)] = approval_request, edited
+        return approval_request, edited
 
     def _note_grant(self, approval_request: ApprovalRequest, lasts: Lasts) -> None:
         if self._audit:
@@ -216,13 +211,11 @@ class Approval:
 
     # An operator.
 
-    async def _wait_for_operator(self, approval_request: ApprovalRequest) -> None:
+    async def _wait_for_operator(self, approval_request: ApprovalRequest) -> Decided:
         try:
-            self._decided[id(approval_request.call)] = await self._by_operator(approval_request)
+            return await self._by_operator(approval_request)
         except (NotKept, TooMany) as why:
-            self._decided[id(approval_request.call)] = _required(
-                approval_request, f"and no operator can be asked: {why}"
-            )
+            return _required(approval_request, f"and no operator can be asked: {why}")
 
     async def _by_operator(self, approval_request: ApprovalRequest) -> Decided:
         end = self._clock.now() + self._settings.wait
@@ -245,14 +238,12 @@ class Approval:
                 approval_request.place, approval_request.digest, self._settings.ttl, lambda: _about(approval_request)
             )
 
-    async def _use(self, approval_request: ApprovalRequest, request: StoredRequest) -> None:
+    async def _use(self, approval_request: ApprovalRequest, request: StoredRequest) -> Decided | None:
         """What an operator has decided before the call came. Where another call was faster, it is asked anew."""
         try:
-            decided = await self._used(approval_request, request)
+            return await self._used(approval_request, request)
         except NotKept as why:
-            decided = _required(approval_request, f"and what was decided cannot be used: {why}")
-        if decided:
-            self._decided[id(approval_request.call)] = decided
+            return _required(approval_request, f"and what was decided cannot be used: {why}")
 
     async def _used(self, approval_request: ApprovalRequest, request: StoredRequest) -> Decided | None:
         if request.state == "denied":

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw
@@ -18,11 +17,11 @@ from toolgate import config
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.model import Accepted, Call, Done, Fault, NeedInput, Outcome
+from toolgate.policy.base import Passed, Policy
 from toolgate.state.audit import Trail
 
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
-MOST_ASKED = 4096  # rounds that wait for answers, and will be told of once more
 
 # Faults by which the gateway decides; all others are what became of a call that it let go on.
 REFUSALS = frozenset(
@@ -37,8 +36,8 @@ Decision = Literal["allow", "deny", "ask"]
 
 class AuditEntry(msgspec.Struct, omit_defaults=True):
     """A line. `via` is the control tool that the call came through, `shown_by` how the caller showed who it is; `code`
-    is a fault's; `reason` is why the gateway refused or asked; `ms` is how long the round took, absent where that is no
-    longer known; `arguments` are there where all of them are wanted."""
+    is a fault's; `reason` is why the gateway refused or asked; `ms` is how long the round took;
+    `arguments` are there where all of them are wanted."""
 
     time: str
     event: str
@@ -65,7 +64,16 @@ class _Result(msgspec.Struct):
     isError: bool = False
 
 
-class Audit:
+class _Begun(msgspec.Struct):
+    """A round: since when, and with which arguments it came. `has_ended`: it is told once more, of what came of the
+    questions of its server."""
+
+    when: float
+    arguments: Raw
+    has_ended: bool = False
+
+
+class Audit(Policy):
     """`blocks`: no call goes on while nothing can be noted."""
 
     name = "audit"
@@ -75,10 +83,8 @@ class Audit:
         self._clock = clock
         self._arguments = settings.arguments
         self._blocks = settings.on_failure == "block"
-        self._begun: dict[int, float] = {}  # by the id of a call that is under way
-        self._asked: OrderedDict[int, float] = OrderedDict()
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Passed:
         if self._blocks and self._trail.problem:
             raise Fault(
                 "INTERNAL",
@@ -86,21 +92,10 @@ class Audit:
                 reach="not_sent",
                 hint="the log of toolgate says why; `audit.on_failure` decides whether calls wait for that",
             )
-        if self._asked:
-            self._asked.pop(id(call), None)  # of one that never came back: it has gone, and its id is another's now
-        self._begun[id(call)] = self._clock.now()
-        return call
+        return Passed(call, _Begun(self._clock.now(), call.arguments))
 
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
-        begun = self._begun.pop(id(went), None)
-        is_rest = begun is None
-        if begun is None:
-            begun = self._asked.pop(id(went), None)
-        elif isinstance(ending, NeedInput):
-            self._wait(went, begun)
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
+        is_rest, ticket.has_ended = ticket.has_ended, True
         decision, outcome, code, reason = _told(ending)
         if not call.server and outcome == "error":
             decision = "deny"  # there is no such target
@@ -116,7 +111,7 @@ class Audit:
             outcome,
             code,
             plainly(reason)[:LONGEST] if reason else "",
-            None if begun is None else int((self._clock.now() - begun) * 1e6) / 1000,
+            int((self._clock.now() - ticket.when) * 1e6) / 1000,
             who.client,
             who.via,
             who.address,
@@ -126,7 +121,7 @@ class Audit:
             entry.arguments_sha256 = hashlib.sha256(given).hexdigest()
             if self._arguments == "full":
                 entry.arguments = self._whole(given)
-        entry.edited = given is not went.arguments and given != went.arguments
+        entry.edited = given is not ticket.arguments and given != ticket.arguments
         entry.resumed = is_rest or call.resumption is not None
         self._trail.put(entry)
 
@@ -135,11 +130,6 @@ class Audit:
         if memoryview(arguments).nbytes > LARGEST:
             return None
         return Raw(self._trail.redactor.body(_in_one_line(bytes(arguments))))
-
-    def _wait(self, went: Call, begun: float) -> None:
-        self._asked[id(went)] = begun
-        if len(self._asked) > MOST_ASKED:
-            self._asked.popitem(last=False)
 
 
 def _told(

@@ -7,40 +7,52 @@ meta-tool the call came through, so that no name is a way around it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from toolgate.core.model import Call, Outcome, Required
 
 
+class Passed(NamedTuple):
+    """A call that goes on, and a `ticket` for this round of it, which the policy gets back in `after` and `ended`."""
+
+    call: Call
+    ticket: Any
+
+
 class Wait(msgspec.Struct, frozen=True):
-    """The policy cannot tell yet: it is asked again, with the same call, when `until` has returned. What ends the call
-    meanwhile cancels that; `until` bounds its own time."""
+    """The policy cannot tell yet: it is asked again, with the same call and with what `until` has returned. What ends
+    the call meanwhile cancels that; `until` bounds its own time."""
 
-    until: Callable[[], Awaitable[object]]
+    until: Callable[[], Awaitable[Any]]
 
 
-class Policy(Protocol):
-    name: str
+Decision: TypeAlias = Call | Passed | Outcome | Required | Wait
 
-    def before(self, call: Call, was_passed: bool) -> Call | Outcome | Required | Wait:
-        """Let the call go on (as it is or changed), answer it, ask its user (`Required`), or be asked again later
-        (`Wait`). Refuse by raising `Fault`.
 
-        `was_passed`: on an earlier round this policy let the call go on, and what asked lies behind it. Access is to be
+class Policy:
+    """Override what is needed: a hook that is not overridden costs a call nothing. A policy keeps nothing of a call but
+    in its ticket."""
+
+    name = ""
+
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Decision:
+        """Let the call go on (as it is or changed, with a ticket or without), answer it, ask its user (`Required`), or
+        be asked again later (`Wait`, whose result is then `waited`). Refuse by raising `Fault`.
+
+        `was_passed`: in an earlier round this policy let the call go on, and what asked lies behind it. Access is to be
         decided anew all the same; but nothing is to be charged, asked or counted a second time. A round that answers
         this policy's own question has `call.resumption.asker == "policy:NAME"`, and no other round has.
         """
-        ...
+        return call
 
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
+    def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         """Look at the outcome, or change it. Called in reverse order, and not while the call still asks."""
-        ...
+        return outcome
 
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
-        """A round of a call that the policy let go on (as `went`) is over, however it went: `ending` is what its client
-        gets of it (questions too), or what was raised, a cancellation as well; `call` is as it got to its server.
-        After questions of a server that the client answers on the spot it is told once more, of what came of them;
-        after those of a policy there is another round."""
-        ...
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: Any) -> None:
+        """A round of a call that the policy let go on is over, however it went: `ending` is what its client gets of it
+        (questions too), or what was raised, a cancellation as well; `call` is as it got to its server. After questions
+        of a server that the client answers on the spot it is told once more, of what came of them; after those of a
+        policy there is another round."""

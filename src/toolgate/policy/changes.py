@@ -17,12 +17,13 @@ from toolgate.auth.access import WHO_ADMINISTERS, Access, changes_servers
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
 from toolgate.core import jsonrpc, names
-from toolgate.core.model import Call, Fault, Outcome, Principal
+from toolgate.core.model import Call, Fault, Principal
+from toolgate.policy.base import Policy
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon
 
 
-class Changes:
+class Changes(Policy):
     """In front of `Approval`, on the way of the gateway's own tools."""
 
     name = "changes"
@@ -31,7 +32,7 @@ class Changes:
         self._config = config
         self._access = access
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         if call.server != names.OWN or not changes_servers(call):
             return call
         check_may_request(self._access, call.client.principal)
@@ -44,11 +45,6 @@ class Changes:
         else:
             base.find_server(given["name"], self._removable(call.client.principal))
         return _in_one_spelling(call, given)
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 
     def _check_addable(self, name: str, table: Mapping[str, Any]) -> None:
         """By what is served now; when it is added it is held against what is written then."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from toolgate.config import Config
 from toolgate.config.access import Rate
@@ -16,6 +17,7 @@ from toolgate.config.shapes import EVERY
 from toolgate.core import counting, mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.model import Call, Fault, Outcome, Principal
+from toolgate.policy.base import Passed, Policy
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten
 SOON = 1.0  # seconds after which one may try again where too much runs
@@ -109,7 +111,7 @@ class _Limit:
             del self._running[key]
 
 
-class Limits:
+class Limits(Policy):
     """Of one configuration. What is of no limit is not metered."""
 
     name = "limits"
@@ -143,13 +145,12 @@ class Limits:
             limit.is_some
             for limit in (self._principal, self._server, self._tool, *self._clients.values(), *self._servers.values())
         )
-        self._taken: dict[int, list[tuple[_Limit, object]]] = {}  # by the id of a call that runs
 
     @property
     def are_some(self) -> bool:
         return self._has_meters or self._largest is not None or self._counts
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Passed:
         """A round that goes on with what was let through once is not refused; while it runs, it counts."""
         if self._largest is not None and call.arguments:
             _refuse_too_large(call, self._largest)
@@ -163,9 +164,7 @@ class Limits:
         taken = [each for each in limits if each[0].most is not None]
         for limit, key in taken:
             limit.take(key)
-        if taken:
-            self._taken[id(call)] = taken
-        return call
+        return Passed(call, taken) if taken else call
 
     def _refuse_too_many(self, call: Call) -> None:
         """Where some tools may be given more than others."""
@@ -194,11 +193,9 @@ class Limits:
         for limit, key in limits:
             limit.charge(key, now)
 
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
-        for limit, key in self._taken.pop(id(went), ()):
+    def ended(self, call: Call, ending: Outcome | BaseException, ticket: list[tuple[_Limit, object]] | None) -> None:
+        while ticket:  # it is told once more where its server has asked
+            limit, key = ticket.pop()
             limit.give_back(key)
 
     def _of(self, call: Call) -> list[tuple[_Limit, object]]:

@@ -3,23 +3,21 @@ are there is the business of `pins`."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from toolgate.core import mcp
-from toolgate.core.model import Call, Fault, Outcome
+from toolgate.core.model import Call, Fault
+from toolgate.policy.base import Policy
 
 
-class Quarantine:
+class Quarantine(Policy):
     name = "quarantine"
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         judged = call.about or call
         if judged.tool_info and judged.tool_info.held and call.method != mcp.TASK_CANCEL:
             raise quarantined(judged, judged.tool_info.held)
         return call
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 
 
 def quarantined(call: Call, why: str) -> Fault:

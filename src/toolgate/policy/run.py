@@ -6,48 +6,77 @@ already told so; and each policy that let a round go on is told how it ended, wh
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from toolgate.core import asks, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
 from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required, Resumption
-from toolgate.policy.base import Policy, Wait
+from toolgate.policy.base import Decision, Passed, Policy, Wait
+
+
+class Hooks(NamedTuple):
+    """Those of one policy; None: it has none. `asker` is what its questions are known by."""
+
+    name: str
+    asker: str
+    before: Callable[..., Decision]
+    after: Callable[[Call, Outcome, Any], Outcome] | None
+    ended: Callable[[Call, Outcome | BaseException, Any], None] | None
+
+
+def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
+    """The hooks that policies really have."""
+    return tuple(
+        Hooks(
+            each.name,
+            f"policy:{each.name}",
+            each.before,
+            None if type(each).after is Policy.after else each.after,
+            None if type(each).ended is Policy.ended else each.ended,
+        )
+        for each in policies
+    )
 
 
 class PolicyRun:
     """One round. `call` is as far as it has got: as it came, until all policies have let it go on."""
 
-    def __init__(self, call: Call, policies: Sequence[Policy], clock: Clock) -> None:
+    def __init__(self, call: Call, policies: Sequence[Hooks], clock: Clock) -> None:
         self.call = call
         self._policies = policies
         self._clock = clock
-        self._passed: list[tuple[Policy, Call]] = []  # each with the call as it let it go on
+        self._passed: list[tuple[Hooks, Any]] = []  # those with something to do when the call comes back; its ticket
 
     async def before(self, again: Callable[[Call], Awaitable[Outcome]]) -> Call | Outcome:
         """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
         asks something."""
         call, depth = self.call, _depth(self.call.resumption, self._policies)
         for index, policy in enumerate(self._policies):
-            decision = policy.before(call, index < depth)
+            decision, ticket = policy.before(call, index < depth), None
             while not isinstance(decision, Call):
-                if isinstance(decision, Required):
+                if isinstance(decision, Passed):
+                    decision, ticket = decision
+                elif isinstance(decision, Wait):
+                    decision = policy.before(call, index < depth, await decision.until())
+                elif isinstance(decision, Required):
                     _refuse_if_unanswerable(call, decision)
-                    return NeedInput(decision.asks, Retry(f"policy:{policy.name}", call, decision, again, self._clock))
-                if not isinstance(decision, Wait):
+                    return NeedInput(decision.asks, Retry(policy.asker, call, decision, again, self._clock))
+                else:
                     return decision
-                await decision.until()
-                decision = policy.before(call, index < depth)
             call = decision
-            self._passed.append((policy, call))
+            if policy.after or policy.ended:
+                self._passed.append((policy, ticket))
         self.call = call
         return call
 
     def after(self, outcome: Outcome) -> Outcome:
         """The last outcome, as the policies let it through. Raises `Fault`: `failed` is what follows."""
         try:
-            for policy, _ in reversed(self._passed):
-                outcome = policy.after(self.call, outcome)
+            for policy, ticket in reversed(self._passed):
+                if policy.after:
+                    outcome = policy.after(self.call, outcome, ticket)
         except Fault:
             raise
         except BaseException as error:
@@ -62,35 +91,37 @@ class PolicyRun:
 
     def ended(self, ending: Outcome | BaseException) -> None:
         """The round is over: with what its client gets of it, or with what was raised."""
-        for policy, went in reversed(self._passed):
-            policy.ended(went, self.call, ending)
+        for policy, ticket in reversed(self._passed):
+            if policy.ended:
+                policy.ended(self.call, ending, ticket)
 
 
 COUNT_MISSES = frozenset({"audit", "limits"})  # policies that look at calls whose target is not found
 
 
-def missed(call: Call, fault: Fault, policies: Sequence[Policy]) -> Fault:
+def missed(call: Call, fault: Fault, policies: Sequence[Hooks]) -> Fault:
     """Have a call whose target is not found (`server` is empty) counted and noted. Returns the fault that its client
     gets: this one, or what a policy says instead."""
-    passed: list[Policy] = []
+    passed: list[tuple[Hooks, Any]] = []
     for policy in policies:
         if policy.name in COUNT_MISSES:
             try:
-                policy.before(call, bool(call.resumption))
+                decision = policy.before(call, bool(call.resumption))
             except Fault as refusal:
                 fault = refusal
                 break
-            passed.append(policy)
-    for policy in reversed(passed):
-        policy.ended(call, call, fault)
+            passed.append((policy, decision.ticket if isinstance(decision, Passed) else None))
+    for policy, ticket in reversed(passed):
+        if policy.ended:
+            policy.ended(call, fault, ticket)
     return fault
 
 
-def _depth(resumption: Resumption | None, policies: Sequence[Policy]) -> int:
+def _depth(resumption: Resumption | None, policies: Sequence[Hooks]) -> int:
     """How many of the policies the call had passed when it was asked something: those in front of whoever asked."""
     if not resumption:
         return 0
-    askers = [f"policy:{policy.name}" for policy in policies]
+    askers = [policy.asker for policy in policies]
     return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
 
 

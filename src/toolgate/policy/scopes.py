@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Any
 
 from toolgate.config import Auth, permission_names
 from toolgate.core import names
-from toolgate.core.model import Call, Fault, Outcome
+from toolgate.core.model import Call, Fault
+from toolgate.policy.base import Policy
 
 
-class Scopes:
+class Scopes(Policy):
     """Clients that come with a key have no scopes, and need none: `clients` says what they may do."""
 
     name = "step-up"
@@ -24,7 +26,7 @@ class Scopes:
         self._auth = auth
         self._steps = [(permission_names.named(pattern).split("*"), scopes) for pattern, scopes in auth.step_up.items()]
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         held = call.client.principal.scopes
         if held is None:
             return call
@@ -50,12 +52,6 @@ class Scopes:
                 extra={"scopes": list(needed)},
             )
         return call
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None:
-        """Nothing was begun."""
 
     def _of(self, server: str, tool: str) -> Iterable[str]:
         """The scopes that a tool needs beside the others."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -17,6 +17,7 @@ from msgspec import Raw
 from toolgate.core import names, redaction
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, Fault, Note, Outcome
 from toolgate.core.redaction import Redactor
+from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status
 
 Mode: TypeAlias = Literal["off", "known", "patterns"]
@@ -79,25 +80,23 @@ class Scrubber(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(note, params=self.raw(note.params))
 
 
-class Scrub:
+class Scrub(Policy):
     name = "scrub"
 
     def __init__(self, redactor: Redactor, mode: Mode) -> None:
         self._servers = Scrubber(redactor, mode)
         self._redactor = redactor
 
-    def before(self, call: Call, was_passed: bool) -> Call:
+    def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         if call.notes and self._servers.has_work:
             call.notes.change = self._servers.note
         return call
 
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
+    def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         if call.server != names.OWN:
             return self._servers.outcome(outcome)
         own = Done(self._redactor.body(bytes(outcome.body))) if isinstance(outcome, Done) else outcome
         return self._servers.outcome(own)
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
 
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:

@@ -18,6 +18,7 @@ from toolgate.core import counting, excerpts, jsonrpc, mcp, surrogates
 from toolgate.core.excerpts import Ends, Excerpt
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy import content_kinds
+from toolgate.policy.base import Policy
 from toolgate.policy.overflow import LINES, OverflowStore, Source
 from toolgate.search.tokens import estimate
 
@@ -40,7 +41,7 @@ class Limit(msgspec.Struct, frozen=True):
         return all(limit is None or size <= limit for limit in (self.bytes, self.tokens))
 
 
-class Truncate:
+class Truncate(Policy):
     """`limits` are those of servers that have one of their own."""
 
     name = "truncate"
@@ -50,12 +51,7 @@ class Truncate:
         self._limits = limits
         self._overflow = overflow
 
-    def before(self, call: Call, was_passed: bool) -> Call:
-        return call
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
+    def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         if call.method not in _LIMITED or not isinstance(outcome, Done):
             return outcome
         limit = self._limits.get(call.server, self._limit)

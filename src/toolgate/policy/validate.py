@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import mcp
-from toolgate.core.model import Call, Fault, Outcome, ToolInfo
+from toolgate.core.model import Call, Fault, ToolInfo
 from toolgate.policy import schemas
-from toolgate.policy.base import Wait
-from toolgate.policy.schemas import ArgumentsVerdict
+from toolgate.policy.base import Policy, Wait
+from toolgate.policy.schemas import FINE, ArgumentsVerdict
 
 log = logging.getLogger(__name__)
 
@@ -27,65 +27,54 @@ LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
-class Validate:
+class Validate(Policy):
     """`trusted`: the servers whose tools judge their arguments themselves."""
 
     name = "validate"
 
     def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
         self._trusted = trusted
-        self._verdicts: dict[
-            int, ArgumentsVerdict | None
-        ] = {}  # on large arguments, by the id of a call that is judged
 
-    def before(self, call: Call, was_passed: bool) -> Call | Wait:
+    def before(self, call: Call, was_passed: bool, waited: ArgumentsVerdict | None = None) -> Call | Wait:
         """What was passed once comes back with the same arguments: the state that a client hands back is bound to them,
         and a list that changed meanwhile must not end what is under way."""
         if was_passed or call.method != mcp.CALL or not call.tool_info or call.server in self._trusted:
             return call
         tool_info = call.tool_info
-        if self._verdicts and id(call) in self._verdicts:
-            verdict = self._verdicts.pop(id(call))
+        if waited:
+            verdict = waited
         elif len(call.arguments) > LARGE or (
             len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(tool_info.schema)
         ):
-            return Wait(lambda: self._judge_aside(call, tool_info))
+            return Wait(lambda: asyncio.to_thread(self._judged, call, tool_info))  # calls of others go on meanwhile
         else:
             verdict = self._judged(call, tool_info)
-        if verdict and verdict.wrong:
+        if verdict.wrong:
             raise _refusal(call, tool_info, verdict)
         return call
 
     def check(self, call: Call) -> None:
         """The same at once, for what a person has edited. Raises `Fault`."""
-        verdict = self._judged(call, call.tool_info) if call.tool_info and call.server not in self._trusted else None
-        if call.tool_info and verdict and verdict.wrong:
-            raise _refusal(call, call.tool_info, verdict)
-
-    async def _judge_aside(self, call: Call, tool_info: ToolInfo) -> None:
-        """Calls of others go on meanwhile."""
-        self._verdicts[id(call)] = await asyncio.to_thread(self._judged, call, tool_info)
+        if call.tool_info and call.server not in self._trusted:
+            verdict = self._judged(call, call.tool_info)
+            if verdict.wrong:
+                raise _refusal(call, call.tool_info, verdict)
 
     def refuses(self, call: Call) -> bool:
         """Whether a call of a tool would be refused."""
-        verdict = self._judged(call, call.tool_info) if call.tool_info and call.server not in self._trusted else None
-        return bool(verdict and verdict.wrong)
+        if not call.tool_info or call.server in self._trusted:
+            return False
+        return bool(self._judged(call, call.tool_info).wrong)
 
-    def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict | None:
-        """None where there is nothing to judge by."""
+    def _judged(self, call: Call, tool_info: ToolInfo) -> ArgumentsVerdict:
         text = tool_info.schema
         if text in _TRIVIAL:
-            return None
+            return FINE
         schema = schemas.compiled(text)
         if schema.problem:
             self._tell(call, schema)
-            return None
+            return FINE
         return schema.judge(bytes(call.arguments or b"{}"))
-
-    def ended(self, went: Call, call: Call, ending: Outcome | BaseException) -> None: ...
-
-    def after(self, call: Call, outcome: Outcome) -> Outcome:
-        return outcome
 
     def _tell(self, call: Call, schema: schemas.Schema) -> None:
         if not schema.was_told:
