@@ -32,7 +32,7 @@ from virtualtime import FakeClock, settle
 from toolgate.app import running
 from toolgate.config import Audit, Config, Limits
 from toolgate.config.access import KnownClient
-from toolgate.core.model import Ask, Call, Required
+from toolgate.core.model import Ask, Asker, Call, Required
 from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
@@ -163,7 +163,7 @@ class AskOnce(Policy):
     name = "approve"
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call | Required:
-        if was_passed or (call.resumption and call.resumption.asker == "policy:approve"):
+        if was_passed or (call.resumption and call.resumption.asker == Asker("policy", "approve")):
             return call
         method, params = form()
         return Required((Ask("sure", method, Raw(msgspec.json.encode(params))),))

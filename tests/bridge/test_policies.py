@@ -23,7 +23,7 @@ from peers import (
 )
 from virtualtime import settle
 
-from toolgate.core.model import Ask, Call, Done, Outcome, Required
+from toolgate.core.model import Ask, Asker, Call, Done, Outcome, Required
 from toolgate.policy.base import Policy
 
 REVISIONS = ["2025-06-18", LATEST, MODERN]
@@ -49,7 +49,7 @@ class Approve(Policy):
         resumed = call.resumption
         if was_passed:
             return call
-        if not resumed or resumed.asker != f"policy:{self.name}":
+        if not resumed or resumed.asker != Asker("policy", self.name):
             self.asked += 1
             return Required((ask_of("sure", form(f"{self.name}: {call.server} {call.target}?")),), self.state)
         assert resumed.state == self.state

@@ -26,7 +26,7 @@ from virtualtime import settle
 
 from toolgate.config import ParkingLimits
 from toolgate.core import jsonrpc
-from toolgate.core.model import Ask, Call, Done, Outcome, Required
+from toolgate.core.model import Ask, Asker, Call, Done, Outcome, Required
 from toolgate.policy.base import Policy
 
 INVALID = -32602
@@ -57,7 +57,7 @@ class Approve(Policy):
         if not resumed:
             method, params = form("Really?")
             return Required((Ask("really", method, jsonrpc.Raw(msgspec.json.encode(params))),))
-        if resumed.asker == "policy:approve" and "really" not in resumed.answers:
+        if resumed.asker == Asker("policy", "approve") and "really" not in resumed.answers:
             return Done(b'{"content":[{"type":"text","text":"not approved"}]}')
         return call
 

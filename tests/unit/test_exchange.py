@@ -10,7 +10,7 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
 from toolgate.core.exchange import Exchange, Retry, Then, run
-from toolgate.core.model import Answer, Ask, Call, Client, Done, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.core.model import Answer, Ask, Asker, Call, Client, Done, Fault, NeedInput, Outcome, Required, Resumption
 
 PARAMS = Raw(b'{"message":"?"}')
 YES = Answer(result=Raw(b'{"action":"accept"}'))
@@ -29,7 +29,7 @@ class Told:
 
 
 def exchange(timeout: float | None = None, told: Told | None = None) -> Exchange:
-    return Exchange("upstream:x", FakeClock(), timeout, told)
+    return Exchange(Asker("upstream", "x"), FakeClock(), timeout, told)
 
 
 def ask(work: Exchange, method: str = "elicitation/create") -> asyncio.Future[Answer]:
@@ -264,7 +264,7 @@ async def test_after_its_end_no_timer_is_left() -> None:
 
 
 def running(work: Callable[[Exchange], Awaitable[Outcome]], timeout: float | None = None) -> Exchange:
-    return run("upstream:x", FakeClock(), timeout, work)
+    return run(Asker("upstream", "x"), FakeClock(), timeout, work)
 
 
 async def test_work_of_our_own_asks_and_ends() -> None:
@@ -342,7 +342,7 @@ class Again:
 
 def retry(again: Again, *keys: str, state: str | None = "s", call: Call = CALL) -> Retry:
     asks = tuple(Ask(key, "elicitation/create", PARAMS) for key in keys)
-    return Retry("upstream:x", call, Required(asks, state), again, FakeClock())
+    return Retry(Asker("upstream", "x"), call, Required(asks, state), again, FakeClock())
 
 
 async def test_a_call_is_made_again_when_all_is_answered() -> None:
@@ -358,7 +358,7 @@ async def test_a_call_is_made_again_when_all_is_answered() -> None:
     resume.answer("a", NO)
     assert await soon(waiting) is DONE
     assert again.resumption.answers == {"a": YES, "b": NO}
-    assert (again.resumption.state, again.resumption.asker, again.resumption.round) == ("s", "upstream:x", 1)
+    assert (again.resumption.state, again.resumption.asker, again.resumption.round) == ("s", Asker("upstream", "x"), 1)
 
 
 async def test_an_asker_that_wants_only_its_state_back_gets_it_after_a_pause() -> None:
@@ -372,7 +372,7 @@ async def test_an_asker_that_wants_only_its_state_back_gets_it_after_a_pause() -
 async def test_the_pauses_grow_and_then_stay() -> None:
     pauses: list[float] = []
     for round in range(Retry.ROUNDS):
-        call = Call("tools/call", "t", Client(), resumption=Resumption("upstream:x", {}, round=round))
+        call = Call("tools/call", "t", Client(), resumption=Resumption(Asker("upstream", "x"), {}, round=round))
         started = FakeClock().now()
         await soon(retry(Again(), call=call).next())
         pauses.append(FakeClock().now() - started)
@@ -380,7 +380,7 @@ async def test_the_pauses_grow_and_then_stay() -> None:
 
 
 async def test_nobody_is_led_through_more_than_ten_rounds() -> None:
-    call = Call("tools/call", "t", Client(), resumption=Resumption("upstream:x", {}, round=Retry.ROUNDS))
+    call = Call("tools/call", "t", Client(), resumption=Resumption(Asker("upstream", "x"), {}, round=Retry.ROUNDS))
     again = Again()
     with pytest.raises(Fault, match="more than 10 rounds"):
         await soon(retry(again, call=call).next())
@@ -392,7 +392,7 @@ async def test_what_comes_later_goes_through_what_was_put_after_it() -> None:
     changed = Done(b'{"changed":1}')
     then = Then(work, lambda outcome: changed)
     answer = ask(work)
-    assert (then.asker, then.is_live, then.state, then.origin) == ("upstream:x", True, None, work)
+    assert (then.asker, then.is_live, then.state, then.origin) == (Asker("upstream", "x"), True, None, work)
     (question,) = then.open_asks()
     then.answer(question.key, YES)
     assert await soon(answer) is YES

@@ -15,7 +15,7 @@ from virtualtime import FakeClock, settle
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
 from toolgate.core.jsonrpc import RpcError
-from toolgate.core.model import Client, Fault
+from toolgate.core.model import Asker, Client, Fault
 from toolgate.upstreams.mcp.subscriptions import ModernSubscriptions
 
 
@@ -28,7 +28,7 @@ class Mouth:
         self.streams: list[Exchange] = []
 
     async def begin(self, method: str, params: bytes, headers: Any) -> tuple[int, Exchange]:
-        self.streams.append(Exchange("upstream:there", FakeClock()))
+        self.streams.append(Exchange(Asker("upstream", "there"), FakeClock()))
         return len(self.streams), self.streams[-1]
 
     def missed(self) -> None: ...

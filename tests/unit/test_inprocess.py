@@ -11,7 +11,7 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
-from toolgate.core.model import Answer, Call, Client, Done, Fault, NeedInput, Note, Notes
+from toolgate.core.model import Answer, Asker, Call, Client, Done, Fault, NeedInput, Note, Notes
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessItem, InProcessTools, Object, text
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
@@ -72,7 +72,7 @@ async def test_a_function_gets_the_arguments_and_its_object_is_the_result() -> N
 
 async def test_a_function_may_ask() -> None:
     asked = await upstream().invoke(call("ask", client=Client(capabilities=FORM)))
-    assert isinstance(asked, NeedInput) and asked.resume.asker == "upstream:own"
+    assert isinstance(asked, NeedInput) and asked.resume.asker == Asker("upstream", "own")
     asked.resume.answer(asked.asks[0].key, Answer(result=Raw(b'"yes"')))
     outcome = await asked.resume.next()
     assert isinstance(outcome, Done) and json.loads(outcome.body)["content"][0]["text"] == '"yes"'

@@ -10,7 +10,7 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Fault, Note, Notes, Principal
+from toolgate.core.model import Asker, Fault, Note, Notes, Principal
 from toolgate.state import parking as module
 from toolgate.state.parking import ParkedCall, Parking
 
@@ -21,7 +21,9 @@ class Work(Exchange):
     """Parked work, and whether it was cancelled."""
 
     def __init__(self) -> None:
-        super().__init__("upstream:x", FakeClock(), on_cancel=lambda reason: setattr(self, "is_cancelled", True))
+        super().__init__(
+            Asker("upstream", "x"), FakeClock(), on_cancel=lambda reason: setattr(self, "is_cancelled", True)
+        )
         self.is_cancelled = False
 
 

@@ -8,6 +8,7 @@ known. The rule this file keeps: nobody waits for what is written here, and what
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 from msgspec import Raw
@@ -15,7 +16,7 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList
 from toolgate.core import jsonrpc, mcp, surrogates
 from toolgate.core.clock import Clock
-from toolgate.core.model import RPC_CODES, Fault, Words
+from toolgate.core.model import RPC_CODES, Code, Fault, Words
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About
 from toolgate.upstreams.known_eras import space_of
@@ -138,7 +139,7 @@ def _fault(raw: bytes, server: str) -> Fault | None:
         return None
     if code not in RPC_CODES:
         return None
-    return Fault(code, message, server=server, reach="not_sent", hint=hint, words=found)
+    return Fault(cast(Code, code), message, server=server, reach="not_sent", hint=hint, words=found)
 
 
 def _about(raw: bytes) -> About | None:

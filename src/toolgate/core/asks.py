@@ -74,19 +74,6 @@ def with_token(question: bytes, token: int) -> bytes:
     )
 
 
-def sign_in_at(server: str) -> str:
-    """Who asks where a server wants its user to sign in: the server itself asks nothing, and gets no answer."""
-    return _SIGN_IN + server
-
-
-def signing_in_at(asker: str) -> str:
-    """The server of such an asker; empty for any other."""
-    return asker.removeprefix(_SIGN_IN) if asker.startswith(_SIGN_IN) else ""
-
-
-_SIGN_IN = "sign-in:"
-
-
 def unanswered(why: str, code: int = jsonrpc.INTERNAL_ERROR, data: Raw = jsonrpc.NOTHING) -> Answer:
     """The answer to a question that nobody has answered."""
     return Answer(error=jsonrpc.RpcError(code, why, data))

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.model import Answer, Ask, Call, Fault, NeedInput, Outcome, Required, Resume, Resumption
+from toolgate.core.model import Answer, Ask, Asker, Call, Fault, NeedInput, Outcome, Required, Resume, Resumption
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Exchange:
 
     def __init__(
         self,
-        asker: str,
+        asker: Asker,
         clock: Clock,
         timeout: float | None = None,
         on_cancel: Callable[[str], None] | None = None,
@@ -224,7 +224,7 @@ class Part(Exchange):
         super()._end()
 
 
-def run(asker: str, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:
+def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Exchange], Awaitable[Outcome]]) -> Exchange:
     """An exchange around a coroutine of our own, which may ask. The coroutine is cancelled with the exchange."""
 
     async def own() -> None:
@@ -256,7 +256,7 @@ class Retry:
     is_live = False
 
     def __init__(
-        self, asker: str, call: Call, required: Required, again: Callable[[Call], Awaitable[Outcome]], clock: Clock
+        self, asker: Asker, call: Call, required: Required, again: Callable[[Call], Awaitable[Outcome]], clock: Clock
     ) -> None:
         self.asker = asker
         self.state = required.state
@@ -320,7 +320,7 @@ class Then:
         self._rescue = rescue
 
     @property
-    def asker(self) -> str:
+    def asker(self) -> Asker:
         return self._inner.asker
 
     @property

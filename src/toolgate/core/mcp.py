@@ -109,7 +109,7 @@ class Kind(msgspec.Struct, frozen=True):
     be found."""
 
     noun: str
-    missing: str
+    missing: Literal["TOOL_NOT_FOUND", "PROMPT_NOT_FOUND", "RESOURCE_NOT_FOUND"]
 
 
 KINDS: Final[dict[str, Kind]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -17,7 +17,34 @@ from toolgate.core import jsonrpc, mcp
 Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
 
 # String code → JSON-RPC code (behaviour.md section 5).
-RPC_CODES: dict[str, int] = {
+Code: TypeAlias = Literal[
+    "SERVER_NOT_FOUND",
+    "TOOL_NOT_FOUND",
+    "PROMPT_NOT_FOUND",
+    "RESOURCE_NOT_FOUND",
+    "INVALID_ARGS",
+    "INVALID_STATE",
+    "INVALID_REQUEST",
+    "PARSE_ERROR",
+    "METHOD_NOT_FOUND",
+    "ACCESS_DENIED",
+    "APPROVAL_DENIED",
+    "APPROVAL_REQUIRED",
+    "INSUFFICIENT_SCOPE",
+    "SIGN_IN_REQUIRED",
+    "RATE_LIMITED",
+    "SERVER_FAILED",
+    "TIMEOUT",
+    "SESSION_ERROR",
+    "SHUTTING_DOWN",
+    "CIRCUIT_OPEN",
+    "UPSTREAM_ERROR",
+    "INTERNAL",
+    "HEADER_MISMATCH",
+    "MISSING_CAPABILITY",
+    "UNSUPPORTED_VERSION",
+]
+RPC_CODES: Mapping[Code, int] = {
     "SERVER_NOT_FOUND": jsonrpc.INVALID_PARAMS,
     "TOOL_NOT_FOUND": jsonrpc.INVALID_PARAMS,
     "PROMPT_NOT_FOUND": jsonrpc.INVALID_PARAMS,
@@ -79,7 +106,7 @@ class Fault(Exception):
 
     def __init__(
         self,
-        code: str,
+        code: Code,
         message: str,
         *,
         server: str = "",
@@ -91,7 +118,7 @@ class Fault(Exception):
         words: Words | None = None,
     ) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: Code = code
         self.message = message
         self.server = server
         self.tool = tool
@@ -307,6 +334,17 @@ class Answer(msgspec.Struct, frozen=True):
     error: jsonrpc.RpcError | None = None
 
 
+class Asker(NamedTuple):
+    """Who asks: a server, one of our policies, or we for a server at which a user is to sign in. `name` is the id of a
+    server, or the name of a policy."""
+
+    kind: Literal["upstream", "policy", "sign-in"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+
 class Resumption(msgspec.Struct, frozen=True):
     """A later round of a call that asked: who had asked, the answers, and what goes on.
 
@@ -314,7 +352,7 @@ class Resumption(msgspec.Struct, frozen=True):
     `round` counts the rounds that one client was led through without its own retries.
     """
 
-    asker: str
+    asker: Asker
     answers: Mapping[str, Answer]
     live: Resume | None = None
     state: str | None = None
@@ -477,9 +515,7 @@ class Resume(Protocol):
     """What goes on when its questions are answered. Its holder owns it: `next` to the end, or `cancel`."""
 
     @property
-    def asker(self) -> str:
-        """Who asked: `upstream:ID` or `policy:NAME`."""
-        ...
+    def asker(self) -> Asker: ...
 
     @property
     def is_live(self) -> bool:

@@ -25,6 +25,7 @@ from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.model import (
     Accepted,
     Answer,
+    Asker,
     Call,
     Client,
     Fault,
@@ -60,7 +61,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     principal: str
     path: str
     digest: bytes
-    asker: str
+    asker: Asker
     expires: float
     node: str
     round: int
@@ -265,7 +266,8 @@ class ModernResponses:
     async def _handled(self, call: Call, route: Route) -> Outcome:
         """The outcome of a round. Where an older server refuses until its user has visited pages (-32042), they are
         asked for as this era does it, and the call is made again; where it is we who sent them, when they are back."""
-        if call.resumption and (server := asks.signing_in_at(call.resumption.asker)):
+        if call.resumption and call.resumption.asker.kind == "sign-in":
+            server = call.resumption.asker.name
             await self._credentials.settled(server, call.client.principal.id, SIGNING_IN)
         try:
             return await self._gateway.handle(call, route)
@@ -275,7 +277,7 @@ class ModernResponses:
             can = all(asks.is_answerable(ask, call.client.capabilities) for ask in required.asks)
             if not required.asks or was_declined or not can:
                 raise
-            asker = asks.sign_in_at(fault.server) if fault.code == "SIGN_IN_REQUIRED" else f"upstream:{fault.server}"
+            asker = Asker("sign-in" if fault.code == "SIGN_IN_REQUIRED" else "upstream", fault.server)
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
             return NeedInput(required.asks, again)
 
@@ -316,7 +318,7 @@ class ModernResponses:
         return parked_call
 
     def _seal_state(
-        self, call: Call, route: Route, asker: str, round: int, parked_call: str | None, inner: str | None
+        self, call: Call, route: Route, asker: Asker, round: int, parked_call: str | None, inner: str | None
     ) -> str:
         return self._seal.seal(
             State(

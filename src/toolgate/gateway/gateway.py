@@ -124,7 +124,7 @@ class Gateway:
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
-        if resumption and resumption.asker.startswith("upstream:") and resumption.asker != f"upstream:{call.server}":
+        if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:

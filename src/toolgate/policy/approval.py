@@ -23,7 +23,7 @@ from toolgate.catalog.pins import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required
+from toolgate.core.model import Asker, Call, Fault, NeedInput, Outcome, Required
 from toolgate.core.redaction import Redactor
 from toolgate.policy import approval_requests
 from toolgate.policy.approval_requests import ApprovalRequest, Unsendable
@@ -82,7 +82,7 @@ class Approval(Policy):
         resumed, place = call.resumption, self._place(call)
         if resumed and resumed.live:
             return call  # it was sent long ago: what comes now only answers what its server asked
-        if resumed and resumed.asker == f"policy:{self.name}":
+        if resumed and resumed.asker == Asker("policy", self.name):
             return self._answered(approval_requests.of(call, place, self._redactor))
         is_let = verdict == "allow" or (
             not is_change(place) and self._approvals.is_granted(place, approval_requests.session_of(call))
@@ -270,12 +270,12 @@ def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:
     }
 
 
-def _comes_back(call: Call, ending: Outcome | BaseException) -> tuple[str, str | None] | None:
+def _comes_back(call: Call, ending: Outcome | BaseException) -> tuple[Asker, str | None] | None:
     """Who asks, and what it wants back, of a call that is to be made again with the answers."""
     if isinstance(ending, NeedInput) and not ending.resume.origin.is_live:
         return ending.resume.origin.asker, ending.resume.origin.state
     if isinstance(ending, Fault) and ending.rpc == mcp.URL_ELICITATION_REQUIRED:  # it may become a question further out
-        return f"upstream:{call.server}", None
+        return Asker("upstream", call.server), None
     return None
 
 
@@ -284,7 +284,7 @@ def _approval_pass_of(approval_request: ApprovalRequest) -> str:
     return _approval_pass(approval_request, resumed.asker, resumed.state) if resumed else ""
 
 
-def _approval_pass(approval_request: ApprovalRequest, asker: str, state: str | None) -> str:
+def _approval_pass(approval_request: ApprovalRequest, asker: Asker, state: str | None) -> str:
     return hashlib.sha256(jsonrpc.encode([approval_request.key, asker, state])).hexdigest()
 
 

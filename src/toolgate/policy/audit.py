@@ -140,7 +140,7 @@ def _told(
         return "allow", "error" if _is_error(ending.body) else "done", "", ""
     if isinstance(ending, NeedInput):
         asker = ending.resume.origin.asker
-        return ("ask", "asked", "", asker) if asker.startswith("policy:") else ("allow", "asked", "", asker)
+        return "ask" if asker.kind == "policy" else "allow", "asked", "", str(asker)
     if isinstance(ending, Fault):
         if ending.code in REFUSALS and not ending.upstream:
             return "deny", "error", ending.code, ending.message

@@ -43,7 +43,7 @@ class Policy:
 
         `was_passed`: in an earlier round this policy let the call go on, and what asked lies behind it. Access is to be
         decided anew all the same; but nothing is to be charged, asked or counted a second time. A round that answers
-        this policy's own question has `call.resumption.asker == "policy:NAME"`, and no other round has.
+        this policy's own question has `call.resumption.asker == Asker("policy", NAME)`, and no other round has.
         """
         return call
 

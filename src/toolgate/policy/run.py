@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from toolgate.core import asks, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
-from toolgate.core.model import Call, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.core.model import Asker, Call, Fault, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 
 
@@ -20,7 +20,7 @@ class Hooks(NamedTuple):
     """Those of one policy; None: it has none. `asker` is what its questions are known by."""
 
     name: str
-    asker: str
+    asker: Asker
     before: Callable[..., Decision]
     after: Callable[[Call, Outcome, Any], Outcome] | None
     ended: Callable[[Call, Outcome | BaseException, Any], None] | None
@@ -31,7 +31,7 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
     return tuple(
         Hooks(
             each.name,
-            f"policy:{each.name}",
+            Asker("policy", each.name),
             each.before,
             None if type(each).after is Policy.after else each.after,
             None if type(each).ended is Policy.ended else each.ended,

@@ -15,7 +15,7 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
-from toolgate.core.model import Call, Client, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
+from toolgate.core.model import Call, Client, Code, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.component import answers
@@ -211,7 +211,7 @@ class ComponentUpstream:
         return answer
 
     def _failed(
-        self, why: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "", words: Words | None = None
+        self, why: str, reach: Reach, code: Code = "SERVER_FAILED", hint: str = "", words: Words | None = None
     ) -> Fault:
         hint = hint or (self._fault.hint if self._fault else "")
         return Fault(code, f"Tool execution failed: {why}", server=self.id, reach=reach, hint=hint, words=words)

@@ -12,7 +12,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange, run
-from toolgate.core.model import Call, Client, Done, Fault, Made, Outcome
+from toolgate.core.model import Asker, Call, Client, Done, Fault, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, Status
 from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessTools, Object, Work
@@ -68,7 +68,7 @@ class InProcessUpstream:
         async def done(exchange: Exchange) -> Outcome:
             return Done(jsonrpc.encode(await self._counted(work(arguments, InProcessContext(call, exchange)))))
 
-        return await run(f"upstream:{self.id}", self._clock, self._timeout, done).next()
+        return await run(Asker("upstream", self.id), self._clock, self._timeout, done).next()
 
     async def _counted(self, work: Awaitable[Object]) -> Object:
         task = asyncio.current_task()

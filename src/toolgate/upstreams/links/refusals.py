@@ -6,13 +6,13 @@ from urllib.parse import urljoin
 
 from toolgate.config import Server, masking
 from toolgate.core import jsonrpc, redaction
-from toolgate.core.model import Fault, Reach
+from toolgate.core.model import Code, Fault, Reach
 from toolgate.upstreams import diagnosis
 
 HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
 
 
-def fault(server: Server, message: str, reach: Reach, code: str = "SERVER_FAILED", hint: str = "") -> Fault:
+def fault(server: Server, message: str, reach: Reach, code: Code = "SERVER_FAILED", hint: str = "") -> Fault:
     """A fault of this server's link."""
     return Fault(code, message, server=server.id, reach=reach, hint=hint)
 

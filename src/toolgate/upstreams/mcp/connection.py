@@ -24,6 +24,7 @@ from toolgate.core.exchange import TIMED_OUT, Exchange, Part, Retry, run
 from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.model import (
     Accepted,
+    Asker,
     Call,
     Client,
     Done,
@@ -97,7 +98,7 @@ class Connection:
         self.is_closing = False
         self.used = clock.now()
         self.server_id = server.id
-        self.asker = f"upstream:{server.id}"
+        self.asker = Asker("upstream", server.id)
         self._server = server
         self._clock = clock
         self._again = again

@@ -16,7 +16,7 @@ import msgspec
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Accepted, Call, Done, Fault, Made, Outcome
+from toolgate.core.model import Accepted, Asker, Call, Done, Fault, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
 
@@ -77,7 +77,7 @@ class Runner(Protocol):
     """What waiting needs of a connection."""
 
     @property
-    def asker(self) -> str: ...
+    def asker(self) -> Asker: ...
 
     async def one_round(self, call: Call, whole: Exchange | None = None) -> Outcome:
         """One request for the call, as a part of `whole`. Raises `Fault`."""
