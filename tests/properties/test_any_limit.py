@@ -85,7 +85,7 @@ def test_what_is_shown_is_valid_and_the_rest_can_be_read(revision: str, data: st
         overflow = OverflowStore(FakeClock())
         call = Call("tools/call", "t", ANN, server="docs", tool_info=ToolInfo(has_output=has_output))
         body = json.dumps(result).encode()
-        outcome = Truncate(limit, {}, overflow).after(call, Done(body))
+        outcome = Truncate(limit, {}, overflow).after(call, Done(body), None)
         assert isinstance(outcome, Done)
         is_modern = revision == official.MODERN
         written = (

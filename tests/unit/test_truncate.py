@@ -31,7 +31,7 @@ class Bench:
 
     def shown(self, *content: Any, call: Call = CALL, **members: Any) -> Any:
         body = json.dumps({"content": content, **members}).encode()
-        outcome = self.policy.after(call, Done(body))
+        outcome = self.policy.after(call, Done(body), None)
         assert isinstance(outcome, Done)
         return json.loads(bytes(outcome.body))
 
@@ -53,12 +53,12 @@ async def test_a_result_within_its_limit_passes_as_the_very_bytes() -> None:
     body = b'{ "content" : [ {"type":"text","text":"short"} ] , "x":1e2}'
     for bench in (Bench(len(body)), Bench(None), Bench(None, len(body))):
         done = Done(body)
-        assert bench.policy.after(CALL, done) is done
+        assert bench.policy.after(CALL, done, None) is done
 
 
 async def test_what_is_large_only_as_it_is_written_passes_too() -> None:
     body = ('{"content":[{"type":"text","text":"' + "\\u0061" * 900 + '"}]}').encode()
-    outcome = Bench(1000).policy.after(CALL, Done(body))
+    outcome = Bench(1000).policy.after(CALL, Done(body), None)
     assert outcome == Done(body)
 
 
@@ -235,7 +235,7 @@ async def test_what_is_too_large_to_be_kept_says_so() -> None:
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"content":{}}', b'{"content":[1]}', b'{"content":[{"text":"x"}]}'])
 async def test_what_is_out_of_shape_passes(body: bytes) -> None:
     padded = body + b" " * 2000
-    assert Bench(100).policy.after(CALL, Done(padded)) == Done(padded)
+    assert Bench(100).policy.after(CALL, Done(padded), None) == Done(padded)
 
 
 async def test_only_results_of_tools_are_limited() -> None:
@@ -243,7 +243,7 @@ async def test_only_results_of_tools_are_limited() -> None:
     body = json.dumps({"contents": [{"uri": "a:b", "text": LOG}], "content": [text(LOG)]}).encode()
     for method in ("resources/read", "prompts/get", "completion/complete", "tasks/get"):
         done = Done(body)
-        assert policy.after(msgspec.structs.replace(CALL, method=method), done) is done
+        assert policy.after(msgspec.structs.replace(CALL, method=method), done, None) is done
     accepted = Accepted(body)
-    assert policy.after(CALL, accepted) is accepted
-    assert policy.after(msgspec.structs.replace(CALL, method="tasks/result"), Done(body)) != Done(body)
+    assert policy.after(CALL, accepted, None) is accepted
+    assert policy.after(msgspec.structs.replace(CALL, method="tasks/result"), Done(body), None) != Done(body)
