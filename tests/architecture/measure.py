@@ -219,7 +219,7 @@ _READING = re.compile(r"`([a-z_]+(?:/[a-z_]+)*\.py)`(: the docstrings| from `\w+
 
 def _lines_of(row: str) -> int:
     found = [lines_of_code(file, part) for file, part in _READING.findall(row)]
-    return max(found, default=0) if ", or `" in row else sum(found)
+    return max(found, default=0) if " or `" in row else sum(found)
 
 
 def section(title: str) -> str:

@@ -29,7 +29,7 @@ from toolgate import __version__
 from toolgate import state as stores
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog import pins, poisoning
-from toolgate.catalog.pins import PinRecords
+from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways
 from toolgate.cli.gateways import Reached
@@ -202,7 +202,7 @@ async def _pending(config: Config) -> Mapping[str, Collection[str]]:
     if not (where / FILE).is_file():
         return {}
     async with stores.opened(where) as store:
-        server_lists = PinRecords(store, config.source)
+        server_lists = StoredPins(store, config.source)
         return {server.id: server_lists.pending(server.id) for server in config.servers}
 
 
