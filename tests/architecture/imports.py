@@ -7,6 +7,7 @@ the module; of a package alone it is one of its `__init__`.
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,10 @@ def name_of(path: Path) -> str:
 
 @cache
 def modules() -> Mapping[str, ast.Module]:
-    return {name_of(path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+    found = {name_of(path): ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+    gc.collect()
+    gc.freeze()  # the nodes stay: no later collection has to look at them
+    return found
 
 
 @cache

@@ -104,22 +104,32 @@ def _set_on_self(function: ast.AST) -> Iterator[str]:
             yield node.attr
 
 
-def all_members(found: Class, below: frozenset[Class] = frozenset()) -> frozenset[str]:
-    """With those of its bases; a base is known by its name alone."""
-    bases = [each for each in classes() if each.name in found.bases and each is not found and each not in below]
-    return found.members.union(*(all_members(base, below | {found}) for base in bases))
+@cache
+def members_by_class() -> Mapping[Class, frozenset[str]]:
+    """By class, its members with those of its bases; a base is known by its name alone."""
+    by_name: dict[str, list[Class]] = {}
+    for each in classes():
+        by_name.setdefault(each.name, []).append(each)
+
+    def with_bases(found: Class, below: frozenset[Class] = frozenset()) -> frozenset[str]:
+        seen = below | {found}
+        bases = [each for name in found.bases for each in by_name.get(name, ()) if each not in seen]
+        return found.members.union(*(with_bases(base, seen) for base in bases))
+
+    return {each: with_bases(each) for each in classes()}
 
 
 @cache
 def protocols() -> Mapping[str, tuple[str, ...]]:
     """By protocol, the classes of the product that have all of its members."""
+    members = members_by_class()
     return {
         f"{protocol.module}.{protocol.name}": tuple(
             f"{each.module}.{each.name}"
-            for each in classes()
-            if not each.is_protocol and all_members(protocol) <= all_members(each)
+            for each, found in members.items()
+            if not each.is_protocol and members[protocol] <= found
         )
-        for protocol in classes()
+        for protocol in members
         if protocol.is_protocol
     }
 
@@ -152,11 +162,16 @@ def files_that_name(pattern: str, own: str = "") -> list[str]:
     fits = re.compile(pattern).fullmatch
     return [
         module
-        for module, tree in imports.modules().items()
+        for module, names in all_names().items()
         if imports.room_of(module) != "demo"
         and not (own and f"{module}.".startswith(f"{own}."))
-        and any(fits(name) for name in names_in(tree))
+        and any(map(fits, names))
     ]
+
+
+@cache
+def all_names() -> Mapping[str, frozenset[str]]:
+    return {module: frozenset(names_in(tree)) for module, tree in imports.modules().items()}
 
 
 def names_in(tree: ast.Module) -> Iterator[str]:
@@ -187,6 +202,7 @@ def places_that_know(key: str) -> list[str]:
     return [
         f"{module}:{statement.lineno}"
         for module, tree in imports.modules().items()
+        if key in all_names()[module]
         for statement in tree.body
         if any(_names_key(node, key) for node in ast.walk(statement))
     ]
