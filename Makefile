@@ -18,7 +18,7 @@ check: $(INSTALLED)
 	$(RUN) ruff format --check .
 	$(RUN) pyright
 	.venv/bin/lint-imports --no-cache --no-logo
-	.venv/bin/python tests/house.py
+	.venv/bin/python tests/architecture/rules.py
 
 format: $(INSTALLED)
 	$(RUN) ruff format .

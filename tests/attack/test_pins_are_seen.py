@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli.test_cli import here, toolgate
 
-from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, PinRecords, mark
+from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, StoredPins, mark
 from toolgate.cli import pins as command
 from toolgate.core.clock import SystemClock
 from toolgate.state.sqlite import SqliteStore
@@ -39,21 +39,21 @@ class There:
         async def opened() -> Any:
             store = SqliteStore(self.folder / "state", SystemClock())
             try:
-                return await what(PinRecords(store, self.source))
+                return await what(StoredPins(store, self.source))
             finally:
                 await store.close()
 
         return asyncio.run(opened())
 
     def lists(self, server: str = "there", **tools: Pending) -> None:
-        async def keep(records: PinRecords) -> None:
+        async def keep(records: StoredPins) -> None:
             await records.first(server, {name: Pin("old", 0.0, False, tool(name, "It reads")) for name in tools})
             await records.set_pending(server, tools)
 
         self.work(keep)
 
     def pinned(self, server: str = "there") -> dict[str, str]:
-        async def read(records: PinRecords) -> dict[str, str]:
+        async def read(records: StoredPins) -> dict[str, str]:
             return {name: pin.digest for name, pin in (records.pins(server) or {}).items()}
 
         return self.work(read)
@@ -92,7 +92,7 @@ def test_what_changes_while_one_looks_is_not_approved(there: There, monkeypatch:
     turns: list[asyncio.Task[None]] = []
 
     async def turn() -> None:
-        records = PinRecords(SqliteStore(there.folder / "state", SystemClock()), there.source)
+        records = StoredPins(SqliteStore(there.folder / "state", SystemClock()), there.source)
         await records.set_pending("there", {"read": pending("read", "evil", "e")})
         await records.store.close()
 
@@ -104,9 +104,9 @@ def test_what_changes_while_one_looks_is_not_approved(there: There, monkeypatch:
         await asyncio.gather(*turns)
         return await approve(*given, **more)
 
-    approve = PinRecords.approve
+    approve = StoredPins.approve
     monkeypatch.setattr(command.typer, "confirm", say_yes_late)
-    monkeypatch.setattr(PinRecords, "approve", approve_after_a_turn)
+    monkeypatch.setattr(StoredPins, "approve", approve_after_a_turn)
     ended = toolgate("pins", "approve")
     assert ended.code == 1 and "has changed since you looked" in ended.err and len(turns) == 1
     assert there.pinned() == {"read": "old"}

@@ -17,7 +17,7 @@ from cli.test_cli import CLOCK, here, toolgate
 from peers import LATEST, MODERN, LegacyServer, ModernServer, gateway
 from virtualtime import FakeClock
 
-from toolgate.catalog.pins import PinRecords
+from toolgate.catalog.pins import StoredPins
 from toolgate.config import Config
 from toolgate.state.base import NotKept
 from toolgate.state.memory import MemoryStore
@@ -98,7 +98,7 @@ async def test_pins_that_are_damaged_are_not_no_pins() -> None:
     there = a_server()
     async with gateway(config=QUARANTINE, store=store, there=there) as rig:
         assert len(await names(await rig.client(LATEST))) == 3
-    await store.put("pins", PinRecords(store, "").key("there"), b"\xc1 not what was put there")
+    await store.put("pins", StoredPins(store, "").key("there"), b"\xc1 not what was put there")
     async with gateway(config=QUARANTINE, store=store, there=there) as rig:
         client = await rig.client(LATEST)
         assert await names(client) == []

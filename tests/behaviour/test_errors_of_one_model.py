@@ -1,4 +1,4 @@
-"""One model of errors: a word, a number, and what helps to mend it (behaviour, section 5)."""
+"""One model of errors: a word, a number, and what helps to fix it (behaviour, section 5)."""
 
 from __future__ import annotations
 

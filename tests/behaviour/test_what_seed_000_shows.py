@@ -65,7 +65,7 @@ async def test_a_tools_own_failure_is_a_failed_run(era: str) -> None:
         assert (told["error"], told["status"]) == ("no such file", "failed")
 
 
-# Failures: the words of the seed, and what mends them.
+# Failures: the words of the seed, and what fixes them.
 
 
 @pytest.mark.promise("000.errors.codes", "000.execute.failure", "b.errors.near-miss")
@@ -417,17 +417,17 @@ async def test_the_pattern_of_cleaning_up(era: str) -> None:
 
 @pytest.mark.promise("000.status.causes")
 @pytest.mark.parametrize(
-    ("why", "mend"),
+    ("why", "fix"),
     [("Command not found: npx", "Node"), ("Command not found: uvx", "uv"), ("Permission denied: ./run", "permissions")],
 )
-async def test_a_known_cause_of_a_failed_start_tells_its_mend(why: str, mend: str, era: str) -> None:
+async def test_a_known_cause_of_a_failed_start_tells_its_mend(why: str, fix: str, era: str) -> None:
     async with gateway(scripts={"broken": Fault("SERVER_FAILED", why, reach="not_sent")}) as app:
         asker = Asker(app, era, "/mcp/children")
         failed = await asker.failed("execute_child_tool", **execution("broken", "t"))
         assert failed["code"] == "SERVER_FAILED"
         told = await asker.told("get_child_status", server_id="broken")
         assert (told["status"], told["error"]) == ("failed", why)
-        assert mend in told["hint"]
+        assert fix in told["hint"]
 
 
 CHILDREN = """

@@ -8,7 +8,7 @@ import pytest
 from peers import LATEST, MODERN, LegacyServer, ModernServer, Rig, RpcError, Scene, gateway
 from virtualtime import FakeClock
 
-from toolgate.catalog.pins import PinRecords, mark
+from toolgate.catalog.pins import StoredPins, mark
 from toolgate.config import Config, Guard, Overlay
 from toolgate.state.memory import MemoryStore
 
@@ -52,7 +52,7 @@ async def rug_pulled(rig: Rig, there: Any, client: Any, *tools: Any) -> None:
 
 
 async def approve(rig: Rig, store: Any, *tools: str, seen: str = "") -> Any:
-    done = await PinRecords(store, "").approve("there", tools, seen, 0.0)
+    done = await StoredPins(store, "").approve("there", tools, seen, 0.0)
     rig.app._catalog.look_at_pins()
     return done
 
@@ -70,7 +70,7 @@ async def test_what_changes_is_renamed_or_new_is_neither_listed_nor_called_until
         assert (await client.call("there__read", arguments={})).text == "read was called"
         await rug_pulled(rig, there, client)
         assert await names(client) == []
-        pending = PinRecords(store, "").pending("there")
+        pending = StoredPins(store, "").pending("there")
         assert {name: str(each) for name, each in pending.items()} == {
             "read": "it has changed",
             "seek": "it was find",
@@ -181,7 +181,7 @@ async def test_what_comes_back_as_it_was_is_pending_no_more() -> None:
         await names(client)
         await rug_pulled(rig, there, client)
         await rug_pulled(rig, there, client, *BEFORE)
-        assert len(await names(client)) == 3 and PinRecords(store, "").pending("there") == {}
+        assert len(await names(client)) == 3 and StoredPins(store, "").pending("there") == {}
 
 
 async def test_approving_needs_what_was_looked_at() -> None:
@@ -190,7 +190,7 @@ async def test_approving_needs_what_was_looked_at() -> None:
         client = rig.modern()
         await names(client)
         await rug_pulled(rig, there, client)
-        seen = mark(PinRecords(store, "").pending("there"))
+        seen = mark(StoredPins(store, "").pending("there"))
         await rug_pulled(rig, there, client, tool("read", "Ever worse"))
         assert await approve(rig, store, seen=seen) is None
         assert await names(client) == []
@@ -275,7 +275,7 @@ async def test_a_tool_that_changes_while_it_is_called_is_not_called_again(kind: 
 
 async def test_one_configuration_pins_nothing_for_another() -> None:
     store: Any = MemoryStore(FakeClock())
-    assert PinRecords(store, "/a/toolgate.json").key("docs") != PinRecords(store, "/b/toolgate.json").key("docs")
+    assert StoredPins(store, "/a/toolgate.json").key("docs") != StoredPins(store, "/b/toolgate.json").key("docs")
 
 
 @pytest.mark.parametrize("kind", SERVERS)

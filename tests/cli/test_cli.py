@@ -1,4 +1,4 @@
-"""The command line: what it prints, how it ends, and that an error names its mend."""
+"""The command line: what it prints, how it ends, and that an error names its fix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from toolgate.cli import COMMANDS, app
-from toolgate.cli.doctor import Checked, Fault, mend, unprovoked, what_it_has
+from toolgate.cli.doctor import Checked, Fault, fix_for, unprovoked, what_it_has
 from toolgate.config import Server
 from toolgate.demo import SERVERS
 
@@ -387,10 +387,10 @@ def test_doctor_of_a_server_that_there_is_not_says_so(here: Path) -> None:
 def test_a_fix_is_the_faults_own_or_a_known_cause_or_a_look_at_the_command() -> None:
     server = Server(id="a", name="a", type="stdio", command="a-program", args=("it's", "secret"), private_args=(1,))
     broke = Fault(error="it broke")
-    assert mend(server, Checked(fault=Fault(hint="install it"))) == "install it"
-    assert "npx -y" in mend(server, Checked(fault=broke, stderr="Error: Cannot find module 'x'"))
-    assert mend(server, Checked(fault=broke)).endswith("""a-program 'it'"'"'s' '***'"""), "as it would be typed"
-    assert mend(Server(id="a", name="a", type="stdio", problem="A is not set: set it"), Checked(fault=broke)) == ""
+    assert fix_for(server, Checked(fault=Fault(hint="install it"))) == "install it"
+    assert "npx -y" in fix_for(server, Checked(fault=broke, stderr="Error: Cannot find module 'x'"))
+    assert fix_for(server, Checked(fault=broke)).endswith("""a-program 'it'"'"'s' '***'"""), "as it would be typed"
+    assert fix_for(Server(id="a", name="a", type="stdio", problem="A is not set: set it"), Checked(fault=broke)) == ""
 
 
 def test_doctor_ends_with_a_summary_and_prints_json_for_scripts(here: Path) -> None:

@@ -127,7 +127,7 @@ def test_what_would_not_be_clear_is_not_served(here: Path, more: dict[str, Any],
     assert ended.code == 2 and says in ended.err
 
 
-def test_the_refusal_to_listen_names_what_would_mend_it(here: Path) -> None:
+def test_the_refusal_to_listen_says_how_to_allow_it(here: Path) -> None:
     ended = served(here, "--host", "0.0.0.0")
     assert ended.code == 2
     assert all(

@@ -362,7 +362,7 @@ async def test_a_server_that_was_mended_shows_its_old_fault_once_after_a_restart
     clock, events = FakeClock(), list[Event]()
     store, prints = MemoryStore(clock), PRINTS | {"good": "as configured"}
     bad, good, wanted = Shop("docs", "read"), Shop("good", "fine"), [("docs", "tools"), ("good", "tools")]
-    bad.fault = Fault("SERVER_FAILED", "it broke", hint="mend it")
+    bad.fault = Fault("SERVER_FAILED", "it broke", hint="fix it")
     await seen(catalog_of(bad, good, clock=clock, store=store, prints=prints), *wanted)
     bad.fault, bad.state = None, "configured"
     await clock.advance(60)
@@ -370,7 +370,7 @@ async def test_a_server_that_was_mended_shows_its_old_fault_once_after_a_restart
     catalog = catalog_of(bad, good, clock=clock, store=store, prints=prints, events=events)
     view = await seen(catalog, *wanted)
     fault = view.fault("docs", "tools")
-    assert fault and (fault.message, fault.hint, fault.server) == ("it broke", "mend it", "docs")
+    assert fault and (fault.message, fault.hint, fault.server) == ("it broke", "fix it", "docs")
     assert (names(view, "good"), events) == (["fine"], [])
     bad.doors.set()
     await settle()

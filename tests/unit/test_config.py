@@ -427,7 +427,7 @@ def test_a_problem_has_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "mend"),
+    ("text", "fix"),
     [
         ("mcp_servers = {}", "did you mean `mcpServers`?"),
         ("mcpservers = {}", "did you mean `mcpServers`?"),
@@ -441,9 +441,9 @@ def test_a_problem_has_its_parts() -> None:
         ("whatever = 1", "remove it"),
     ],
 )
-def test_a_slip_of_the_pen_is_told_with_its_mend(text: str, mend: str) -> None:
+def test_a_slip_of_the_pen_is_told_with_its_fix(text: str, fix: str) -> None:
     [line] = refused(text)
-    assert line.endswith(f": {mend}")
+    assert line.endswith(f": {fix}")
 
 
 @pytest.mark.parametrize(
@@ -873,7 +873,7 @@ def test_any_tree_is_understood_or_refused(tree: dict[str, Any], dialect: str | 
     try:
         config = read(json.dumps(tree), file=file.path, environ=file.environ, format="json", dialect=found.name)
     except ConfigError as error:
-        assert SECRET not in "".join(problem.message + problem.mend for problem in error.problems)
+        assert SECRET not in "".join(problem.message + problem.fix for problem in error.problems)
         assert "NaN" in str(error) or "Inf" in str(error) or str(error).startswith(file.path)
         return
     assert msgspec.json.decode(msgspec.json.encode(config), type=Config) == config

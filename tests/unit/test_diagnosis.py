@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from toolgate.upstreams.diagnosis import CAUSES, INSTALLERS, as_a_shell_says, last_words, mend, of_system
+from toolgate.upstreams.diagnosis import CAUSES, INSTALLERS, as_a_shell_says, fix_for, last_words, of_system
 
-# What stands on stderr → what the mend must say.
+# What stands on stderr → what the fix must say.
 SAID = [
     ("AttributeError: 'Server' object has no attribute 'list_resources'", "mcp<2"),
     ("AttributeError: module 'mcp.types' has no attribute 'Foo'", "mcp<2"),
@@ -69,7 +69,7 @@ SAID = [
 
 @pytest.mark.parametrize(("said", "cure"), SAID)
 def test_a_known_cause_has_its_mend(said: str, cure: str) -> None:
-    assert cure in mend("x exited with status 1", f"something\n{said}\nand more\n")
+    assert cure in fix_for("x exited with status 1", f"something\n{said}\nand more\n")
 
 
 def test_every_row_of_the_table_is_tried() -> None:
@@ -80,14 +80,14 @@ def test_every_row_of_the_table_is_tried() -> None:
 
 @pytest.mark.parametrize("command", INSTALLERS)
 def test_a_command_that_there_is_not_says_what_to_install(command: str) -> None:
-    assert "install" in mend(f"Command not found: {command}")
-    assert mend(f"Command not found: /usr/bin/{command}") == mend(f"Command not found: {command}")
+    assert "install" in fix_for(f"Command not found: {command}")
+    assert fix_for(f"Command not found: /usr/bin/{command}") == fix_for(f"Command not found: {command}")
 
 
 def test_what_is_not_known_has_no_mend() -> None:
-    assert mend("Command not found: my-own-server") == ""
+    assert fix_for("Command not found: my-own-server") == ""
     for said in ("it broke", "Traceback (most recent call last):", "KeyError: 'name'", "Listening on port 3000"):
-        assert mend("x exited with status 1", said) == ""
+        assert fix_for("x exited with status 1", said) == ""
 
 
 def test_a_shells_words_are_of_missing_commands_only() -> None:
@@ -117,4 +117,4 @@ def test_what_the_system_lacks_is_told_with_what_to_raise() -> None:
 
 
 def test_a_server_of_an_older_library_is_fixed_by_our_own_key() -> None:
-    assert '"compat": "mcp<2"' in mend("", "AttributeError: 'Server' object has no attribute 'list_tools'")
+    assert '"compat": "mcp<2"' in fix_for("", "AttributeError: 'Server' object has no attribute 'list_tools'")

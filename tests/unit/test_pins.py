@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 from virtualtime import FakeClock
 
-from toolgate.catalog.pins import MOST_SAID, PinRecords, Pins, mark
+from toolgate.catalog.pins import MOST_SAID, Pins, StoredPins, mark
 from toolgate.config import Config, Guard, Server
 from toolgate.state.memory import MemoryStore
 
@@ -92,7 +92,7 @@ async def test_what_goes_into_quarantine_and_what_comes_out_of_it_is_noted_once(
         known = pins(store, note)  # the gateway is started again
     judged(known, other, TOOL | {"name": "new"})
     assert noted.pop() == ("pins.held", "there", {"new": "it is new"})
-    await PinRecords(store, "").approve("there", ["new"], "", 0.0)
+    await StoredPins(store, "").approve("there", ["new"], "", 0.0)
     known.read_again()
     judged(known, other, TOOL | {"name": "new"})
     assert noted == held, "who approves notes it"
@@ -144,7 +144,7 @@ async def test_a_principals_own_list_is_held_against_the_same_pins() -> None:
     judged(known, TOOL, scope="ann")
     assert judged(known, TOOL | {"title": "R"}, scope="bob") == {"read": "it has changed"}
     assert judged(known, TOOL, scope="ann") == {}
-    assert list(PinRecords(store, "").pending("there")) == ["read"]
+    assert list(StoredPins(store, "").pending("there")) == ["read"]
 
 
 async def test_what_was_approved_is_pinned_and_the_old_name_of_what_was_renamed_is_not_any_more() -> None:
@@ -152,7 +152,7 @@ async def test_what_was_approved_is_pinned_and_the_old_name_of_what_was_renamed_
     known = pins(store)
     judged(known, TOOL)
     judged(known, TOOL | {"name": "peruse"})
-    server_lists = PinRecords(store, "")
+    server_lists = StoredPins(store, "")
     assert await server_lists.approve("there", (), mark(server_lists.pending("there")), 7.0) == ["peruse"]
     found = server_lists.pins("there") or {}
     assert {name: (pin.at, pin.is_approved) for name, pin in found.items()} == {"peruse": (7.0, True)}

@@ -130,7 +130,7 @@ def test_one_that_is_nowhere_fails_its_own_server_and_says_where_it_was_looked_f
 
 
 def test_a_client_whose_key_is_nowhere_is_the_whole_files_fault(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"clients\[0\].key: the secret `ci` is nowhere"):
+    with pytest.raises(ConfigError, match=r"clients\[0\].key: secret `ci` not found"):
         config(tmp_path, clients=[{"id": "ci", "key": "${secret:ci}"}])
 
 

@@ -107,9 +107,9 @@ class Authenticator:
             raise Unauthorized("Authorization must be: Bearer KEY", challenge, 400)
         return shown
 
-    def _unknown(self, path: str, why: str = "the key is not known, or no longer") -> Unauthorized:
+    def _unknown(self, path: str, why: str = "unknown or revoked key") -> Unauthorized:
         challenge = self.resource.challenge(path, "invalid_token", why)
-        return Unauthorized(f"Not let in: {why}", challenge)
+        return Unauthorized(f"Unauthorized: {why}", challenge)
 
     async def _by_token(self, tokens: Tokens, shown: str, address: str, path: str, is_page: bool) -> Principal:
         try:
@@ -122,7 +122,7 @@ class Authenticator:
             raise self._unknown(path, "the token is not for this endpoint")
         client = self._whose_is(token)
         if not client or not client.enabled:
-            raise Unauthorized("Not let in: the token is of nobody that is configured here", status=403)
+            raise Unauthorized("Forbidden: the token matches no enabled client", status=403)
         if wanted := [scope for scope in self.resource.auth.scopes if scope not in token.scopes]:
             challenge = self.resource.challenge(path, "insufficient_scope")
             raise Unauthorized(f"The token lacks the scope {' '.join(wanted)}", challenge, 403)

@@ -5,7 +5,7 @@ beside the others' items; a failed list is never kept; clients hear of a change 
 known once is known: a server that is not up is not started because its list is old, and a list that cannot be had anew
 is shown as it was for a while (`grace`), with the fault beside it. What is compared and given out are lists as they are
 shown; `ServerList.own` is what the server itself has said, and that is what the store keeps. It keeps, too, why a list
-could not be had: after a restart the first merged list shows that at once, of a server that was mended meanwhile the
+could not be had: after a restart the first merged list shows that at once, of a server that was repaired meanwhile the
 old fault, and clients hear when its list is there.
 
 What holds, by how the server is now, of a list that its server has not taken back (then it is asked for again):

@@ -115,7 +115,7 @@ async def trouble(config: Config, store: Store) -> str:
     return store.problem
 
 
-class PinRecords:
+class StoredPins:
     """Pins and pending tools in the store, for the servers of one configuration."""
 
     def __init__(self, store: Store, source: str) -> None:
@@ -181,7 +181,7 @@ class Pins:
 
     def __init__(self, store: Store, clock: Clock, source: str, note: Note) -> None:
         self._note = note
-        self._records = PinRecords(store, source)
+        self._records = StoredPins(store, source)
         self._clock = clock
         self._modes: Mapping[str, Modes] = {}
         self._pins: dict[str, dict[str, Pin]] = {}

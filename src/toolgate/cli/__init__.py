@@ -27,7 +27,7 @@ COMMANDS = {
     "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
     "audit": ("toolgate.cli.audit", "Look at the audit, check that it is whole, hand it on."),
     "pins": ("toolgate.cli.pins", "Tools that are not what they were when they were trusted: look, and approve."),
-    "doctor": ("toolgate.cli.doctor", "Look at the configuration and every server; name each fault with its mend."),
+    "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 
 

@@ -146,7 +146,7 @@ def log_start(servers: int) -> None:
 
 
 @asynccontextmanager
-async def watching_descriptors() -> AsyncGenerator[None]:
+async def watch_descriptors() -> AsyncGenerator[None]:
     """Inside the block the log says it where no file descriptor is left."""
     work = asyncio.get_running_loop().create_task(descriptors.watch())
     try:

@@ -27,9 +27,7 @@ Words = Annotated[
 ]
 
 
-@app.command(
-    help="Say whose words the file is in, its servers, and each problem with its mend. Ends with 1 where one is."
-)
+@app.command(help="Show the file's dialect, its servers, and each problem with its fix. Exits with 1 if there is one.")
 def check(path: ConfigPath = None, dialect: Words = "") -> None:
     found = _find(path, dialect)
     try:

@@ -29,7 +29,7 @@ from toolgate import __version__
 from toolgate import state as stores
 from toolgate.auth.cross_checks import problems
 from toolgate.catalog import pins, poisoning
-from toolgate.catalog.pins import PinRecords
+from toolgate.catalog.pins import StoredPins
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common, gateways
 from toolgate.cli.gateways import Reached
@@ -130,7 +130,7 @@ async def _quarantine(config: Config) -> list[Finding]:
     async with stores.opened(where) as store:
         why = await pins.trouble(config, store)
     says = f"tools that are not pinned are held back: {why}"
-    fix = "mend the store, or look at them and approve: toolgate pins diff"
+    fix = "repair the store, or review and approve them: toolgate pins diff"
     return [Finding(name="quarantine", is_ok=False, says=says, fix=fix)] if why else []
 
 
@@ -181,7 +181,7 @@ async def _examined(
     stderr = tuple(visible(line) for line in words)
     if checked.fault:
         says = visible(checked.error or checked.fault.error)
-        fix = visible(mend(server, checked))
+        fix = visible(fix_for(server, checked))
         return Finding(name=name, is_ok=False, says=says, fix=fix, stderr=stderr, revision=checked.revision)
     tools = checked.tools
     unmet = permission_names.unmet(config.clients, server.id, [items.read(raw).name for raw in tools]) if tools else ()
@@ -202,7 +202,7 @@ async def _pending(config: Config) -> Mapping[str, Collection[str]]:
     if not (where / FILE).is_file():
         return {}
     async with stores.opened(where) as store:
-        server_lists = PinRecords(store, config.source)
+        server_lists = StoredPins(store, config.source)
         return {server.id: server_lists.pending(server.id) for server in config.servers}
 
 
@@ -218,12 +218,12 @@ def what_it_has(tools: int, revision: str) -> str:
     return f"{tools} {'tool' if tools == 1 else 'tools'}" + (f", revision {revision}" if revision else "")
 
 
-def mend(server: Server, checked: Checked) -> str:
+def fix_for(server: Server, checked: Checked) -> str:
     """What to do about a server that failed; empty where its error says it already."""
     if server.problem:
         return ""
     fault = checked.fault or Fault()
-    for found in (checked.hint, diagnosis.mend(checked.error or fault.error, checked.stderr), fault.hint):
+    for found in (checked.hint, diagnosis.fix_for(checked.error or fault.error, checked.stderr), fault.hint):
         if found and not found.startswith(LOOK):
             return found
     if server.url:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from toolgate import state as stores
-from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, PinRecords, Unreadable, mark
+from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, StoredPins, Unreadable, mark
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import common
 from toolgate.config import Config, Server, state_folder
@@ -75,9 +75,9 @@ def _named(config: Config, server: str | None) -> tuple[Server, ...]:
 
 
 @asynccontextmanager
-async def _opened(config: Config) -> AsyncGenerator[PinRecords]:
+async def _opened(config: Config) -> AsyncGenerator[StoredPins]:
     async with stores.opened(state_folder(config, os.environ)) as store:
-        yield PinRecords(store, config.source)
+        yield StoredPins(store, config.source)
 
 
 async def _list(config: Config, servers: tuple[Server, ...]) -> None:
@@ -115,7 +115,7 @@ def _show(server: Server, pending: Mapping[str, Pending], pins: Mapping[str, Pin
             typer.echo(f"  {line}")
 
 
-def _seen_now(records: PinRecords, servers: Sequence[Server], tool: str | None) -> dict[str, str]:
+def _seen_now(records: StoredPins, servers: Sequence[Server], tool: str | None) -> dict[str, str]:
     """Show what is pending, and ask: the marks of what was seen, by server. Ends the command where that is refused."""
     seen: dict[str, str] = {}
     count = 0
@@ -130,7 +130,7 @@ def _seen_now(records: PinRecords, servers: Sequence[Server], tool: str | None) 
     return seen
 
 
-def _known(records: PinRecords, server: Server) -> Mapping[str, Pin]:
+def _known(records: StoredPins, server: Server) -> Mapping[str, Pin]:
     try:
         return records.pins(server.id) or {}
     except Unreadable:

@@ -111,7 +111,7 @@ async def _serve(config: Config, settings: Settings) -> None:
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail) as gateway,
         serving(gateway.http, listener),
-        common.watching_descriptors(),
+        common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         gateway.port = listener.getsockname()[1]

@@ -87,7 +87,7 @@ async def _stdio(config: Config, settings: Settings, path: str, principal: Princ
         stores.opened(where) as store,
         audit.opened(config, os.environ, SystemClock(), store) as trail,
         running(config, store=store, settings=settings, audit=trail) as gateway,
-        common.watching_descriptors(),
+        common.watch_descriptors(),
         operator.listening(gateway.http, operator.place(config, os.environ), gateway.clock),
     ):
         common.log_start(len(gateway.gateway.snapshot.upstreams))

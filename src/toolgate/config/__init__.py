@@ -1,7 +1,7 @@
 """The configuration: frozen values, read strictly from one TOML, YAML or JSON file.
 
 The rule this file keeps: a file is understood as a whole or refused as a whole, with everything that is wrong with
-it told at once, each with its place and its mend. The one exception is a variable that is not set: it fails only
+it told at once, each with its place and its fix. The one exception is a variable that is not set: it fails only
 its own server. Values of `env` and `headers` are never shown.
 
 A text passes through `formats` (text → plain values), `dialects` (whose file is it, and where are its servers) and
@@ -268,10 +268,10 @@ class Problem(msgspec.Struct, frozen=True):
     file: str
     path: str
     message: str
-    mend: str = ""
+    fix: str = ""
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.file, self.path, self.message, self.mend) if part)
+        return ": ".join(part for part in (self.file, self.path, self.message, self.fix) if part)
 
 
 class ConfigError(Exception):
@@ -430,7 +430,7 @@ def _strangers(config: Config) -> tuple[str, ...]:
     ids = {server.id for server in config.servers}
     clients = config.clients
     found = (*strangers(clients, ids), *vain(clients, config.auth.step_up, ids), *idle(clients)) if ids else ()
-    return tuple(str(Problem(config.source, key, message, mend)) for key, message, mend in found)
+    return tuple(str(Problem(config.source, key, message, fix)) for key, message, fix in found)
 
 
 def secrets_of(config: Config) -> frozenset[str]:
@@ -557,7 +557,7 @@ def _placed(findings: list[Finding], file: str) -> tuple[Problem, ...]:
     for each in findings:
         line = line_of(text, format, each.path) if format and text and len(problems) < MOST_LINES else 0
         place = f"{file}:{line}" if line else file
-        problems.append(Problem(place, dotted(each.path), each.message, each.mend))
+        problems.append(Problem(place, dotted(each.path), each.message, each.fix))
     return tuple(problems)
 
 
@@ -591,5 +591,5 @@ def _parse(text: str, file: str, format: Format) -> object:
         raise _refused(place, error.message) from None
 
 
-def _refused(file: str, message: str, mend: str = "") -> ConfigError:
-    return ConfigError((Problem(file, "", message, mend),))
+def _refused(file: str, message: str, fix: str = "") -> ConfigError:
+    return ConfigError((Problem(file, "", message, fix),))

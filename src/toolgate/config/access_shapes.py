@@ -1,7 +1,7 @@
 """What a file may say of access: clients, permissions, rates, OAuth.
 
 As in `values`, a kind is a plain function. The rule this file keeps: a slip never opens anything: an unknown word, a
-name that means nothing and a key that is too short are refused, with their mend.
+name that means nothing and a key that is too short are refused, each with its fix.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def _table(value: object, path: tuple[str | int, ...]) -> Table:
     try:
         return values.table(value)
     except Wrong as error:
-        raise Wrong(*(Finding(each.message, each.mend, (*path, *each.path)) for each in error.findings)) from None
+        raise Wrong(*(Finding(each.message, each.fix, (*path, *each.path)) for each in error.findings)) from None
 
 
 def listed(path: tuple[str | int, ...], servers: list[object]) -> Iterator[ManifestEntry]:

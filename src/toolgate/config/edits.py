@@ -172,9 +172,9 @@ def _locked(path: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def _wrong(name: str, message: str, mend: str = "") -> ConfigError:
-    return ConfigError((Problem("", name, message, mend),))
+def _wrong(name: str, message: str, fix: str = "") -> ConfigError:
+    return ConfigError((Problem("", name, message, fix),))
 
 
 def _refused(path: Path, message: str) -> ConfigError:
-    return ConfigError((Problem(str(path), "", message, "mend it, or remove it: it is written by toolgate"),))
+    return ConfigError((Problem(str(path), "", message, "toolgate wrote this file: repair or remove it"),))

@@ -41,7 +41,7 @@ class Later(msgspec.Struct, frozen=True):
 
     accepted: Any = msgspec.UNSET
     says: str = ""
-    mend: str = "remove it"
+    fix: str = "remove it"
     kind: Kind | None = None
     grave: bool = False
 
@@ -231,7 +231,7 @@ SERVER: Mapping[str, Row] = {
 
 NO_OAUTH = Later(says=_in_headers, grave=True)
 
-# Other tools' words, understood in their files and mended in ours.
+# Other tools' words, understood in their files and corrected in ours.
 FOREIGN_TYPES = {
     "local": "stdio",
     "remote": "http",
@@ -249,7 +249,7 @@ FOREIGN: Mapping[str, Row] = {
     "disabled": Key(values.unless, field="enabled"),
     "oauth": NO_OAUTH,
 }
-MENDS = {
+FIXES = {
     "transport": "type",
     "transportType": "type",
     "httpUrl": "url",

@@ -45,7 +45,7 @@ def split_uri(name: str) -> tuple[str, str, str]:
 
 
 def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iterator[tuple[str, str, str]]:
-    """(key, what is said there, its mend) of what names no server that is configured. `servers` are ids."""
+    """(key, what is said there, its fix) of what names no server that is configured. `servers` are ids."""
     for client in clients:
         for key, name, owner in _owners(client):
             if owner is None:
@@ -66,12 +66,12 @@ def vain(
         permissions, begin = client.permissions, f"clients.{client.id}.mcp_permissions"
         for name in permissions.servers:
             if "*" in name and not any(names.fits(name.split("*"), each) for each in known):
-                yield f"{begin}.servers", f"{_quoted(name)} fits no server, so it does nothing", _MEND_SERVER
+                yield f"{begin}.servers", f"{_quoted(name)} fits no server, so it does nothing", _FIX_SERVER
         for kind in ("tools", "prompts"):
             yield from _vain(f"{begin}.{kind}", getattr(permissions, kind), known, kind)
         for name in permissions.resources:
             if odd := _odd_anywhere(name):
-                yield f"{begin}.resources", f"{_quoted(name)} {odd}", _MEND_ODD
+                yield f"{begin}.resources", f"{_quoted(name)} {odd}", _FIX_ODD
     yield from _vain("auth.step_up", step_up, known, "tools")
 
 
@@ -79,14 +79,14 @@ def _vain(key: str, patterns: Iterable[str], known: Collection[str], kind: str) 
     for name in patterns:
         owner, separator, rest = named(name).partition(names.SEPARATOR)
         if "*" in owner and not any(_may_begin(named(name), each + names.SEPARATOR) for each in known):
-            yield key, f"{_quoted(name)} fits the name of no server's {kind}, so it does nothing", _MEND_PATTERN
+            yield key, f"{_quoted(name)} fits the name of no server's {kind}, so it does nothing", _FIX_PATTERN
         elif (separator or "*" in owner) and (odd := _odd(rest if separator else owner, kind)):
-            yield key, f"{_quoted(name)} {odd}", _MEND_ODD
+            yield key, f"{_quoted(name)} {odd}", _FIX_ODD
 
 
-_MEND_SERVER = "`*` stands for any text, and ids of servers are small letters, digits and `-`: correct it"
-_MEND_PATTERN = "write `SERVER__` and then the tool, such as `files__delete_*`; or `*__delete_*` for all servers"
-_MEND_ODD = "write the name as its server does; `*` alone stands for any text"
+_FIX_SERVER = "`*` stands for any text, and ids of servers are small letters, digits and `-`: correct it"
+_FIX_PATTERN = "write `SERVER__` and then the tool, such as `files__delete_*`; or `*__delete_*` for all servers"
+_FIX_ODD = "write the name as its server does; `*` alone stands for any text"
 
 
 def _may_begin(pattern: str, beginning: str) -> bool:
@@ -156,8 +156,8 @@ def idle(clients: tuple[KnownClient, ...]) -> Iterator[tuple[str, str, str]]:
     """The same of clients that may use nothing although nothing says that this is meant."""
     for client in clients:
         if client.servers is None and not _opens(client.permissions):
-            mend = 'write `mcp_server_access = "all"` or a list of servers'
-            yield f"clients.{client.id}", "its permissions open no server, so it may use nothing", mend
+            fix = 'write `mcp_server_access = "all"` or a list of servers'
+            yield f"clients.{client.id}", "its permissions open no server, so it may use nothing", fix
 
 
 def _opens(permissions: Permissions) -> bool:

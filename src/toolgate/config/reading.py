@@ -206,8 +206,8 @@ class Reading:
         )
         for table, path in places:
             if path[-1] in table:
-                mend = "take it out, or name the file with --config"
-                self.wrong(path, "is not for a file that was found in a folder", mend)
+                fix = "take it out, or name the file with --config"
+                self.wrong(path, "is not for a file that was found in a folder", fix)
 
     # What every part of the file needs.
 
@@ -249,24 +249,24 @@ class Reading:
 
     def tell(self, path: KeyPath, error: Wrong) -> None:
         for finding in error.findings:
-            self.wrong((*path, *finding.path), finding.message, finding.mend)
+            self.wrong((*path, *finding.path), finding.message, finding.fix)
 
-    def wrong(self, path: KeyPath, message: str, mend: str = "") -> None:
-        self.problems.append(Finding(message, mend, path))
+    def wrong(self, path: KeyPath, message: str, fix: str = "") -> None:
+        self.problems.append(Finding(message, fix, path))
 
-    def warn(self, path: KeyPath, message: str, mend: str = "") -> None:
-        self.warnings.append(Finding(message, mend, path))
+    def warn(self, path: KeyPath, message: str, fix: str = "") -> None:
+        self.warnings.append(Finding(message, fix, path))
 
     def unknown(self, path: KeyPath, known: Iterable[str]) -> None:
         if not self.native:
             return self.warn(path, "is unknown here and ignored")
         key = str(path[-1])
-        ours = keys.MENDS.get(key, "")
+        ours = keys.FIXES.get(key, "")
         if ours in known:
-            mend = f"did you mean `{ours}`?"
+            fix = f"did you mean `{ours}`?"
         else:
-            mend = did_you_mean(key, known) if len(self.problems) < MOST_HINTS else ""
-        self.wrong(path, "unknown key", mend or "remove it")
+            fix = did_you_mean(key, known) if len(self.problems) < MOST_HINTS else ""
+        self.wrong(path, "unknown key", fix or "remove it")
 
     def later(self, path: KeyPath, row: Later, value: object, faults: list[str] | None = None) -> None:
         """A key of a later version. `faults`: of a server, which alone fails where the file is another tool's."""
@@ -276,9 +276,9 @@ class Reading:
         other = "" if row.accepted is msgspec.UNSET else f" other than {json.dumps(row.accepted)}"
         message = f"`{shown}`{other} is not available in this version of toolgate"
         if self.native or faults is None:
-            self.wrong(path, message, "; ".join(filter(None, (row.mend, row.says))))
+            self.wrong(path, message, "; ".join(filter(None, (row.fix, row.says))))
         elif row.grave:
-            faults.append(": ".join((message, row.says or row.mend)))
+            faults.append(": ".join((message, row.says or row.fix)))
         else:
             self.warn(path, f"{message} and is ignored", row.says)
 
@@ -355,8 +355,8 @@ class _ServerReading:
         foreign = keys.FOREIGN_TYPES.get(written)
         word = foreign or written if not self.reading.native else written
         if word not in keys.TYPES:
-            mend = f'write "{foreign}"' if foreign else did_you_mean(word, keys.TYPES)
-            return self._wrong(f"must be {values.any_of(keys.TYPES)}", mend, "type")
+            fix = f'write "{foreign}"' if foreign else did_you_mean(word, keys.TYPES)
+            return self._wrong(f"must be {values.any_of(keys.TYPES)}", fix, "type")
         if word == "component" and "url" not in present:
             return self._component_of_template(present)
         if keys.TYPES[word] not in present:
@@ -371,8 +371,8 @@ class _ServerReading:
         self.defaults["url"] = self.reading.root.get("component_url", COMPONENT_URL)
         return "component"
 
-    def _wrong(self, message: str, mend: str = "", *below: str) -> None:
-        self.reading.wrong((*self.path, *below), message, mend)
+    def _wrong(self, message: str, fix: str = "", *below: str) -> None:
+        self.reading.wrong((*self.path, *below), message, fix)
 
     def _check_pairs(self, found: dict[str, Any], type: str | None) -> None:
         """Keys that do not go together. What does not fit is taken out of `found`."""
@@ -428,7 +428,7 @@ class _ServerReading:
                 self.reading.tell((*self.path, key), error)
             for each in error.findings:
                 message = f"`{dotted((key, *each.path))}` {each.message}"
-                self.faults.append(": ".join(filter(None, (message, each.mend))))
+                self.faults.append(": ".join(filter(None, (message, each.fix))))
             return {} if row.spread else type(value)()
         if self.reading.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
             self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")

@@ -172,7 +172,7 @@ class Sources:
                 return backend, value
             asked.append(place.where(name))
         raise Lacking(
-            f"the secret `{name}` is nowhere: looked in {'; '.join(asked) or 'no place'}. "
+            f"secret `{name}` not found; looked in {'; '.join(asked) or 'no source'}. "
             f"`toolgate secrets set {name}` keeps it in the file"
         )
 

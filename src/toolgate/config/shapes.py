@@ -135,8 +135,8 @@ def _told_apart(renamed: dict[str, Any], what: str) -> dict[str, Any]:
     for own, overlay in renamed.items():
         shown = overlay.get("name", own)
         if owners.setdefault(shown, own) != own:
-            mend = f"`{owners[shown][:80]}` has it, too"
-            raise Wrong(Finding(f"gives two {what} one name", mend, (own, "name")))
+            fix = f"`{owners[shown][:80]}` has it, too"
+            raise Wrong(Finding(f"gives two {what} one name", fix, (own, "name")))
     return renamed
 
 

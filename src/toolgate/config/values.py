@@ -52,11 +52,11 @@ class Finding(msgspec.Struct, frozen=True):
     """One thing that is wrong, `path` keys below the value that was read."""
 
     message: str
-    mend: str = ""
+    fix: str = ""
     path: tuple[Key, ...] = ()
 
     def under(self, key: Key) -> Finding:
-        return Finding(self.message, self.mend, (key, *self.path))
+        return Finding(self.message, self.fix, (key, *self.path))
 
 
 class Wrong(Exception):
@@ -67,12 +67,12 @@ class Wrong(Exception):
         self.findings = findings
 
 
-def wrong(message: str, mend: str = "") -> Wrong:
-    return Wrong(Finding(message, mend))
+def wrong(message: str, fix: str = "") -> Wrong:
+    return Wrong(Finding(message, fix))
 
 
-def wanted(what: str, value: object, mend: str = "") -> Wrong:
-    return wrong(f"must be {what}, not {_WORDS.get(type(value), 'something else')}", mend)
+def wanted(what: str, value: object, fix: str = "") -> Wrong:
+    return wrong(f"must be {what}, not {_WORDS.get(type(value), 'something else')}", fix)
 
 
 # Single values.
@@ -290,7 +290,7 @@ def root(value: object) -> tuple[str, str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The mend for a slip of the pen, or nothing."""
+    """The fix for a typo, or nothing."""
     import difflib  # 3 ms that a sound configuration does not pay
 
     plain = {_plain(name): name for name in known}

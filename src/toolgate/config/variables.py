@@ -21,7 +21,7 @@ from toolgate.config.values import Key, Kind, Wrong, gather, wrong
 class Style(msgspec.Struct, frozen=True):
     """How a tool writes variables. The groups of `pattern`: `name` of one of the environment, with `default`; `secret`
     that is looked up by name; `input` that the file declares elsewhere; `place` that the tool knows of itself.
-    `leftover`: what must not remain; `write` mends it. Without a pattern text stays as it is."""
+    `leftover`: what must not remain; `write` corrects it. Without a pattern text stays as it is."""
 
     pattern: re.Pattern[str] | None = None
     leftover: re.Pattern[str] | None = None

@@ -45,8 +45,8 @@ class Redactor:
     """`learn` secrets from wherever they come; `text` and `body` give back what may be shown."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._lasting: dict[str, _Forms] = {}
-        self._passing: dict[str, _Forms] = {}
+        self._lasting: dict[str, _Spellings] = {}
+        self._passing: dict[str, _Spellings] = {}
         self._texts: tuple[str, ...] = ()  # in each way of writing them
         self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
         self._letters: tuple[frozenset[str], ...] = ()  # of each of these
@@ -71,13 +71,13 @@ class Redactor:
         with self._turn:
             is_new = not fresh <= kept.keys()
             for secret in sorted(fresh):  # what is learned again is young again
-                kept[secret] = kept.pop(secret, None) or _forms(secret)
+                kept[secret] = kept.pop(secret, None) or _spellings(secret)
             for oldest in list(kept)[: max(0, len(kept) - most)]:
                 del kept[oldest]
             if is_new:
                 self._look_for([*self._lasting.values(), *self._passing.values()])
 
-    def _look_for(self, secrets: Sequence[_Forms]) -> None:
+    def _look_for(self, secrets: Sequence[_Spellings]) -> None:
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
         self._letters = tuple(map(frozenset[str], self._bodies))
@@ -169,7 +169,7 @@ LONGEST_KEPT = 64  # bytes of each
 _EMPTY: Mapping[bytes, Any] = {b"[": msgspec.Raw(b"[]"), b"{": msgspec.Raw(b"{}")}
 
 
-class _Forms(NamedTuple):
+class _Spellings(NamedTuple):
     """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; and as
     `_plain` gives it."""
 
@@ -178,7 +178,7 @@ class _Forms(NamedTuple):
     plainly: tuple[str, ...]
 
 
-def _forms(secret: str) -> _Forms:
+def _spellings(secret: str) -> _Spellings:
     """As it is, and in a URL; each as JSON writes it in either way, and once more inside of JSON in a text."""
     urls = (quote(secret, safe=""), quote(secret))
     ways = dict.fromkeys([secret, *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)])
@@ -187,7 +187,7 @@ def _forms(secret: str) -> _Forms:
     plain = [_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)]
     plainly = [*plain, *("".join(_in_units(each)) for each in plain)]
     texts = tuple(dict.fromkeys([*ways, *written]))
-    return _Forms(texts, tuple(bodies), tuple(dict.fromkeys(plainly)))
+    return _Spellings(texts, tuple(bodies), tuple(dict.fromkeys(plainly)))
 
 
 _percent = re.compile("%[0-9A-F]{2}")

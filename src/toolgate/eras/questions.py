@@ -19,7 +19,7 @@ from toolgate.eras.repair import (
     FLAG,
     NUMBER,
     TEXT,
-    Mend,
+    Repair,
     each_of,
     is_same,
     kept,
@@ -70,8 +70,8 @@ def write_question(ask: Ask, revision: str) -> Members:
     if found.get("mode") == _URL:
         revision = max(revision, _PARTS_SINCE)  # only who names it is asked so
     known = {name: raw for name, raw in found.items() if name not in _SPANS or _is_within(revision, _SPANS[name])}
-    mends = _QUESTIONS.get(ask.method, {})
-    written = {name: kept(mends[name](revision))(raw) if name in mends else raw for name, raw in known.items()}
+    repairs = _QUESTIONS.get(ask.method, {})
+    written = {name: kept(repairs[name](revision))(raw) if name in repairs else raw for name, raw in known.items()}
     return {name: raw for name, raw in written.items() if raw}
 
 
@@ -79,13 +79,13 @@ def _is_within(revision: str, span: tuple[str, str]) -> bool:
     return span[0] <= revision <= span[1]
 
 
-def _own_meta(_revision: str) -> Mend:
+def _own_meta(_revision: str) -> Repair:
     """How a question was addressed on its own hop is no one else's."""
     of_hop = object_of({key: lambda _raw: jsonrpc.NOTHING for key in mcp.HOP_KEYS})
     return lambda raw: jsonrpc.NOTHING if bytes(found := of_hop(raw)) == b"{}" else found
 
 
-def _form(revision: str) -> Mend:
+def _form(revision: str) -> Repair:
     field = _field if revision >= _PARTS_SINCE else _older_field
     return object_of({"properties": object_of({}, any_other=field), "$schema": optional(TEXT)})
 
@@ -94,7 +94,7 @@ class _Field(msgspec.Struct):
     type: str
 
 
-_DEFAULTS: Mapping[str, Mend] = {
+_DEFAULTS: Mapping[str, Repair] = {
     "string": options(default=TEXT),
     "number": options(default=NUMBER),
     "integer": options(default=NUMBER),
@@ -110,11 +110,11 @@ def _field(raw: Raw) -> Raw:
 
 def _older_field(raw: Raw) -> Raw:
     """A field for those who know choices by `enum` and `enumNames` only, and one at a time (see `read_choices`)."""
-    mended = _field(raw)
-    field = jsonrpc.members(mended)
+    repaired = _field(raw)
+    field = jsonrpc.members(repaired)
     if jsonrpc.value(field["type"]) == "array":
         return Raw(jsonrpc.encode(_choice(field, jsonrpc.members(field["items"]), "anyOf")))
-    return Raw(jsonrpc.encode(_choice(field, field, "oneOf"))) if "oneOf" in field else mended
+    return Raw(jsonrpc.encode(_choice(field, field, "oneOf"))) if "oneOf" in field else repaired
 
 
 class _Option(msgspec.Struct):
@@ -131,18 +131,18 @@ def _choice(field: Members, options: Members, titled: str) -> dict[str, Any]:
     return {**shown, "enum": [option.const for option in found], "enumNames": [option.title for option in found]}
 
 
-def _messages(revision: str) -> Mend:
+def _messages(revision: str) -> Repair:
     content = each_of(write_content(revision))
 
-    def mend(raw: Raw) -> Raw:
+    def repair(raw: Raw) -> Raw:
         old = jsonrpc.read(raw, type=list[Raw])
         new = [each for message in old for each in _split(message, content, revision)]
         return rewritten(raw, new, len(old) == len(new) and is_same(old, new))
 
-    return mend
+    return repair
 
 
-def _split(raw: Raw, content: Mend, revision: str) -> list[Raw]:
+def _split(raw: Raw, content: Repair, revision: str) -> list[Raw]:
     """A message of a conversation. One of several blocks is several messages for those who know one block only."""
     message = jsonrpc.members(raw)
     told = message["content"]
@@ -156,7 +156,7 @@ def _split(raw: Raw, content: Mend, revision: str) -> list[Raw]:
     return [Raw(jsonrpc.encode({**message, "content": block})) for block in each]
 
 
-_QUESTIONS: Mapping[str, Mapping[str, Callable[[str], Mend]]] = {
+_QUESTIONS: Mapping[str, Mapping[str, Callable[[str], Repair]]] = {
     "elicitation/create": {"_meta": _own_meta, "requestedSchema": _form},
     "sampling/createMessage": {
         "_meta": _own_meta,

@@ -12,61 +12,61 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc
 
-Mend: TypeAlias = Callable[[Raw], Raw]
+Repair: TypeAlias = Callable[[Raw], Raw]
 """The value as its reader's revision allows it, the same object where nothing is to be done; `NOTHING` leaves it out.
 Raises `jsonrpc.UNREADABLE` where nobody could make it fit."""
 
 
-def of_type(kind: Any) -> Mend:
+def of_type(kind: Any) -> Repair:
     """What a decoder takes for this type, as it is; all else is unreadable."""
     decode = jsonrpc.Decoder(kind).decode
 
-    def mend(raw: Raw) -> Raw:
+    def repair(raw: Raw) -> Raw:
         decode(raw)
         return raw
 
-    return mend
+    return repair
 
 
-def optional(mend: Mend) -> Mend:
-    """A value that can be left out: it is, where it cannot be mended."""
+def optional(repair: Repair) -> Repair:
+    """A value that can be left out: it is, where it cannot be repaired."""
 
-    def mend_or_leave_out(raw: Raw) -> Raw:
+    def repair_or_leave_out(raw: Raw) -> Raw:
         try:
-            return mend(raw)
+            return repair(raw)
         except jsonrpc.UNREADABLE:
             return jsonrpc.NOTHING
 
-    return mend_or_leave_out
+    return repair_or_leave_out
 
 
-def kept(mend: Mend) -> Mend:
-    """A value that passes as it is where it cannot be mended: it is out of shape for everybody."""
+def kept(repair: Repair) -> Repair:
+    """A value that passes as it is where it cannot be repaired: it is out of shape for everybody."""
 
-    def mend_or_keep(raw: Raw) -> Raw:
+    def repair_or_keep(raw: Raw) -> Raw:
         try:
-            return mend(raw)
+            return repair(raw)
         except jsonrpc.UNREADABLE:
             return raw
 
-    return mend_or_keep
+    return repair_or_keep
 
 
-def each_of(mend: Mend) -> Mend:
-    """A list, each item mended; those that are left out are left out."""
+def each_of(repair: Repair) -> Repair:
+    """A list, each item repaired; those that are left out are left out."""
 
-    def mend_each(raw: Raw) -> Raw:
+    def repair_each(raw: Raw) -> Raw:
         old = jsonrpc.read(raw, type=list[Raw])
-        new = [mend(item) for item in old]
+        new = [repair(item) for item in old]
         return rewritten(raw, [item for item in new if item], is_same(old, new))
 
-    return mend_each
+    return repair_each
 
 
-def object_of(members: Mapping[str, Mend], *, any_other: Mend | None = None) -> Mend:
-    """An object, each member that it has mended by its name; all others by `any_other`, or as they are."""
+def object_of(members: Mapping[str, Repair], *, any_other: Repair | None = None) -> Repair:
+    """An object, each member that it has repaired by its name; all others by `any_other`, or as they are."""
 
-    def mend_members(raw: Raw) -> Raw:
+    def repair_members(raw: Raw) -> Raw:
         old = jsonrpc.members(raw)
         keep = any_other or unseen
         new = {name: members.get(name, keep)(value) for name, value in old.items()}
@@ -74,12 +74,12 @@ def object_of(members: Mapping[str, Mend], *, any_other: Mend | None = None) -> 
             raw, {name: value for name, value in new.items() if value}, is_same(old.values(), new.values())
         )
 
-    return mend_members
+    return repair_members
 
 
-def options(**members: Mend) -> Mend:
+def options(**members: Repair) -> Repair:
     """An object that can do without any of these."""
-    return object_of({name: optional(mend) for name, mend in members.items()})
+    return object_of({name: optional(repair) for name, repair in members.items()})
 
 
 def unseen(raw: Raw) -> Raw:

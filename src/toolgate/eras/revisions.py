@@ -20,7 +20,7 @@ from toolgate.eras.repair import (
     FLAG,
     NUMBER,
     TEXT,
-    Mend,
+    Repair,
     each_of,
     kept,
     object_of,
@@ -49,15 +49,15 @@ _schema_now = options(**{"$schema": TEXT})
 _schema_before = options(**{"$schema": TEXT, "properties": _properties, "required": of_type(list[str])})
 
 
-def _arguments_schema(of_revision: Mend) -> Mend:
+def _arguments_schema(of_revision: Repair) -> Repair:
     """Arguments are an object, whether their schema says so or not."""
 
-    def mend(raw: Raw) -> Raw:
+    def repair(raw: Raw) -> Raw:
         if "type" not in jsonrpc.members(raw):
             raw = Raw(jsonrpc.with_members(raw, {"type": b'"object"'}))
         return of_revision(raw)
 
-    return kept(mend)
+    return kept(repair)
 
 
 def _object_schema(raw: Raw) -> Raw:
@@ -94,20 +94,20 @@ _task_support = options(taskSupport=_support)
 _argument = options(title=TEXT, description=TEXT, required=FLAG)
 
 
-def _tool(input_schema: Mend, output_schema: Mend) -> Mend:
+def _tool(input_schema: Repair, output_schema: Repair) -> Repair:
     rest = {"annotations": _hints, "execution": _task_support, "outputSchema": output_schema, **_about}
     wanted = {"inputSchema": _arguments_schema(input_schema)}
-    return object_of({**wanted, **{name: optional(mend) for name, mend in rest.items()}})
+    return object_of({**wanted, **{name: optional(repair) for name, repair in rest.items()}})
 
 
 _resource = options(mimeType=TEXT, annotations=_audience, **_about)
-_ITEMS: Mapping[str, Mend] = {
+_ITEMS: Mapping[str, Repair] = {
     "tools": _tool(_schema_before, _object_schema),
     "resources": _resource,
     "resourceTemplates": _resource,
     "prompts": options(arguments=each_of(kept(_argument)), **_about),
 }
-_ITEMS_NOW: Mapping[str, Mend] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
+_ITEMS_NOW: Mapping[str, Repair] = {**_ITEMS, "tools": _tool(_schema_now, _schema_now)}
 
 _MOST_REMEMBERED = 4096
 _remembered: dict[tuple[int, bool], tuple[Raw, Raw]] = {}  # an item is the same object as long as its list is not new
@@ -163,17 +163,17 @@ def _decoded(raw: Raw) -> str:
     return bytes(raw).decode()
 
 
-def write_content(revision: str) -> Mend:
+def write_content(revision: str) -> Repair:
     """A block of content. One of a kind that the revision does not know becomes text."""
 
-    def mend(raw: Raw) -> Raw:
+    def repair(raw: Raw) -> Raw:
         block = _block.decode(raw)
         if _KIND_SINCE.get(block.type, "") > revision:
             return _said(block)
         is_old_result = block.type == "tool_result" and revision < mcp.MODERN
         return _object_in_result(raw) if is_old_result else raw
 
-    return mend
+    return repair
 
 
 _object_in_result = options(structuredContent=ANY_OBJECT)
@@ -191,7 +191,7 @@ def _text_block(text: str, more: Mapping[str, Raw] = {}) -> Raw:
 # Results.
 
 
-def _result(revision: str) -> Mend:
+def _result(revision: str) -> Repair:
     content = write_content(revision)
     return object_of({"content": each_of(content), "messages": each_of(object_of({"content": content}))})
 
@@ -256,7 +256,7 @@ def write_completion(raw: Raw) -> Raw:
     return Raw(jsonrpc.with_members(raw, {"values": shown, "hasMore": b"true"}))
 
 
-_RESULTS_NOW: Mapping[str, Mend] = {
+_RESULTS_NOW: Mapping[str, Repair] = {
     "resources/read": options(
         ttlMs=of_type(Annotated[int, msgspec.Meta(ge=0)]), cacheScope=of_type(Literal["private", "public"])
     ),
@@ -266,11 +266,11 @@ _RESULTS_NOW: Mapping[str, Mend] = {
 
 def write_modern_result(method: str, body: Raw | bytes) -> Raw | bytes:
     """A result for a modern client, without what an older server meant otherwise."""
-    mend = _RESULTS_NOW.get(method)
-    if not mend or counting.is_too_much(body):
+    repair = _RESULTS_NOW.get(method)
+    if not repair or counting.is_too_much(body):
         return body
     raw = Raw(body)
-    written = kept(mend)(raw)
+    written = kept(repair)(raw)
     return body if written is raw else written
 
 
@@ -286,7 +286,7 @@ class _LogNote(msgspec.Struct):
     logger: str = ""
 
 
-_NOTES: Mapping[str, tuple[jsonrpc.Decoder[Any], Mend]] = {
+_NOTES: Mapping[str, tuple[jsonrpc.Decoder[Any], Repair]] = {
     "progress": (jsonrpc.Decoder(_ProgressNote), options(message=TEXT, total=NUMBER)),
     "log": (jsonrpc.Decoder(_LogNote), options(logger=TEXT)),
 }
@@ -294,9 +294,9 @@ _NOTES: Mapping[str, tuple[jsonrpc.Decoder[Any], Mend]] = {
 
 def write_note(kind: str, params: Raw) -> Raw:
     """The parameters of a note. The message of progress is known since 2025-03-26, and must be a text."""
-    fitting, mend = _NOTES[kind]
+    fitting, repair = _NOTES[kind]
     try:
         fitting.decode(params)
         return params
     except jsonrpc.UNREADABLE:
-        return kept(mend)(params)
+        return kept(repair)(params)

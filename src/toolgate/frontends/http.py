@@ -110,7 +110,7 @@ class HttpFrontend:
         await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300")])
 
     def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:
-        """The status of a failure that its client's authorization can mend, and how; and that of a path which it may
+        """The status of a failure that its client's authorization can fix, and how; and that of a path which it may
         not come to any more."""
         if not isinstance(error, Fault):
             return None

@@ -87,7 +87,7 @@ class Gateway:
                 fault = fault.told()
             shown = scrub.fault(_with_schema(entered, fault), self.redactor)
             if fault.code == "INSUFFICIENT_SCOPE":
-                raise shown  # its client's frontend answers, whatever tool it came through: another token may mend it
+                raise shown  # its client's frontend answers, whatever tool it came through: another token may help
             known = self._resolver.known(route, call.client, self.access.rules(call.client.principal))
             return route.surface.refuse(entered, shown, known)
 

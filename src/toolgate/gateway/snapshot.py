@@ -166,11 +166,11 @@ def build_routes(
     policies = first + chain.build(config, policy_deps)
     own = first + chain.build(config, policy_deps, is_own=True)
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
-    skins = surfaces.skins(config)
+    toolsets = surfaces.toolset_surfaces(config)
     routes = {
-        f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in skins.items()
+        f"/mcp/{name}": Route(f"/mcp/{name}", toolset, upstreams, policies, own) for name, toolset in toolsets.items()
     }
-    routes["/mcp"] = Route("/mcp", skins[config.surface], upstreams, policies, own)
+    routes["/mcp"] = Route("/mcp", toolsets[config.surface], upstreams, policies, own)
     for id, upstream in upstreams.items():
         route = Route(
             f"/mcp/servers/{id}", Single(id), {id: upstream}, transparent, is_strict=True, is_transparent=True

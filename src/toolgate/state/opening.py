@@ -30,7 +30,7 @@ TRIES = 250  # to be alone with the file, in that time
 
 
 class Unusable(Exception):
-    """The store cannot be opened. `str()` says why, and what mends it."""
+    """The store cannot be opened. `str()` says why, and how to fix it."""
 
 
 class Migration(msgspec.Struct, frozen=True):

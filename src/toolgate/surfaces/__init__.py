@@ -1,4 +1,4 @@
-"""Surfaces: what clients are shown. `skins` is the one table of those that show more than one server."""
+"""Surfaces: what clients are shown. `toolset_surfaces` is the one table of those that show more than one server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _META = "mcp_discover finds tools on all servers; mcp_call calls one."
 _DAEMON = "list_tools names tools, get_tool_schema tells one in full, call_tool calls it."
 
 
-def skins(config: Config) -> Mapping[str, Surface]:
+def toolset_surfaces(config: Config) -> Mapping[str, Surface]:
     """By the names that paths and configurations have for them (behaviour.md section 2)."""
     names = Aggregate()
     components = [server.id for server in config.servers if server.type == "component"]

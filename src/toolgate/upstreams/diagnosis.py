@@ -1,6 +1,6 @@
-"""Why a server failed, as far as its error and the end of its stderr tell: a table of known causes, each with its mend.
+"""Why a server failed, as far as its error and the end of its stderr tell: a table of known causes, each with its fix.
 
-The rule this file keeps: the most particular cause stands first, and a mend says what to do, not what went wrong.
+The rule this file keeps: the most particular cause stands first, and a fix says what to do, not what went wrong.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _COMMAND = re.compile(r"Command not found: (.+)")
 _DENIED = re.compile(r"Permission denied: (.+)")
 
 
-def mend(error: str, stderr: str = "") -> str:
+def fix_for(error: str, stderr: str = "") -> str:
     """What to do about a server that failed so; empty where the cause is none of those that are known."""
     missing = _COMMAND.match(error)
     if missing:

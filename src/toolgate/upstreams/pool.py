@@ -39,15 +39,15 @@ class Pool:
     def __init__(self, clock: Clock, limits: PoolLimits | None = None) -> None:
         self._clock = clock
         self._limits = limits or PoolLimits()
-        self._guests: set[Holder] = set()
+        self._holders: set[Holder] = set()
         self._leaving: set[Holder] = set()
         self._queue: deque[tuple[Holder, asyncio.Future[None]]] = deque()
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._holders)
 
     def __repr__(self) -> str:
-        return f"<Pool {len(self._guests)} of {self._limits.max_live}, {len(self._queue)} wait>"
+        return f"<Pool {len(self._holders)} of {self._limits.max_live}, {len(self._queue)} wait>"
 
     @property
     def limits(self) -> PoolLimits:
@@ -76,27 +76,27 @@ class Pool:
 
     def leave(self, holder: Holder) -> None:
         """It is gone. No matter where it held no slot."""
-        self._guests.discard(holder)
+        self._holders.discard(holder)
         self._leaving.discard(holder)
         self._serve()
 
     def rested(self) -> None:
         """A holder is idle now: it may have to make room."""
-        if self._queue or len(self._guests) > self._limits.max_live:
+        if self._queue or len(self._holders) > self._limits.max_live:
             self._serve()
 
     def _serve(self) -> None:
-        while self._queue and len(self._guests) < self._limits.max_live:
+        while self._queue and len(self._holders) < self._limits.max_live:
             holder, slot = self._queue.popleft()
             if not slot.done():
-                self._guests.add(holder)
+                self._holders.add(holder)
                 slot.set_result(None)
-        missing = len(self._queue) + len(self._guests) - self._limits.max_live - len(self._leaving)
+        missing = len(self._queue) + len(self._holders) - self._limits.max_live - len(self._leaving)
         if missing > 0:
             self._make_room(missing)
 
     def _make_room(self, missing: int) -> None:
-        idle = [holder for holder in self._guests - self._leaving if holder.is_idle]
+        idle = [holder for holder in self._holders - self._leaving if holder.is_idle]
         for holder in sorted(idle, key=lambda holder: holder.used)[:missing]:
             self._leaving.add(holder)
             holder.give_way()

@@ -296,7 +296,7 @@ def say(control: Control, said: Any) -> Object:
 
 
 def what_helps(fault: Fault) -> dict[str, Any]:
-    """What of a fault lets its reader mend it at once."""
+    """What of a fault lets its reader fix it at once."""
     shown = {key: value for key, value in fault.extra.items() if key.startswith("available_") or key in _HELPFUL}
     return shown | ({"hint": fault.hint} if fault.hint and fault.hint not in fault.message else {})
 

@@ -1,4 +1,4 @@
-"""What a component answers, as a value or as the `Fault` that tells its reader what is wrong, and what to mend.
+"""What a component answers, as a value or as the `Fault` that tells its reader what is wrong, and how to fix it.
 
 The rule this file keeps: a result is the bytes that came, and a refusal shows what came in its place.
 """

@@ -306,7 +306,7 @@ class ComponentUpstream:
             dial = self._link_deps.dial(self._server)
             return ComponentClient(url.replace("{name}", self.id), self._server.headers, self._clock, dial)
         except ValueError as error:
-            hint = f"mend url in the configuration of {self.name}"
+            hint = f"correct url in the configuration of {self.name}"
             raise Fault("SERVER_FAILED", str(error), server=self.id, reach="not_sent", hint=hint) from None
 
     # Its process, where it has one.

@@ -62,7 +62,7 @@ class SseLink(PipeLink):
         self._where = ""  # messages go; it names the session
         self._prefix = b""
         self._receipts = Receipts(clock)
-        self._sending: dict[int, Wire] = {}
+        self._posts: dict[int, Wire] = {}
         self._is_over = False
 
     async def connect(self, patience: float) -> None:
@@ -115,7 +115,7 @@ class SseLink(PipeLink):
         except (OSError, TimeoutError) as error:
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         if origin is not None:
-            self._sending[origin] = wire
+            self._posts[origin] = wire
         lines = [self._prefix, *(name + b": " + value for name, value in headers), b"Content-Length: %d" % len(data)]
         receipt = _Receipt(self, origin)
         if origin is None:
@@ -126,7 +126,7 @@ class SseLink(PipeLink):
         await self._receipts.all()
 
     def abandon(self, origin: int) -> bool:
-        wire = self._sending.pop(origin, None)
+        wire = self._posts.pop(origin, None)
         if wire:
             self._pool.abandon(wire)
         return False
@@ -189,7 +189,7 @@ class SseLink(PipeLink):
 
     def over_with(self, receipt: _Receipt) -> None:
         if receipt.origin is not None:
-            self._sending.pop(receipt.origin, None)
+            self._posts.pop(receipt.origin, None)
         else:
             self._receipts.note(receipt)
 

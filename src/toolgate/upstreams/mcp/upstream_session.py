@@ -484,11 +484,11 @@ class UpstreamSession:
         return Words(last, hint) if last or hint != self._hint(fault, "") else None
 
     def _hint(self, fault: Fault | None, stderr: str) -> str:
-        """What to do about it: the known cause's mend for a program that has said something on its stderr; else
+        """What to do about it: the known cause's fix for a program that has said something on its stderr; else
         whoever noticed it knows best."""
         if not fault or self._server.problem:
             return ""
-        known = diagnosis.mend(fault.message, stderr)
+        known = diagnosis.fix_for(fault.message, stderr)
         return known or fault.hint if stderr else fault.hint or known
 
 

@@ -421,7 +421,7 @@ def _cure(command: str, name: str, file: str | None) -> str:
     """What to do about a command that cannot be run; `file` is there, and is no program."""
     if file:
         return f"it is not executable: run chmod +x {file}, or use its interpreter as the command"
-    if known := diagnosis.mend(f"Command not found: {command}"):
+    if known := diagnosis.fix_for(f"Command not found: {command}"):
         return known
     first, _, rest = command.partition(" ")
     if rest:
@@ -455,10 +455,10 @@ class Supervisor:
         talks: bool = True,
         may_gain_privileges: bool = False,
     ) -> Child:
-        """Raises `Fault` SERVER_FAILED that names the mend where the command cannot be run."""
+        """Raises `Fault` SERVER_FAILED that says how to fix it where the command cannot be run."""
         environment = child_environment(env, self._environ)
         if cwd and not os.path.isdir(cwd):
-            hint = f"create the folder, or mend cwd in the configuration of {name}"
+            hint = f"create the folder, or correct cwd in the configuration of {name}"
             raise Fault("SERVER_FAILED", f"No such folder: {cwd}", reach="not_sent", hint=hint)
         if os.path.dirname(command):  # such a path is meant from where the child will be
             command = os.path.abspath(os.path.join(cwd or "", command))

@@ -1,4 +1,4 @@
-"""Rules of the house that no linter knows: `make check` runs this; it prints what breaks them, and then fails.
+"""Rules that no linter knows: `make check` runs this script. It prints each line that breaks a rule, and then fails.
 
 1. A module of ours is imported at the top: late imports hide who knows whom (import-linter sees only what is there).
 2. Which era a peer is of is tested in `eras`, `frontends` and `upstreams/mcp`, and nowhere else (`model` and `config`
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "toolgate"
+SOURCE = Path(__file__).parents[2] / "src" / "toolgate"
 KNOW_ERAS = ("eras/", "frontends/", "upstreams/mcp/", "core/mcp.py", "core/model.py", "demo/", "config/__init__.py")
 ERA = {"era", "is_modern", "is_legacy"}
 ERA_COMPARED = {"MODERN", "HANDSHAKE_REVISIONS", "LATEST_HANDSHAKE", "revision"}
@@ -70,8 +70,13 @@ def problems(path: Path) -> Found:
         yield from tests_of_the_era(tree)
 
 
-if __name__ == "__main__":
+def broken() -> list[str]:
+    """Each line of the source that breaks a rule, as `file:line: what is wrong`."""
     found = [(path, *each) for path in sorted(SOURCE.rglob("*.py")) for each in sorted(set(problems(path)))]
-    for path, line, what in found:
-        print(f"{path.relative_to(SOURCE.parents[1])}:{line}: {what}")
-    sys.exit(bool(found))
+    return [f"{path.relative_to(SOURCE.parents[1])}:{line}: {what}" for path, line, what in found]
+
+
+if __name__ == "__main__":
+    lines = broken()
+    print("\n".join(lines), end="\n" if lines else "")
+    sys.exit(bool(lines))

@@ -1,0 +1,45 @@
+"""The rules of `rules.py` hold, and each of them can fail."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from architecture import rules
+
+
+def test_no_line_of_the_source_breaks_a_rule() -> None:
+    assert rules.broken() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def call():\n    from toolgate.core import model",
+        "def call():\n    import toolgate",
+        "later = lambda: [__import__('x')]\ndef call():\n    def inner():\n        import toolgate.app",
+    ],
+)
+def test_a_late_import_is_found(text: str) -> None:
+    assert list(rules.late_imports(ast.parse(text)))
+
+
+@pytest.mark.parametrize("text", ["client.era", "call.is_modern", "if revision == '2026-07-28': pass", "x in MODERN"])
+def test_a_test_of_the_era_is_found(text: str) -> None:
+    assert list(rules.tests_of_the_era(ast.parse(text)))
+
+
+@pytest.mark.parametrize(
+    ("handler", "is_found"),
+    [
+        ("except Exception:\n    pass", True),
+        ("except:\n    pass", True),
+        ("except BaseException:\n    pass", True),
+        ("except BaseException:\n    raise", False),
+        ("except Exception:  # the rescue\n    pass", False),
+        ("except ValueError:\n    pass", False),
+    ],
+)
+def test_a_catch_of_everything_gives_its_reason(handler: str, is_found: bool) -> None:
+    text = f"try:\n    call()\n{handler}"
+    assert bool(list(rules.catches_of_everything(ast.parse(text), text.splitlines()))) is is_found
