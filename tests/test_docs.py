@@ -1,8 +1,10 @@
-"""The README says nothing that is not so."""
+"""The README, the index of the pages and the maps of the rooms say nothing that is not so."""
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ from toolgate.core import mcp
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+SOURCE = ROOT / "src" / "toolgate"
+ROOMS = sorted(path.parent for path in SOURCE.glob("*/__init__.py") if path.parent.name != "demo")
+PACKAGES = sorted(path.parent for path in SOURCE.glob("*/**/__init__.py") if path.parent.name != "demo")
 
 
 def blocks(language: str) -> list[str]:
@@ -80,3 +85,50 @@ def test_help_imports_neither_the_server_nor_the_gateway() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().endswith("[]")
+
+
+# The rooms.
+
+
+def map_of(package: Path) -> str:
+    return ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: str(package.relative_to(SOURCE)))
+def test_the_map_of_a_package_names_each_of_its_files_in_one_line(package: Path) -> None:
+    inside = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
+    named = re.findall(r"^(?:    )?(\w+)  ", map_of(package), re.M)
+    assert len(named) == len(set(named))
+    assert set(named) | {"__init__"} == inside
+
+
+def layers() -> list[list[str]]:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    return [re.findall(r"\w+", row) for row in next(each["layers"] for each in contracts if each["type"] == "layers")]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_the_map_of_a_room_says_what_it_may_import(room: Path) -> None:
+    """It names at least the row below."""
+    rows = layers()
+    (below,) = [rows[at + 1 : at + 2] for at, row in enumerate(rows) if room.name in row]
+    (said,) = re.findall(r"^May import (.*?)\.", map_of(room), re.M)
+    assert set(re.findall(r"`(\w+)`", said)) >= set(*below)
+
+
+def test_the_architecture_has_every_row_of_rooms_in_its_order() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("## Rooms")[2]
+    rows = [re.findall(r"`(\w+)`", cell) for cell in re.findall(r"^\| (`[^|]*) \|", text.partition("\n## ")[0], re.M)]
+    assert rows == layers()
+    assert len((ROOT / "docs" / "architecture.md").read_text().splitlines()) <= 250
+
+
+MAPS = [path for path in (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md") if path.exists()]
+
+
+@pytest.mark.parametrize("page", MAPS, ids=lambda page: page.name)
+def test_every_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
+    named = set(re.findall(r"`((?:[\w-]+/)+[\w-]*)(?:\.\w+)?`", page.read_text()))
+    assert named
+    for name in named:
+        assert (ROOT / name).exists() or list(SOURCE.glob(f"**/{name}.py")) or list(ROOT.glob(f"{name}.*")), name
