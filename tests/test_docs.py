@@ -71,6 +71,15 @@ def test_every_page_is_found_from_the_readme() -> None:
     assert {page.name for page in (ROOT / "docs").glob("*.md")} <= linked
 
 
+def test_the_index_has_every_page_once_and_no_other() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    kinds = re.findall(r"^## (.*)$", index, re.M)
+    assert kinds == ["Tutorial", "How-to", "Reference", "Explanation"]
+    listed = re.findall(r"^- \[(\S+\.md)\]\(\1\): .+$", index, re.M)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
 def test_the_readme_names_every_revision() -> None:
     assert all(revision in README for revision in (*mcp.HANDSHAKE_REVISIONS, mcp.MODERN))
 
