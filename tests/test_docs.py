@@ -142,6 +142,7 @@ def test_the_architecture_has_every_row_of_rooms_in_its_order() -> None:
     assert len((ROOT / "docs" / "architecture.md").read_text().splitlines()) <= 250
 
 
+SUFFIXES = {"md", "py", "json", "jsonl", "toml", "txt", "db"}
 MAPS = (ROOT / "docs" / "architecture.md", ROOT / "CONTRIBUTING.md")
 
 
@@ -152,3 +153,16 @@ def test_every_file_that_a_map_of_the_code_names_exists(page: Path) -> None:
     for name in named - {name for name in named if re.search("[A-Z]{3}", name)}:  # NAME is the reader's to choose
         places = (ROOT.glob(name.rstrip("/")), ROOT.glob(f"{name}.*"), SOURCE.glob(name), SOURCE.glob(f"**/{name}.py"))
         assert any(list(place) for place in places), name
+
+
+def test_every_name_of_the_code_that_a_map_gives_is_in_the_code() -> None:
+    """Of what stands in backticks: dotted names, classes and constants."""
+    texts = [page.read_text().replace("```", "") for page in MAPS] + [map_of(package) for package in PACKAGES]
+    files = [*SOURCE.rglob("*.py"), ROOT / "docs" / "make_tools.py", ROOT / "tests" / "behaviour" / "stage.py"]
+    code = "\n".join(path.read_text() for path in files)
+    known = set(re.findall(r"^ *(?:async def|def|class) (\w+)|^ *(\w+)(?:: [^=\n]*)? = |^    (\w+): ", code, re.M))
+    names = {name for each in known for name in each if name} | {path.stem for path in SOURCE.rglob("*")}
+    given = {name for text in texts for name in re.findall(r"`([\w.]+)(?:\(.*?\))?`", text)}
+    of_code = {name for name in given if re.fullmatch(r"[a-z_]+(\.\w+)+|_?[A-Z]\w*", name)}
+    parts = {name: name.rpartition(".")[2] for name in of_code}
+    assert {name for name, last in parts.items() if last not in names | SUFFIXES} == set()

@@ -32,7 +32,7 @@ Clients
 
 What a legacy session says over HTTP goes over channels, one for each call and one for each listening stream. Its
 events get ids (`c3.7` is the seventh of the third channel), and the `ReplayBuffer` keeps them for five minutes within
-bounds that all sessions share. A `GET` with `Last-Event-ID` takes the channel over. A modern request has no such
+bounds that all sessions share. A GET with `Last-Event-ID` takes the channel over. A modern request has no such
 stream: it ends with its connection.
 
 A `Conversation` has no channels either: what a client has begun on it ends with the connection, except that over stdio
