@@ -1,9 +1,24 @@
-"""Who comes in, what they may do, and who we are to servers.
+"""Who comes in, what they may do, and as whom the gateway goes to servers.
 
-Clients: `admission` (everybody, or whom the `authenticator` knows by `keys`, or by `tokens` of an `issuer`); what they
-may do: `access`; what they are told: `refusals`, `resource`; what is wrong with all of it together: `cross_checks`.
-Servers: `oauth`. Both: `seal` (states that only we can have written), `safe_net` (what others name is reached outside
-only), `safe_text` (what strangers wrote, made safe to be shown).
+May import `state`, `config` and `core`. Stands apart from `eras`, which is in the same row.
 
-Imports `state`, `config` and `core`. Another way to show who one is stands beside `authenticator`, behind `admission`.
+Clients
+    admission      who is let in: any local user, or the clients that the configuration knows
+    authenticator  who a client is, by the key or token that it shows with each request
+    keys           the keys that `toolgate keys` makes
+    tokens         JWTs of the configured issuer
+    issuer         that issuer: its metadata and its public keys
+    access         who may do what: the one decision for lists, searches, calls and subscriptions
+    refusals       how a client is told that it is not let in
+    resource       what the gateway says of itself to a client that wants a token for it (RFC 9728)
+    cross_checks   problems that show only where several keys of the configuration are read together
+Servers
+    oauth          the gateway as an OAuth client: `credentials` decides what a server is shown
+Both
+    seal           what clients carry for us: request states, cursors, ids of tasks
+    safe_net       reaching addresses that somebody else has named; private networks only where that is allowed
+    safe_text      text of strangers, made safe for a person who decides by it
+
+Another thing that clients may or may not do belongs to `access.Rules`; nothing else asks. Another way to show who one
+is stands beside `authenticator`, behind `admission`.
 """

@@ -1,4 +1,38 @@
-"""The command line. `COMMANDS` is its table; a command's module is imported when it is run, so that help is quick."""
+"""The command line. A command's module is imported when the command runs, so that help is quick.
+
+May import `app` and the rooms below it.
+
+    __init__     `COMMANDS`: name → module and line of help
+    common       what commands share: the configuration or its problems, and the event loop
+    gateways     the gateway that a command asks: the running one, else one of its own for this command
+Serving
+    serve        over HTTP
+    stdio        for one client, over standard input and output
+    demo         the bundled servers
+    tour         the tour of `demo`
+    summary      what `serve` prints: its servers, and how clients connect
+    descriptors  as many file descriptors as can be had
+Looking
+    listing      servers and tools (`toolgate list`)
+    call         one call
+    status       the running gateway
+    doctor       the configuration and every server
+    config       a configuration file: its dialect, its servers, its problems
+    audit        the audit log
+Changing
+    servers      add and remove servers of the running gateway
+    reload       read the configuration again
+    trust        trust a configuration file that lies in a folder
+    trusting     what that file would run, for the user who is asked
+    keys         the keys of clients
+    secrets      the file of `${secret:NAME}`
+    connect      sign in at a server
+    approvals    decide on calls that wait
+    pins         approve tools that have changed
+
+Another command is a module with a Typer `app` of one command, and a row in `COMMANDS`. What it asks of a running
+gateway goes through `gateways.reached`, to a path of `frontends.web.admin`.
+"""
 
 from __future__ import annotations
 

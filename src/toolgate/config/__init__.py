@@ -1,12 +1,40 @@
 """The configuration: frozen values, read strictly from one TOML, YAML or JSON file.
 
-The rule this file keeps: a file is understood as a whole or refused as a whole, with everything that is wrong with
-it told at once, each with its place and its fix. The one exception is a variable that is not set: it fails only
-its own server. Values of `env` and `headers` are never shown.
+May import `core` and nothing else of toolgate.
 
-A text passes through `formats` (text → plain values), `dialects` (whose file is it, and where are its servers) and
-`reading` (plain values → fields, by the tables of `keys` and `dialects`, the kinds of `values` and `shapes`, and the
-expansion of `variables`) to the structs here. `render` goes the way back, `edits` keeps what is added at run time.
+The rule of this room: a file is understood as a whole or refused as a whole. A refusal reports every problem at once,
+each with its place and how to fix it. There is one exception: a variable that is not set fails only its own server.
+Values of `env` and `headers` are never shown.
+
+From text to values, in this order
+    formats           text → plain values, for each of the three formats
+    dialects          whose file it is and where its servers are; `DIALECTS` is the table of other tools' files
+    manifests         files that describe one server: `server.json`, MCPB bundles, Spin manifests
+    reading           plain values → fields, with everything that is wrong on the way
+    keys              the tables of our own keys; which keys are accepted but have no effect yet
+    values            kinds of one value: durations, sizes, texts, lists
+    shapes            kinds of tables: lifecycles, overlays, limits, bundles
+    access_shapes     kinds of tables about access: clients, permissions, rates, OAuth
+    variables         `${VAR}` and other tools' ways to write it
+    secrets           `${secret:NAME}` and the places where it is looked up
+    env_file          `.env` files that other tools' servers name
+The structs
+    __init__          `Config`, `Server` and their parts; `read` and `load`
+    access            the structs about access: clients, permissions, tokens, approval, limits, guard, audit
+    permission_names  names as permissions write them
+Back to text
+    render            a configuration → native tables
+    access_render     the part of `render` about access
+    private           what in a configuration is secret
+    masking           what looks like a secret, masked
+Files on disk
+    edits             servers that were added while the gateway runs
+    ownership         whether other users can write to a file
+    trust             which files that were found in a folder the user has trusted
+
+A new key is a field of a struct, a row in `keys` and a row in `render`. If it changes how a server runs, see
+`gateway.snapshot._as_it_runs`; if it changes what a server lists, see `upstreams.known_eras.LISTS_DEPEND_ON`. Another
+tool's file is a row in `dialects.DIALECTS`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,30 @@
-"""Bytes and values: what every other room speaks in. Imports nothing of toolgate.
+"""Bytes and values that every other room works with.
 
-The protocol: `jsonrpc` (messages), `sse`, `lines` (framing), `mcp` (its words, as tables), `items` (what an item of a
-list says), `surrogates`, `counting` (how many values JSON holds), `names` (those of the merged view, and near misses).
-Values: `model`. Work: `exchange` (work that asks), `asks` (whether a client can be asked), `background` (work
-that nobody waits for), `clock`, `events` (what is told to all who listen), `fairness` (a queue in which those who wait
-take turns), `inflow` (what comes on a connection, a piece at a time). Texts: `redaction` (known secrets, taken out),
-`excerpts` (the ends of long ones), `complaints` (how much of what a server does wrong is logged).
+May import nothing of toolgate.
 
-A new method of MCP is a row in `mcp`; a new failure a row in `model.RPC_CODES`.
+The protocol
+    jsonrpc     the JSON-RPC envelope, read and written without looking inside
+    sse         server-sent events, both ways
+    lines       one message a line: the framing of stdio
+    mcp         revisions, methods, error codes and keys of MCP, as tables
+    items       what an item of a list says of itself
+    names       `server__tool`, `server+uri` and back; near misses
+    surrogates  lone surrogates in JSON
+    counting    how many values JSON holds, counted before it is read
+Values
+    model       `Call`, `Done`, `NeedInput`, `Fault`, `Client`, `Principal`, `Event`, and what belongs to them
+Work
+    exchange    work that runs and may ask: the base of every question from a server to a client
+    asks        whether a client can be asked something
+    background  work that nobody waits for, and its owner
+    clock       time, which tests can stop
+    events      what is told to everyone who listens
+    fairness    a queue in which principals take turns
+    inflow      reading a connection a piece at a time
+Texts
+    redaction   known secrets, taken out of a text
+    excerpts    the beginning and the end of a long text
+    complaints  how often a server's mistakes are logged
+
+A new method of MCP is a row in `mcp`; a new failure is a row in `model.RPC_CODES`.
 """

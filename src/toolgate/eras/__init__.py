@@ -1,1 +1,22 @@
-"""Translation between the canonical call and the bytes of each era. Sans-IO: nothing here waits or sends."""
+"""Translation between `Call` and the bytes of each era. Nothing here waits or sends.
+
+May import `state`, `config` and `core`, and needs only `core`. Stands apart from `auth`, which is in the same row.
+
+One era
+    legacy            the handshake revisions, 2024-11-05 to 2025-11-25
+    modern            revision 2026-07-28: requests that carry their envelope, results that may ask
+    headers           request headers of 2026-07-28 that repeat values of the body
+    header_arguments  arguments that an HTTP request repeats in headers (`x-mcp-header`)
+Both
+    calls             `params` ↔ `Call`
+    questions         what a client of a revision can be asked, in which words, and how its answer is read
+    tasks             what can be told of a task, and the places where its id stands
+    revisions         what the revisions know of lists, results and notifications, as tables
+    repair            small writers that make a value fit its reader; the tables are made of them
+
+`header_arguments` reads `x-mcp-header` out of a tool's schema. The gateway knows those arguments from the tool's
+listing (`catalog.tool_info`), compares a client's headers with them, and writes them anew for the server. A server
+that answers "header mismatch" has changed its tool: the tool is listed again and called once more.
+
+What only some revisions know is a row in a table of `revisions` or `questions`, and a row in `tests/bridge/grid.py`.
+"""

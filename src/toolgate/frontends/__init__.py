@@ -1,1 +1,44 @@
-"""Frontends: the frontends that clients come in by. Bytes become calls, outcomes become bytes of the client's era."""
+"""The ways in: bytes become calls, outcomes become bytes of the client's era.
+
+May import `gateway` and the rooms below it.
+
+HTTP
+    server           the socket: uvicorn, ended by an event of ours
+    guards           what each request passes first: host, origin, client, path, size
+    http             every way in that begins with an HTTP request; which path is which
+    bodies           how much is kept of bodies that have not ended
+    streams          a response that becomes JSON or a stream, decided as late as can be
+    scheduling       whose request is started next
+    active_requests  who is inside now, and who has to leave
+    web              what is served beside MCP: `admin` for an operator's programs, `connect` for sign-in pages
+Connections that go both ways
+    duplex           `Conversation`: one client of either era on one connection
+    pipes            WebSocket, and HTTP with SSE (2024-11-05)
+    frames           reading WebSocket frames a piece at a time
+    stdio            one client on standard input and output
+    operator         the operator's Unix socket
+    peers            which user is at the other end of a Unix socket
+Clients
+    modern           a request of 2026-07-28: checked, handled, answered; here alone a call is parked and sealed
+    session          a legacy client's connection
+    sessions         all sessions, and when each ends
+    batches          batches of messages (2025-03-26 only)
+    channels         streams of a session that outlast their connections; `ReplayBuffer`
+    sse_delivery     how one connection carries a channel
+    subscriber       what one client is told without having called
+    pages            pages of our lists, and their sealed cursors
+    responses        who we are, what we offer, errors as bytes
+    deps             `FrontendDeps`: what every frontend works with
+
+What a legacy session says over HTTP goes over channels, one for each call and one for each listening stream. Its
+events get ids (`c3.7` is the seventh of the third channel), and the `ReplayBuffer` keeps them for five minutes within
+bounds that all sessions share. A GET with `Last-Event-ID` takes the channel over. A modern request has no such
+stream: it ends with its connection.
+
+A `Conversation` has no channels either: what a client has begun on it ends with the connection, except that over stdio
+what was asked before the end is answered first, for three seconds. What carries it brings bytes in (`received`) and out
+(`write`), and says how much its client has not read: beyond 1 MiB notifications are lost, beyond 64 MiB a client of
+the network is cut off.
+
+Another way in that goes both ways is a thin carrier of a `Conversation`. Another page beside MCP belongs to `web`.
+"""

@@ -1,1 +1,33 @@
-"""Policies: rules around a call whose true target is known."""
+"""Policies: rules around a call whose true target is known, and what they keep.
+
+May import `surfaces` and the rooms below it.
+
+The frame
+    base               `Policy`: `before`, `after`, `ended`; `Wait`: to be asked again later
+    chain              the order of the policies, with the reason for each place; `build` makes a route's
+    run                one round through the policies and back
+The policies, in their order
+    audit              notes what became of each call
+    access             refuses what the client may not do
+    quarantine         refuses tools that are held back
+    validate           checks arguments against their schema
+    scopes             asks for the scopes of a token that some tools need
+    limits             calls in a while and at once, size of arguments
+    changes            judges changes of the servers before a person is asked
+    approval           asks a person
+    truncate           cuts results that are too large
+    scrub              takes secrets out of what servers say
+What they use
+    schemas            JSON schemas, compiled; what is wrong with a value, without quoting it
+    schema_cost        how much work a schema can make, known before a value is judged
+    approval_requests  how a waiting call is shown, and what may be answered
+    approvals          what people have decided, in the store
+    content_kinds      which texts mean nothing when they are cut
+    overflow           the whole of a result that was cut, for an hour, at `mcp://results/{id}`
+
+A policy sees true targets only: the server and the server's own name, whatever surface or control tool the call came
+through. It is synchronous: it decides, it does not wait.
+
+Another policy is a row in `chain.build`, with the reason for its place. A program that embeds the gateway gives its own
+to `app.running(policies=…)`; those come before the chain's.
+"""

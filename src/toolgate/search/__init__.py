@@ -1,8 +1,25 @@
-"""Search: which tool, prompt, resource or server is meant by a few words. Standard library only.
+"""Search: which tool, prompt, resource or server a few words mean. Standard library only.
 
-`Index` holds `Document`s and answers with `Hit`s. `words` makes terms of text, `documents` says what is searched,
-`ranking` what counts how much, `confidence` how sure a hit is, `points` is seed 002's integer score, `patterns` the
-regular expressions; `signatures`, `tokens` and `briefs` say what is found in few words.
+May import `catalog` and the rooms below it.
+
+Finding
+    finder      searches what a client may see; indexes the lists that have changed, in a thread of its own
+    index       documents by server, found by a few words
+    documents   what can be found, and which of its fields are searched
+    words       text as terms: identifiers split, endings off
+    synonyms    words that say nearly the same, from `synonyms.txt`
+    queries     a request as terms, and what each is worth
+    weights     what counts how much
+    ranking     the order of the answers
+    confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`
+    points      the integer score of seed 002, shown beside a hit
+    patterns    search by regular expression, in bounded time
+Saying what was found
+    signatures  a tool as a typed declaration, in TypeScript and Python
+    briefs      a description in one short line
+    tokens      about how many tokens a text is
+
+A change of the ranker is measured with `make retrieval`.
 """
 
 from toolgate.search.documents import Document as Document

@@ -1,4 +1,24 @@
-"""Surfaces: what clients are shown. `toolset_surfaces` is the one table of those that show more than one server."""
+"""Surfaces: what clients are shown at each path. Pure: what a surface needs of the catalog is there before it is asked.
+
+May import `search` and the rooms below it.
+
+    __init__    `toolset_surfaces`: the table of the surfaces that show more than one server
+    base        what a surface is
+    aggregate   everything, under names like `server__tool`
+    components  tool components under their bare names, all else by its namespaced name
+    bundle      some tools of several servers
+    single      one server as it is, at `servers/{id}`
+    toolset     control tools, and behind them the names of one of the others
+    uris        resource URIs inside results, rewritten to the names that the client knows
+    handles     the sealed ids by which clients know tasks
+    controls    the gateway's own tools
+
+A client knows a task by a sealed id (`handles`). It is good for its principal, path and form, and every later request
+about the task finds its server by that id alone: past the catalog and the surface, but through the policies.
+
+Another view of all servers is a row in `toolset_surfaces`, and its name in `config.Surface`. One with names of its own is a file
+here, and a row in `toolset_surfaces` or in `gateway.snapshot.build_routes`. Another control tool is a row in `controls`.
+"""
 
 from __future__ import annotations
 

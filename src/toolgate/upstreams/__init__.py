@@ -1,1 +1,30 @@
-"""Upstreams: the servers that calls go to, by kind; each is what `upstreams.base.Upstream` says."""
+"""The servers that calls go to, by kind. Each is what `base.Upstream` says.
+
+May import `auth`, `eras` and the rooms below them.
+
+Kinds
+    mcp          servers that speak MCP, in any revision
+    links        what carries the messages of such a server: stdio, HTTP, HTTP+SSE, WebSocket, memory
+    component    HTTP servers that know no MCP: GET lists tools, POST runs one
+    inprocess    tools that are functions in this process
+    process      the programs that the gateway starts, watches and ends
+What they share
+    base         `Upstream` and `Status`: what every kind is, and what is known of one
+    pool         how many servers are up at once
+    concurrency  how many calls are in flight at once; principals that wait take turns
+    breaker      the circuit breaker
+    stopping     how a call ends whose server is stopped on purpose
+    diagnosis    known causes of a failure, each with its fix
+    bounds       how long a list of a server may be
+    known_eras   which era each server speaks, kept from one start to the next
+
+A server starts when it is first needed. What starts takes a slot in the `Pool`, one for all snapshots, and gives it
+back when every part of it is gone. The pool never looks around: its holders say that they rest, and are asked to give
+way when somebody waits. A server that comes back after it gave way is not listed again for that: servers that take
+turns would list each other out without end.
+
+Another kind is a class that is an `Upstream`, a row in `gateway.snapshot.KINDS`, and its word in `config.Server.type`
+and `config.keys.TYPES`. Another carrier of MCP is a module of `links`, a row in `links.LINKS` and the same two words. A
+server of tools in this process is functions, an `InProcessTools`, and a row in `inprocess.BUILT_IN_SERVERS`. Another
+known cause of a failure is a row in `diagnosis.CAUSES`.
+"""

@@ -1,4 +1,15 @@
-"""The gateway as an OAuth client of servers: found out, registered, signed in, renewed, kept.
+"""The gateway as an OAuth client of servers.
 
-The rule this package keeps: what one principal was granted is shown to no server but the one that it was granted for,
-and for nobody but that principal; and what a caller came with is shown to no server at all."""
+    base         what servers are shown, and sign-ins under way, as other packages see them
+    credentials  what a server is shown, and what happens when it refuses that; the one place a token comes from
+    challenge    `WWW-Authenticate`, read
+    discovery    where a server's tokens come from: metadata of the server and of its authorization server
+    ourselves    who the gateway is to an authorization server
+    registering  the ways to become a client there
+    grants       asking for tokens
+    sign_in      a sign-in: how a user is asked, where the browser goes, what must come back
+    vault        where grants and registrations are kept, sealed
+
+The rule of this package: what one principal was granted is shown only to the server that it was granted for, and only
+for that principal. What a caller came with is shown to no server at all.
+"""

@@ -1,2 +1,5 @@
-"""What is served beside MCP: `connect` (a user's browser, to sign in at a server) and `admin` (an operator's
-programs)."""
+"""What is served beside MCP.
+
+admin    what an operator's programs ask of a running gateway, at /admin
+connect  the pages by which a user signs in at a server, at /connect
+"""

@@ -1,4 +1,9 @@
-"""Registries: servers that live in the gateway's own process. `BUILT_IN_SERVERS` is the one table of them."""
+"""Servers whose tools are functions in this process. `BUILT_IN_SERVERS` is the table of them.
+
+tools     `InProcessTools`: a set of functions as tools; `InProcessContext`: what such a function gets
+upstream  the kind: `InProcessUpstream`
+demo      `greeter`, which shows all that one can do
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,22 @@
-"""Links: what carries messages to an MCP server. `LINKS` is the one table of them."""
+"""Links: what carries messages to an MCP server. `LINKS` is the table of them; `LinkDeps` is what they work with.
+
+    base      `Link`, and the `Receiver` above it
+    stdio     a child process: one message a line
+    http      Streamable HTTP: every message is a POST
+    http1     the HTTP/1.1 client under it
+    streams   event streams over HTTP that outlive their connections
+    sse       HTTP+SSE, the transport of 2024-11-05
+    ws        WebSocket
+    paced     reading a WebSocket a piece at a time
+    memory    a server in this process
+    refusals  what a server says instead of taking a message, as a `Fault`
+    disowned  whether a server refused a message because it does not know the session
+    receipts  whether a server has taken messages that have no answer
+
+`streams.Following` asks for a stream by GET, and again when it ends, with the last id that it saw. Nothing is ever
+sent again for that. A server that no longer knows the session *retires* its link: what is under way may still be
+answered, and the next call opens another connection.
+"""
 
 from __future__ import annotations
 

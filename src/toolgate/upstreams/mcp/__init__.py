@@ -1,1 +1,29 @@
-"""Upstreams that speak MCP, over any link, in any revision. The only package below the frontends that knows eras."""
+"""Servers that speak MCP, over any link, in any revision. The only package below the frontends that knows eras.
+
+    upstream          `McpUpstream`: a server's sessions, one for each scope
+    upstream_session  a scope's session: its connection, opened when needed and ended when nobody needs it
+    opening           opening a connection: which era the server speaks, then the handshake where it wants one
+    speaking          in which era a server is spoken to, where it may speak both
+    connection        one live connection: requests out, answers and notifications in
+    dialects          how one era is spoken: what a request looks like, what its answer means
+    paging            one whole list, read page by page
+    questions         a legacy server's questions, given to the call that they belong to
+    attribution       which call that is
+    subscriptions     having a server tell of changes
+    resubscribe       asking for that anew on a new connection
+    tasks             tasks of 2025-11-25: whose each one is, and waiting for one
+    watchdog          replacing a process that says nothing any more
+
+Everything goes through `UpstreamSession.use`, which leases the connection before it looks for one. Nobody ends a
+connection that is leased, at work or watched, so no call can meet one on its way out. All endings (idle, pool,
+ephemeral, `stop`) are one, `UpstreamSession._end`, in a task of its own that the next opening waits for.
+
+The era (decision 0013): over HTTP, and where a server belongs to one principal or session, it is the client's era; one
+scope may then have two sessions. One process for all clients is spoken to in one era: it is asked to initialize first,
+and to discover where it refuses that. A process of one's own is asked to discover first. One that ends over a first
+message is started once more for the other era.
+
+Of a task nothing is kept but who made it (`TaskOwners`, bounded). Where a tool of 2025-11-25 runs as a task only and
+the client wants none, `tasks.Waiting` makes the task, waits for its result and looks after it; whatever the task asks
+is asked of the call.
+"""
