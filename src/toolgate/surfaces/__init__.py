@@ -16,8 +16,9 @@ May import `search` and the rooms below it.
 A client knows a task by a sealed id (`handles`). It is good for its principal, path and form, and every later request
 about the task finds its server by that id alone: past the catalog and the surface, but through the policies.
 
-Another view of all servers is a row in `toolset_surfaces`, and its name in `config.Surface`. One with names of its own is a file
-here, and a row in `toolset_surfaces` or in `gateway.snapshot.build_routes`. Another control tool is a row in `controls`.
+Another view of all servers is a row in `toolset_surfaces`, and its name in `config.Surface`. One with names of its own
+is a file here, and a row in `toolset_surfaces` or in `gateway.snapshot.build_routes`. Another control tool is a row in
+`controls`.
 """
 
 from __future__ import annotations
