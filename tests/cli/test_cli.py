@@ -330,7 +330,7 @@ def test_doctor_names_permissions_that_mean_no_tool(here: Path) -> None:
     (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "clients": clients}))
     ended = toolgate("doctor")
     assert [line.strip() for line in ended.out.splitlines() if "look:" in line] == [
-        "look: clients.ci.mcp_permissions.tools: `clock__nwo` means none of its tools: correct the name"
+        "look: clients.ci.mcp_permissions.tools: `clock__nwo` matches none of its tools: correct the name"
     ]
 
 
@@ -413,7 +413,7 @@ def test_doctor_looks_at_the_disk_that_the_audit_needs(here: Path, monkeypatch: 
     assert "audit.jsonl" in toolgate("doctor").out
     monkeypatch.setattr("toolgate.cli.doctor.LEAST_SPACE", 1 << 70)
     ended = toolgate("doctor")
-    assert ended.code == 1 and "MiB are free" in ended.out and "make room" in ended.out
+    assert ended.code == 1 and "MiB are free" in ended.out and "free some space" in ended.out
 
 
 def test_what_our_own_probe_has_provoked_is_not_shown() -> None:
@@ -616,8 +616,8 @@ def test_what_another_tool_would_ask_for_is_named_in_its_own_words(here: Path) -
         )
     )
     said = toolgate("doctor", "-c", "mcp.json").out
-    assert "${input:api-key} has no value" in said and "set API_KEY in the environment" in said
-    assert "set it in the environment of toolgate\n" in said, "VS Code has no defaults"
+    assert "${input:api-key} has no value" in said and "set API_KEY in toolgate's environment" in said
+    assert "set it in toolgate's environment\n" in said, "VS Code has no defaults"
 
 
 def test_a_tool_is_called_by_the_name_that_clients_know(here: Path) -> None:

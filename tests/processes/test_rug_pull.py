@@ -37,7 +37,7 @@ async def test_a_server_that_turns_is_held_back_shown_approved_and_called_withou
             assert "there: seek: it was find (in quarantine)" in shown
             assert "there: wipe: it is new (in quarantine)" in shown
             doctor = (await toolgate_said(environ, "doctor"))[1]
-            assert "look: 3 of its tools are to be approved: toolgate pins diff there" in doctor
+            assert "look: 3 of its tools need approval: toolgate pins diff there" in doctor
             assert "look: read: characters without width in its description: " in doctor
             [seen] = re.findall(r"toolgate pins approve there (--seen \w+)", shown)
             assert (await pins(environ, "approve", "there", "--seen", "000000000000"))[0] == 1

@@ -155,7 +155,7 @@ async def test_a_line_that_was_torn_stays_for_all_to_see_and_the_next_are_whole(
     await noted(file, "one", "two", store=store)
     file.write_bytes(file.read_bytes()[:-20])
     await noted(file, "three", store=store)
-    assert verify([file]).wrong == ("audit.jsonl:2: this line is not as it was written",)
+    assert verify([file]).wrong == ("audit.jsonl:2: this line was altered",)
 
 
 async def test_a_file_is_moved_away_and_the_next_one_goes_on_where_it_ends(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def read_own(path: Path) -> Tree:
 def added(tree: Tree, name: str, table: Mapping[str, Any]) -> Tree:
     """With one more server. Raises `ConfigError` for a name that there is."""
     if owner := next((each for each in tree if slug(each) == slug(name)), None):
-        taken = "is there already" if owner == name else f"has the same id as {json.dumps(owner)}"
-        raise _wrong(name, taken, "remove that one first, or choose another name")
+        taken = "already exists" if owner == name else f"has the same id as {json.dumps(owner)}"
+        raise _wrong(name, taken, "remove it first, or choose another name")
     return {**tree, name: dict(table)}
 
 
@@ -82,8 +82,8 @@ def removed(tree: Tree, name: str, config: Config) -> Tree:
     if found is None:
         theirs = _find({server.name: {} for server in config.servers}, name)
         if theirs is None:
-            raise _wrong(name, "there is no such server")
-        raise _wrong(theirs, f"is written in {config.source or 'the configuration'}", "remove it there")
+            raise _wrong(name, "no such server")
+        raise _wrong(theirs, f"is defined in {config.source or 'the configuration'}", "remove it there")
     return {each: table for each, table in tree.items() if each != found}
 
 
@@ -177,4 +177,4 @@ def _wrong(name: str, message: str, mend: str = "") -> ConfigError:
 
 
 def _refused(path: Path, message: str) -> ConfigError:
-    return ConfigError((Problem(str(path), "", message, "mend it, or remove it: it is written by toolgate"),))
+    return ConfigError((Problem(str(path), "", message, "toolgate wrote this file: repair or remove it"),))

@@ -569,7 +569,7 @@ class _Checking:
         self._lines += 1
         found = read_line(line[:-1]) if line.endswith(b"\n") else None
         if not found:
-            self._say(f"{where}: this line is not as it was written")
+            self._say(f"{where}: this line was altered")
         elif self._before is None:
             self._first(where, found, line)
         elif found.seq != self._before.seq + 1:

@@ -43,7 +43,7 @@ class InProcessUpstream:
         return True
 
     async def open(self) -> None:
-        """It is there already."""
+        """It already exists."""
 
     async def about(self, client: Client) -> About:
         kinds = [kind for kind, entries in self._tools.entries.items() if entries]
