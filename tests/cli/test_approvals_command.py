@@ -127,10 +127,10 @@ def test_a_call_is_denied(here: Path) -> None:
 def test_other_arguments_are_shown_and_fit_the_tool(here: Path) -> None:
     request = ask(here, schema=SCHEMA)
     for written, why in (
-        ("[1]", "no JSON object"),
-        ("{", "no JSON"),
+        ("[1]", "not a JSON object"),
+        ("{", "not valid JSON"),
         ('{"n":"x"}', "do not fit the tool: /n"),
-        ('{"n":1,"n":2}', "twice"),
+        ('{"n":1,"n":2}', "duplicate"),
     ):
         refused = toolgate("allow", request.id, "--arguments", written, "-y")
         assert refused.exit_code == 2 and why in refused.stderr

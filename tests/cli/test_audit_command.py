@@ -84,7 +84,7 @@ def test_a_missing_end_is_found_by_the_store(file: Path) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]))
     ended = toolgate("verify")
     assert ended.exit_code == 1
-    assert "it ends at line 2, and line 3 was written" in ended.stderr
+    assert "it ends at line 2, but line 3 was written" in ended.stderr
     file.unlink()
     assert toolgate("verify").exit_code == 1
 
@@ -140,7 +140,7 @@ def test_a_file_is_followed_also_into_the_next_one(file: Path) -> None:
         following.communicate()
     assert toolgate("verify", "old.jsonl", str(file)).exit_code == 0
     alone = toolgate("verify")
-    assert alone.exit_code == 0 and "lines 1 to 2 are in files that were moved away" in alone.stdout
+    assert alone.exit_code == 0 and "lines 1 to 2 are in files that were rotated" in alone.stdout
 
 
 def test_all_of_it_is_exported_as_lines_or_for_a_spreadsheet(file: Path) -> None:

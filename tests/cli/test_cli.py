@@ -298,7 +298,7 @@ def test_call_of_a_tool_that_asks_says_that_it_cannot_answer(here: Path) -> None
 def test_call_of_a_server_whose_result_is_no_object_says_so(here: Path, odd: str) -> None:
     configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER.replace("RESULT", odd)]})
     ended = toolgate("call", "odd", "t")
-    assert ended.code == 1 and "no JSON object" in ended.err
+    assert ended.code == 1 and "not a JSON object" in ended.err
 
 
 @pytest.mark.parametrize("odd", ['{"content": 5}', '{"content": [5]}', '{"content": [{"type": "text"}]}'])
@@ -489,7 +489,7 @@ def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signal
         out, err = server.communicate(timeout=BOUND)
         assert (server.returncode, out) == (0, "")
         told = [line.partition(" INFO ")[2] for line in err.splitlines() if " INFO " in line]
-        assert told[-1] == "ended" and any(line.startswith("shutting down; calls under way: 0") for line in told)
+        assert told[-1] == "ended" and any(line.startswith("shutting down; calls in progress: 0") for line in told)
         assert "Traceback" not in err and "toolgate." not in "".join(told), "no modules in an operator's log"
 
 

@@ -188,7 +188,7 @@ def test_check_says_what_each_client_may_reach_and_what_no_gateway_would_serve(h
     ended = toolgate("check")
     assert ended.exit_code == 1
     assert "auth.audience: is missing" in ended.stderr
-    assert "auth.client: names no client: gusts: there are ci, staff" in ended.stderr
+    assert "auth.client: client not found: gusts; available: ci, staff" in ended.stderr
 
 
 def test_what_has_no_secret_is_shown_as_it_is(here: Path) -> None:

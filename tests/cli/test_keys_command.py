@@ -113,10 +113,10 @@ def served(here: Path, *arguments: str, **more: Any) -> Ended:
         ({"auth": {"issuer": "https://idp.example"}}, "auth.audience"),
         ({"auth": {"audience": "https://gate.example"}}, "has no `issuer`"),
         ({"auth": {"issuer": "http://idp.example", "audience": "https://g.example", "client": "ci"}}, "https://"),
-        ({"auth": {"issuer": "https://idp.example", "audience": "https://g.example"}}, "lets nobody in"),
+        ({"auth": {"issuer": "https://idp.example", "audience": "https://g.example"}}, "admits no client"),
         (
             {"auth": {"issuer": "https://idp.example", "audience": "https://g.example", "client": "x"}},
-            "names no client: x",
+            "client not found: x",
         ),
         ({"clients": [{"id": "a", "claims": {"sub": "a"}}]}, "no `auth.issuer`"),
         ({"clients": [{"id": "a", "key": KEY}, {"id": "b", "key": KEY}]}, "a and b have the same key"),

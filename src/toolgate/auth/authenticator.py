@@ -101,15 +101,15 @@ class Authenticator:
         scheme, _, shown = header.partition(" ")
         shown = shown.strip(" ")
         if not header or scheme.lower() != BEARER:
-            raise Unauthorized("Show who you are: Authorization: Bearer KEY", self.resource.challenge(path))
+            raise Unauthorized("Unauthorized: send the header Authorization: Bearer KEY", self.resource.challenge(path))
         if not shown or not shown.isascii() or " " in shown or "," in shown:
-            challenge = self.resource.challenge(path, "invalid_request", "one bearer token is wanted")
+            challenge = self.resource.challenge(path, "invalid_request", "exactly one bearer token is required")
             raise Unauthorized("Authorization must be: Bearer KEY", challenge, 400)
         return shown
 
-    def _unknown(self, path: str, why: str = "the key is not known, or no longer") -> Unauthorized:
+    def _unknown(self, path: str, why: str = "unknown or revoked key") -> Unauthorized:
         challenge = self.resource.challenge(path, "invalid_token", why)
-        return Unauthorized(f"Not let in: {why}", challenge)
+        return Unauthorized(f"Unauthorized: {why}", challenge)
 
     async def _by_token(self, tokens: Tokens, shown: str, address: str, path: str, is_page: bool) -> Principal:
         try:
@@ -117,12 +117,12 @@ class Authenticator:
         except BadToken as bad:
             raise self._unknown(path, str(bad)) from None
         except Unreachable:
-            raise Unauthorized("The issuer of tokens cannot be reached; try again later", status=503) from None
+            raise Unauthorized("The token issuer is unreachable; try again later", status=503) from None
         if self.resource.identifier(path) not in token.audience:
             raise self._unknown(path, "the token is not for this endpoint")
         client = self._whose_is(token)
         if not client or not client.enabled:
-            raise Unauthorized("Not let in: the token is of nobody that is configured here", status=403)
+            raise Unauthorized("Forbidden: the token matches no enabled client", status=403)
         if wanted := [scope for scope in self.resource.auth.scopes if scope not in token.scopes]:
             challenge = self.resource.challenge(path, "insufficient_scope")
             raise Unauthorized(f"The token lacks the scope {' '.join(wanted)}", challenge, 403)

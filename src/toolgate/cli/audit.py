@@ -109,7 +109,7 @@ def rotate(
         common.fail(f"{file} was not moved: {error.strerror or error}")
     finally:
         chain.close()
-    typer.echo(f"{to} ends with line {head.seq - 1}; {file} goes on with line {head.seq}")
+    typer.echo(f"{to} ends with line {head.seq - 1}; {file} continues with line {head.seq}")
 
 
 # Where it is, and how it must end.

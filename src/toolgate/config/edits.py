@@ -57,7 +57,7 @@ def read_own(path: Path) -> Tree:
         raise _refused(path, "cannot be read") from None
     servers = cast("dict[str, Any]", tree).get("mcpServers", {}) if isinstance(tree, dict) else None
     if not isinstance(servers, dict) or not all(isinstance(each, dict) for each in cast(Tree, servers).values()):
-        raise _refused(path, "must hold a table `mcpServers` of servers")
+        raise _refused(path, "must contain a table `mcpServers` of servers")
     return cast(Tree, servers)
 
 

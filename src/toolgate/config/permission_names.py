@@ -116,7 +116,7 @@ def _skipped(pattern: str, at: Iterable[int]) -> set[int]:
 def _odd(name: str, kind: str) -> str:
     """Why it is a slip rather than a name; empty where it may be one. MCP has tools' names in ASCII."""
     if found := re.search(r"[?\[\]{}]", name):
-        return f"holds `{found[0]}`, which is not a wildcard and appears in no tool name"
+        return f"contains `{found[0]}`, which is not a wildcard and appears in no tool name"
     if kind == "tools" and not name.isascii():
         return _strange(next(each for each in name if not each.isascii()))
     return _odd_anywhere(name)
@@ -130,7 +130,7 @@ def _odd_anywhere(name: str) -> str:
 
 
 def _strange(each: str) -> str:
-    return f"holds {unicodedata.name(each, f'U+{ord(each):04X}')}, which looks like another letter or is invisible"
+    return f"contains {unicodedata.name(each, f'U+{ord(each):04X}')}, which looks like another letter or is invisible"
 
 
 def _quoted(name: str) -> str:

@@ -75,7 +75,7 @@ def with_token(question: bytes, token: int) -> bytes:
 
 
 def sign_in_at(server: str) -> str:
-    """Who asks where a server wants its user to sign in: the server itself asks nothing, and gets no answer."""
+    """Who asks where a server requires its user to sign in: the server itself asks nothing, and gets no answer."""
     return _SIGN_IN + server
 
 

@@ -82,9 +82,9 @@ class Audit:
         if self._blocks and self._trail.problem:
             raise Fault(
                 "INTERNAL",
-                "No call is let through while the audit cannot be written",
+                "Calls are refused while the audit cannot be written",
                 reach="not_sent",
-                hint="the log of toolgate says why; `audit.on_failure` decides whether calls wait for that",
+                hint="see toolgate's log for the reason; `audit.on_failure` sets whether calls are refused",
             )
         if self._asked:
             self._asked.pop(id(call), None)  # of one that never came back: it has gone, and its id is another's now

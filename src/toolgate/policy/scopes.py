@@ -46,7 +46,7 @@ class Scopes:
                 "INSUFFICIENT_SCOPE",
                 f"The token lacks the scope {' '.join(missing)}",
                 reach="not_sent",
-                hint="sign in again with the scopes that are named",
+                hint="sign in again with these scopes",
                 extra={"scopes": list(needed)},
             )
         return call
