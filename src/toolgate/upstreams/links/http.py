@@ -238,7 +238,7 @@ class HttpLink:
     def answered_in(self, session: bytes | None) -> None:
         """The session that a successful answer to a request named. An id without end would go with each request."""
         if session and len(session) > LONGEST_ID:
-            log.warning("ignored a session id of %d characters from %s", self._server.name, len(session))
+            log.warning("%s sent a session id of %d characters; ignored", self._server.name, len(session))
             session = None
         self._named = session
 
