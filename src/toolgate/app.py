@@ -207,7 +207,7 @@ class App:
         left. All of it is logged."""
         seconds, began = self.gateway.snapshot.config.drain, self.clock.now()
         self.gateway.phase = "draining"
-        log.info("shutting down; calls under way: %d (they get up to %g s)", len(self._under_way()), seconds)
+        log.info("shutting down; calls in progress: %d (waiting up to %g s)", len(self._under_way()), seconds)
         waits = [asyncio.ensure_future(self._all_ended()), asyncio.ensure_future((hurry or asyncio.Event()).wait())]
         try:
             async with self.clock.timeout(seconds):
@@ -222,7 +222,7 @@ class App:
         for work in left:
             work.cancel()
         await asyncio.gather(*left, return_exceptions=True)
-        log.info("drained after %.1f s; calls given up: %d", self.clock.now() - began, len(left))
+        log.info("drained after %.1f s; calls cancelled: %d", self.clock.now() - began, len(left))
 
     async def _all_ended(self) -> None:
         while under_way := self._under_way():
@@ -358,7 +358,7 @@ async def running(
     store = store or MemoryStore(clock)
     keys = await sealing_keys(store, clock)
     if why := await trouble(config, store):
-        log.warning("Quarantine: tools that are not pinned are held back: %s", why)
+        log.warning("Quarantine: unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
     app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
     with quiet_logs(app.redactor):

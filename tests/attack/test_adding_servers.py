@@ -160,7 +160,7 @@ async def test_what_is_shown_is_what_would_run_with_its_environment_by_name() ->
         text = "\n".join((*approval_requests.consequence(request.place, shown), *approval_requests.arguments(shown)))
         assert "starts a program with all rights" in text
         assert '"sh" "-c" "x\\u202e\\n- Server: ' in text and "\n- Server" not in text
-        assert 'Environment variables that it sets: "API_KEY", "LD_PRELOAD"' in text
+        assert 'Environment variables it sets: "API_KEY", "LD_PRELOAD"' in text
         assert "/tmp/evil.so" in text and "canary" not in text + request.shown
         await there.book.allow(request, "once", 60)
         assert (await told)["success"]
@@ -352,7 +352,7 @@ async def test_the_operator_decides_at_another_terminal() -> None:
             shown = (await command(environ, "approvals", "show", waiting[0]["id"]))[1]
             assert "starts a program with all rights of the user" in shown and "counting.py" in shown
             status, said = await command(environ, "approvals", "allow", waiting[0]["id"], "--for", "always", "--yes")
-            assert status == 1 and "decided by itself" in said
+            assert status == 1 and "needs its own decision" in said
             assert (await command(environ, "approvals", "allow", waiting[0]["id"], "--yes"))[0] == 0
             assert json.loads(await adding)["success"]
             assert await client.call("two__counts")

@@ -266,7 +266,7 @@ async def test_a_result_of_very_many_values_that_is_too_large_is_kept_as_a_whole
         await visitor.initialize()
         called = (await visitor.ask("tools/call", name="wild__act", arguments={})).result
         notice, link = called["content"]
-        assert "a result of very many values" in notice["text"] and called["isError"]
+        assert "a result with very many values" in notice["text"] and called["isError"]
         assert link["size"] == len(result)
 
 
@@ -378,7 +378,7 @@ def test_an_answer_without_end_is_given_up_when_it_is_too_long(monkeypatch: pyte
     reply.head(200, {})
     for _ in range(50):
         reply.body(b"x" * 100)
-    assert link.broken == ["sent an answer of over 1000 bytes"]
+    assert link.broken == ["sent an answer of more than 1000 bytes"]
     assert not reply._more and not reply._body
 
 
@@ -420,7 +420,7 @@ async def test_a_note_without_end_is_dropped_and_said(
     is_dropped = size == LONGEST_NOTE
     assert ("notifications/progress" in heard) is not is_dropped
     assert ("notifications/message" in heard) is not is_dropped
-    assert sum("it is dropped" in each.getMessage() for each in caplog.records) == 2 * is_dropped
+    assert sum("dropped, because" in each.getMessage() for each in caplog.records) == 2 * is_dropped
 
 
 @pytest.mark.parametrize("id", [b"1" * 5000, b'"%b"' % (b"x" * 5000)])
@@ -429,7 +429,7 @@ async def test_an_id_that_each_answer_would_repeat_is_bounded(id: bytes) -> None
         response = await Visitor(app).post(b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % id)
         assert response.status == 400
         assert response.last["id"] is None
-        assert "an id has at most 4,096 bytes" in response.error["message"]
+        assert "an id must have at most 4,096 bytes" in response.error["message"]
 
 
 # Beside whom others call.

@@ -61,4 +61,4 @@ def test_a_rotation_is_told_by_the_line_itself_and_not_by_arguments(tmp_path: Pa
     chain.append([b'{"time":"t","event":"first"}', call, b'{"time":"t","event":"last"}'])
     chain.close()
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[1:]))  # its beginning is cut off
-    assert any("begins with line 2" in each for each in audit.verify([file]).wrong)
+    assert any("starts with line 2" in each for each in audit.verify([file]).wrong)

@@ -89,7 +89,7 @@ async def test_a_sign_in_that_was_begun_before_the_change_is_not_finished() -> N
     rig = Rig()
     begun = await rig.begun(await rig.fault())
     configured_anew(rig, issuer=NEW)
-    with pytest.raises(Fault, match="no longer configured"):
+    with pytest.raises(Fault, match="was reconfigured"):
         await rig.back(begun)
     assert not rig.authority.asked("/token")
 

@@ -146,9 +146,9 @@ async def test_an_answer_at_the_place_of_another_ends_the_sign_in() -> None:
     begun = await scene.rig.begun(await scene.rig.fault(scene.credential))
     answer = scene.hostile.authorize(begun.url, iss=None)
     for path in ("/connect/callback", "/connect/callback/" + "0" * 32):
-        with pytest.raises(Fault, match=r"is not from https://evil|not known"):
+        with pytest.raises(Fault, match=r"is not from https://evil|unknown or has expired"):
             await scene.rig.oauth.finish(answer, begun.cookie, path)
-    with pytest.raises(Fault, match="not known"):
+    with pytest.raises(Fault, match="unknown or has expired"):
         await scene.rig.back(begun, answer)
     assert not scene.hostile.asked("/token")
 

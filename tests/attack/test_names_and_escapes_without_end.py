@@ -48,7 +48,7 @@ async def test_a_name_without_end_in_a_control_tool_is_neither_taken_apart_nor_r
         response = await visitor.post(visitor.request("tools/call", name=tool, arguments=arguments))
         assert response.result["isError"]
         answer = response.result["content"][0]["text"]
-        assert f"has {len(LONG):,} characters, and may have" in answer
+        assert f"has {len(LONG):,} characters; the limit is" in answer
         assert len(answer) < 10_000
 
 
@@ -74,7 +74,7 @@ async def test_a_text_without_end_in_a_control_tool_is_not_even_read(
         await visitor.initialize()
         monkeypatch.setattr(jsonrpc, "read", bounded)
         response = await visitor.post(visitor.request("tools/call", name=tool, arguments=arguments))
-        assert "bytes, and may have 262,144 as a text" in response.result["content"][0]["text"]
+        assert "bytes as text; the limit is 262,144" in response.result["content"][0]["text"]
 
 
 async def test_an_object_without_end_in_a_control_tool_gets_to_its_server() -> None:

@@ -74,7 +74,7 @@ def test_it_shows_what_it_would_approve_and_asks(there: There) -> None:
         assert there.pinned() == {"read": "old"}
     ended = toolgate("pins", "approve", input="y\n")
     assert (ended.code, there.pinned()) == (0, {"read": "d"}) and "approved there: read" in ended.out
-    assert toolgate("pins", "approve").out == "Nothing was pending.\n"
+    assert toolgate("pins", "approve").out == "Nothing is pending.\n"
 
 
 @pytest.mark.promise("b.attacks.pins")
@@ -120,7 +120,7 @@ def test_nothing_is_hidden_at_the_end_of_a_long_line_or_of_many_lines(there: The
     assert "HARM" in toolgate("pins", "approve", input="n\n").out
     assert "more lines" in toolgate("pins", "diff").out
     there.lists(read=Pending("d", "changed", "", (), True, tool("read", "a" * LONGEST_TEXT)[:LONGEST_TEXT]))
-    assert "not all of it is shown" in toolgate("pins", "approve", input="n\n").out
+    assert "it is not shown in full" in toolgate("pins", "approve", input="n\n").out
 
 
 @pytest.mark.promise("b.attacks.pins")

@@ -186,7 +186,7 @@ def test_doctor_says_that_what_was_trusted_cannot_be_read(
     assert "quarantine" not in toolgate("doctor").out
     with way(file):
         ended = toolgate("doctor")
-    assert ended.code == 1 and "tools that are not pinned are held back" in ended.out
+    assert ended.code == 1 and "unpinned tools are quarantined" in ended.out
 
 
 async def test_it_is_said_in_the_log_and_noted(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
@@ -200,6 +200,6 @@ async def test_it_is_said_in_the_log_and_noted(caplog: pytest.LogCaptureFixture,
     async with gateway(config=on, store=unusable(clock), audit=trail, there=a_server()) as rig:
         await names(await rig.client(LATEST))
         await trail.close()
-    assert "cannot be told which were trusted" in caplog.text
+    assert "it is unknown which were trusted" in caplog.text
     noted = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     assert [each["server"] for each in noted if each["event"] == "pins.unreadable"] == ["there"]

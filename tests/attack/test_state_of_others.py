@@ -100,7 +100,7 @@ def test_a_link_in_place_of_the_servers_that_were_added_is_not_followed(here: Pa
     file = edits.own_file(Config(source=str(here / "toolgate.json"), state="state"), os.environ)
     file.symlink_to(here / "elsewhere.json")
     ended = toolgate("list")
-    assert ended.code == 2 and "is a link" in ended.err
+    assert ended.code == 2 and "is a symbolic link" in ended.err
 
 
 async def made(folder: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_database_that_is_a_link_is_not_opened(tmp_path: Path) -> None:
     asyncio.run(made(tmp_path / "theirs"))
     (tmp_path / "ours").mkdir(mode=0o700)
     (tmp_path / "ours" / FILE).symlink_to(tmp_path / "theirs" / FILE)
-    with pytest.raises(Unusable, match="is a link"):
+    with pytest.raises(Unusable, match="is a symbolic link"):
         asyncio.run(made(tmp_path / "ours"))
 
 
@@ -154,7 +154,7 @@ async def test_a_second_name_for_another_file_is_not_written_as_the_audit(tmp_pa
     target.write_text("mine")
     target.chmod(0o644)
     os.link(target, tmp_path / "audit.jsonl")
-    assert "another name" in await problem_of(tmp_path / "audit.jsonl")
+    assert "another hard link" in await problem_of(tmp_path / "audit.jsonl")
     assert target.read_text() == "mine" and stat.S_IMODE(target.stat().st_mode) == 0o644
 
 
@@ -203,4 +203,4 @@ def test_a_configuration_that_others_can_change_is_warned_of(
     path = here / "toolgate.json" if which == "file" else here
     plant(path, monkeypatch)
     ended = toolgate("config", "check")
-    assert f"{path} " in (said := ended.out + ended.err) and "runs commands as this user" in said
+    assert f"{path} " in (said := ended.out + ended.err) and "can run commands as this user" in said

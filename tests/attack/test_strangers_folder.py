@@ -177,7 +177,7 @@ def test_a_file_that_was_found_brings_no_state_of_a_strangers(stranger: Stranger
     assert list((here / stranger.config["state"]).glob("servers-*.json"))
     trust.keep(stranger.file, stranger.file.read_bytes(), os.environ)
     code, said = run(*words, input="")
-    assert code and "state: is not for a file that was found" in said and "--config" in said, said
+    assert code and "state: is not allowed in a file that was found" in said and "--config" in said, said
     assert not stranger.ran.exists()
 
 
@@ -186,7 +186,7 @@ def test_a_file_that_was_found_brings_no_values_of_secrets(stranger: Stranger) -
     stranger.config = {"mcpServers": {"evil": {"command": "${secret:x}"}}, "secrets": {"file": "values.json"}}
     stranger.write()
     code, said = run("trust", "--yes")
-    assert code and "secrets.file: is not for a file that was found" in said
+    assert code and "secrets.file: is not allowed in a file that was found" in said
     assert run("secrets", "list", "--config", str(stranger.file))[1].count("evil") == 1
 
 
@@ -224,7 +224,7 @@ def test_what_is_shown_cannot_be_hidden_or_forged(stranger: Stranger, hidden: st
     _, said = run("trust", input="n\n")
     assert "\x1b" not in said and "\n  run harmless" not in said
     assert f"touch {stranger.ran}" in said and "touch the-end" in said
-    assert ("look at all of them" in said) == (len(hidden) > 1000)
+    assert ("read all of them" in said) == (len(hidden) > 1000)
 
 
 def test_the_users_own_file_and_one_that_is_named_need_no_trust(stranger: Stranger, tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_secrets_go_unencrypted_to_this_machine_only(stranger: Stranger, address
     stranger.write()
     _, said = run("secrets", "list", "--config", str(stranger.file))
     assert bool(stranger.heard) == is_asked
-    assert is_asked or "https only" in said or "no address" in said, said
+    assert is_asked or "use https" in said or "no address" in said, said
 
 
 def test_on_a_terminal_it_is_shown_and_asked_at_once(stranger: Stranger) -> None:
@@ -320,7 +320,7 @@ async def test_a_running_gateway_serves_an_edit_of_a_file_that_was_found_once_it
             status, said = await over_the_socket(environ, "GET", "/servers")
             assert status == 200 and b'"two"' not in said
             await trusted()
-            await until(lambda: b"is served: one, two" in running.errors)
+            await until(lambda: b"now serving: one, two" in running.errors)
         finally:
             running.process.terminate()
             await running.ended()

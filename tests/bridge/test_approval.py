@@ -493,9 +493,9 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}, "who": {"ty
     ("written", "problem"),
     [
         ('{"n": "two"}', "/n"),
-        ("{", "it is no JSON"),
-        ("[1]", "it is no JSON object"),
-        ('{"n": 1, "n": 2}', "a member twice"),
+        ("{", "it is not valid JSON"),
+        ("[1]", "it is not a JSON object"),
+        ('{"n": 1, "n": 2}', "a duplicate member"),
     ],
 )
 @REVISIONS
@@ -535,7 +535,7 @@ async def test_a_person_cannot_change_what_an_overlay_fixes(revision: str) -> No
             "tools/call", {"elicitation/create": answer}, name="there__echo", arguments={"count": 1}
         )
         assert json.loads(reply.text) == {"n": 2, "who": "ann"}
-    assert ["not the caller's to give" in each["message"] for each in asked] == [False, True, True]
+    assert ["cannot be given by the caller" in each["message"] for each in asked] == [False, True, True]
 
 
 # What cannot ask.

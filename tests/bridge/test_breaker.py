@@ -55,7 +55,7 @@ async def test_after_five_crashes_in_a_row_calls_are_refused_for_a_while(kind: A
         error = (await client.call("one__t")).error
         assert error["message"] == "Circuit breaker open for one"
         assert (error["data"]["code"], error["data"]["outcome"]) == ("CIRCUIT_OPEN", "not_sent")
-        assert error["data"]["retryable"] and "tried again in 0.25 s" in error["data"]["hint"]
+        assert error["data"]["retryable"] and "next try in 0.25 s" in error["data"]["hint"]
         await rig.clock.advance(SHORTEST / 2)
         assert await code(client) == "CIRCUIT_OPEN"
         assert len(one.calls) == FAILURES
@@ -78,7 +78,7 @@ async def test_status_and_lists_say_that_it_is_open() -> None:
         assert listed["_meta"]["failures"] == [{"server_id": "one", "error": "Circuit breaker open for one"}]
         status = rig.app.gateway.snapshot.upstreams["one"].status()
         assert status.state == "failed" and status.error == "segmentation fault"
-        assert "tried again in 0.25 s" in status.hint
+        assert "next try in 0.25 s" in status.hint
 
 
 @BOTH

@@ -155,7 +155,7 @@ async def test_with_warn_everything_works_and_is_told_once(kind: Any, caplog: py
         await names(client)
     said = [each.message for each in caplog.records if each.name == "toolgate.catalog.pins"]
     assert said == [
-        "Tools of there to be looked at: read (it has changed), seek (it was find), wipe (it is new). "
+        "Tools of there need review: read (it has changed), seek (it was find), wipe (it is new). "
         "Run: toolgate pins diff there"
     ]
 
@@ -243,11 +243,11 @@ async def test_a_tool_that_gives_orders_to_the_model_is_what_the_guard_says(
         client = rig.modern()
         seen = await names(client)
         assert seen == (["there__find"] if mode == "quarantine" else ["there__read", "there__find"])
-        warned = "an order to forget other instructions; an order to keep something from the user" in caplog.text
+        warned = "an order to ignore other instructions; an order to hide something from the user" in caplog.text
         assert warned == (mode != "off")
         if mode == "quarantine":
             error = (await client.call("there__read", arguments={})).error
-            assert error["data"]["code"] == "ACCESS_DENIED" and "an order to forget" in error["message"]
+            assert error["data"]["code"] == "ACCESS_DENIED" and "an order to ignore" in error["message"]
             await approve(rig, store, "read")
             assert "there__read" in await names(client)
 

@@ -98,5 +98,5 @@ async def test_a_question_of_a_call_that_waits_is_answered_where_it_waits() -> N
         reply = await call.reply()
         answers = {reply.key: named("Ann")}
         refused = await other.retry(call, reply, answers)
-        assert refused.error["code"] == INVALID and "gateway that is gone" in refused.error["message"]
+        assert refused.error["code"] == INVALID and "gateway that has ended" in refused.error["message"]
         assert (await client.retry(call, reply, answers)).text == "hello Ann"

@@ -65,7 +65,7 @@ def toolgate(*arguments: str, input: str | None = None) -> Result:
 
 
 def test_what_waits_is_listed_and_shown(here: Path) -> None:
-    assert toolgate("list").stdout == "nothing waits\n"
+    assert toolgate("list").stdout == "no calls are waiting\n"
     request = ask(here, via="mcp_call")
     (line,) = toolgate("list").stdout.splitlines()
     assert line.startswith(request.id) and '"files" "delete_file" for "client:ci"' in line and "15 min" in line
@@ -113,7 +113,7 @@ def test_a_tool_is_allowed_for_a_while_and_that_is_revoked(here: Path) -> None:
     assert (row["lasts"], row["by"], row["target"]) == ("hour", "operator", "delete_file")
     assert "60 min" in toolgate("grants").stdout
     assert toolgate("revoke", row["id"]).stdout == "revoked\n"
-    assert toolgate("grants").stdout == "nothing is granted\n"
+    assert toolgate("grants").stdout == "no grants\n"
     assert toolgate("revoke", row["id"]).exit_code == 1
 
 
@@ -127,16 +127,16 @@ def test_a_call_is_denied(here: Path) -> None:
 def test_other_arguments_are_shown_and_fit_the_tool(here: Path) -> None:
     request = ask(here, schema=SCHEMA)
     for written, why in (
-        ("[1]", "no JSON object"),
-        ("{", "no JSON"),
+        ("[1]", "not a JSON object"),
+        ("{", "not valid JSON"),
         ('{"n":"x"}', "do not fit the tool: /n"),
-        ('{"n":1,"n":2}', "twice"),
+        ('{"n":1,"n":2}', "duplicate"),
     ):
         refused = toolgate("allow", request.id, "--arguments", written, "-y")
         assert refused.exit_code == 2 and why in refused.stderr
     assert found(here) == request
     allowed = toolgate("allow", request.id, "--arguments", '{"n": 2}', "-y")
-    assert "Instead of these it is called with:" in allowed.stdout and '"n": 2' in allowed.stdout
+    assert "It will be called with these arguments instead:" in allowed.stdout and '"n": 2' in allowed.stdout
     decided = found(here)
     assert decided and decided.edited == '{"n": 2}'
 
@@ -154,7 +154,7 @@ def test_what_cannot_be_is_said(here: Path) -> None:
     here.chmod(0o755)
     (here / "toolgate.db").mkdir()
     unreadable = toolgate("list")
-    assert unreadable.exit_code == 1 and "cannot be read" in unreadable.stderr
+    assert unreadable.exit_code == 1 and "Cannot read" in unreadable.stderr
 
 
 def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_it_is(here: Path) -> None:

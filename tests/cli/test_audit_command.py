@@ -53,12 +53,12 @@ def test_what_was_written_is_as_it_was_written(file: Path) -> None:
     note(file, "one", "two")
     ended = toolgate("verify")
     assert ended.exit_code == 0
-    assert ended.stdout == f"2 lines, as it was written; the last is 2:{verify([file]).head.hash}\n"
+    assert ended.stdout == f"2 lines, intact; last line: 2:{verify([file]).head.hash}\n"
 
 
 def test_a_file_that_is_not_there_yet_is_said_to_be_so(file: Path) -> None:
     ended = toolgate("tail")
-    assert ended.exit_code == 1 and "nothing was noted yet" in ended.stderr
+    assert ended.exit_code == 1 and "nothing has been recorded yet" in ended.stderr
 
 
 def test_a_reader_that_has_had_enough_is_no_fault_of_the_file(file: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_changed_byte_is_found_and_named(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"ann", b"bob", 1))
     ended = toolgate("verify")
     assert ended.exit_code == 1
-    assert "audit.jsonl:1: this line is not as it was written" in ended.stderr
+    assert "audit.jsonl:1: this line was altered" in ended.stderr
 
 
 def test_a_missing_end_is_found_by_the_store(file: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_missing_end_is_found_by_the_store(file: Path) -> None:
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]))
     ended = toolgate("verify")
     assert ended.exit_code == 1
-    assert "it ends at line 2, and line 3 was written" in ended.stderr
+    assert "it ends at line 2, but line 3 was written" in ended.stderr
     file.unlink()
     assert toolgate("verify").exit_code == 1
 
@@ -92,7 +92,7 @@ def test_a_missing_end_is_found_by_the_store(file: Path) -> None:
 def test_a_line_that_was_kept_elsewhere_must_be_there(file: Path) -> None:
     note(file, "one", "two", anchored=False)
     head = verify([file]).head
-    assert "nothing is known of how it should end" in toolgate("verify").stdout
+    assert "no known last line" in toolgate("verify").stdout
     assert toolgate("verify", "--head", f"{head.seq}:{head.hash}").exit_code == 0
     assert toolgate("verify", "--head", f"{head.seq}:{'0' * 64}").exit_code == 1
     assert toolgate("verify", "--head", "nonsense").exit_code == 2
@@ -100,7 +100,7 @@ def test_a_line_that_was_kept_elsewhere_must_be_there(file: Path) -> None:
 
 def test_nothing_was_noted_yet(file: Path) -> None:
     ended = toolgate("verify")
-    assert ended.exit_code == 0 and "nothing was noted yet" in ended.stdout
+    assert ended.exit_code == 0 and "nothing has been recorded yet" in ended.stdout
     assert not file.parent.exists(), "a question makes nothing"
     assert toolgate("tail").exit_code == 1
 
@@ -140,7 +140,7 @@ def test_a_file_is_followed_also_into_the_next_one(file: Path) -> None:
         following.communicate()
     assert toolgate("verify", "old.jsonl", str(file)).exit_code == 0
     alone = toolgate("verify")
-    assert alone.exit_code == 0 and "lines 1 to 2 are in files that were moved away" in alone.stdout
+    assert alone.exit_code == 0 and "lines 1 to 2 are in files that were rotated" in alone.stdout
 
 
 def test_all_of_it_is_exported_as_lines_or_for_a_spreadsheet(file: Path) -> None:

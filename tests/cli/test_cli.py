@@ -298,7 +298,7 @@ def test_call_of_a_tool_that_asks_says_that_it_cannot_answer(here: Path) -> None
 def test_call_of_a_server_whose_result_is_no_object_says_so(here: Path, odd: str) -> None:
     configure(here, odd={"command": BARE[0], "args": [*BARE[1:], "-c", ODD_SERVER.replace("RESULT", odd)]})
     ended = toolgate("call", "odd", "t")
-    assert ended.code == 1 and "no JSON object" in ended.err
+    assert ended.code == 1 and "not a JSON object" in ended.err
 
 
 @pytest.mark.parametrize("odd", ['{"content": 5}', '{"content": [5]}', '{"content": [{"type": "text"}]}'])
@@ -330,7 +330,7 @@ def test_doctor_names_permissions_that_mean_no_tool(here: Path) -> None:
     (here / "toolgate.json").write_text(json.dumps({"mcpServers": {"clock": CLOCK}, "clients": clients}))
     ended = toolgate("doctor")
     assert [line.strip() for line in ended.out.splitlines() if "look:" in line] == [
-        "look: clients.ci.mcp_permissions.tools: `clock__nwo` means none of its tools: correct the name"
+        "look: clients.ci.mcp_permissions.tools: `clock__nwo` matches none of its tools: correct the name"
     ]
 
 
@@ -413,7 +413,7 @@ def test_doctor_looks_at_the_disk_that_the_audit_needs(here: Path, monkeypatch: 
     assert "audit.jsonl" in toolgate("doctor").out
     monkeypatch.setattr("toolgate.cli.doctor.LEAST_SPACE", 1 << 70)
     ended = toolgate("doctor")
-    assert ended.code == 1 and "MiB are free" in ended.out and "make room" in ended.out
+    assert ended.code == 1 and "MiB are free" in ended.out and "free some space" in ended.out
 
 
 def test_what_our_own_probe_has_provoked_is_not_shown() -> None:
@@ -489,7 +489,7 @@ def test_serve_serves_until_it_is_told_to_stop(here: Path, number: signal.Signal
         out, err = server.communicate(timeout=BOUND)
         assert (server.returncode, out) == (0, "")
         told = [line.partition(" INFO ")[2] for line in err.splitlines() if " INFO " in line]
-        assert told[-1] == "ended" and any(line.startswith("shutting down; calls under way: 0") for line in told)
+        assert told[-1] == "ended" and any(line.startswith("shutting down; calls in progress: 0") for line in told)
         assert "Traceback" not in err and "toolgate." not in "".join(told), "no modules in an operator's log"
 
 
@@ -616,8 +616,8 @@ def test_what_another_tool_would_ask_for_is_named_in_its_own_words(here: Path) -
         )
     )
     said = toolgate("doctor", "-c", "mcp.json").out
-    assert "${input:api-key} has no value" in said and "set API_KEY in the environment" in said
-    assert "set it in the environment of toolgate\n" in said, "VS Code has no defaults"
+    assert "${input:api-key} has no value" in said and "set API_KEY in toolgate's environment" in said
+    assert "set it in toolgate's environment\n" in said, "VS Code has no defaults"
 
 
 def test_a_tool_is_called_by_the_name_that_clients_know(here: Path) -> None:

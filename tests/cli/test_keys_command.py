@@ -40,7 +40,7 @@ def test_a_key_is_printed_alone_and_once(here: Path) -> None:
     configure(here, **CLIENTS)
     id, key = made("create", "ci", "--expires", "90d")
     listed = toolgate("keys", "list")
-    assert id in listed.out and "ci" in listed.out and "good until" in listed.out
+    assert id in listed.out and "ci" in listed.out and "valid until" in listed.out
     kept = b"".join(path.read_bytes() for path in (here / "state").iterdir() if path.is_file())
     assert key.encode() not in kept and key[14:].encode() not in kept
     assert hashlib.sha256(key.encode()).hexdigest().encode() in kept
@@ -51,7 +51,7 @@ def test_keys_are_revoked_and_rotated(here: Path) -> None:
     first, _ = made("create", "ci")
     second, _ = made("rotate", first, "--grace", "2h")
     listed = toolgate("keys", "list").out
-    assert re.search(rf"{first} .*good until .*succeeded by {second}", listed)
+    assert re.search(rf"{first} .*valid until .*replaced by {second}", listed)
     third, _ = made("rotate", second, "--grace", "0s")
     assert second not in toolgate("keys", "list").out.splitlines()[-1]
     assert toolgate("keys", "revoke", third).code == 0
@@ -63,9 +63,9 @@ def test_keys_are_revoked_and_rotated(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("create", "nobody"), "There is no client nobody"),
-        (("create", "ci", "--expires", "soon"), "--expires soon is no time"),
-        (("rotate", "x", "--grace", "1 hour"), "--grace 1 hour is no time"),
+        (("create", "nobody"), "Client not found: nobody"),
+        (("create", "ci", "--expires", "soon"), "--expires soon is not a duration"),
+        (("rotate", "x", "--grace", "1 hour"), "--grace 1 hour is not a duration"),
     ],
 )
 def test_what_is_asked_wrongly_says_so(here: Path, arguments: tuple[str, ...], says: str) -> None:
@@ -89,7 +89,7 @@ def test_a_store_that_cannot_be_used_makes_no_key(here: Path) -> None:
     configure(here, **CLIENTS)
     (here / "state").write_text("a file, no folder")
     ended = toolgate("keys", "create", "ci")
-    assert (ended.code, ended.out) == (1, "") and "cannot be kept" in ended.err
+    assert (ended.code, ended.out) == (1, "") and "Cannot store the keys" in ended.err
 
 
 def test_a_hash_may_stand_in_the_configuration(here: Path) -> None:
@@ -113,10 +113,10 @@ def served(here: Path, *arguments: str, **more: Any) -> Ended:
         ({"auth": {"issuer": "https://idp.example"}}, "auth.audience"),
         ({"auth": {"audience": "https://gate.example"}}, "has no `issuer`"),
         ({"auth": {"issuer": "http://idp.example", "audience": "https://g.example", "client": "ci"}}, "https://"),
-        ({"auth": {"issuer": "https://idp.example", "audience": "https://g.example"}}, "lets nobody in"),
+        ({"auth": {"issuer": "https://idp.example", "audience": "https://g.example"}}, "admits no client"),
         (
             {"auth": {"issuer": "https://idp.example", "audience": "https://g.example", "client": "x"}},
-            "names no client: x",
+            "client not found: x",
         ),
         ({"clients": [{"id": "a", "claims": {"sub": "a"}}]}, "no `auth.issuer`"),
         ({"clients": [{"id": "a", "key": KEY}, {"id": "b", "key": KEY}]}, "a and b have the same key"),

@@ -82,7 +82,7 @@ def test_one_that_is_nowhere_is_listed_with_where_it_was_looked_for() -> None:
 @pytest.mark.parametrize(
     ("arguments", "input", "says"),
     [
-        (["set", "../x"], VALUE, "A name is"),
+        (["set", "../x"], VALUE, "A name has"),
         (["set", "x"], "", "the value is empty"),
         (["remove", "x"], "", "x is not in"),
     ],

@@ -75,7 +75,7 @@ async def test_what_has_not_ended_in_time_is_failed_with_a_code(call: Call, capl
         data = (await under_way.response()).error["data"]
         assert (data["code"], data["retryable"], data["outcome"]) == ("SHUTTING_DOWN", True, "sent_unknown")
     told = " / ".join(record.message for record in caplog.records)
-    assert "calls under way: 1" in told and "calls given up: 1" in told
+    assert "calls in progress: 1" in told and "calls cancelled: 1" in told
 
 
 async def test_a_second_signal_does_not_wait() -> None:

@@ -244,7 +244,7 @@ async def test_a_child_ended_by_a_signal_without_a_name_is_replaced_too() -> Non
         while (await counts(client, "one"))["now"] < 1:
             pass
         os.kill(first, signal.SIGRTMIN + 5)
-        assert "ended by signal" in (await lost).message
+        assert "killed by signal" in (await lost).message
         assert int(await client.call("one__pid")) != first
 
 

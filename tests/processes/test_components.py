@@ -111,9 +111,9 @@ async def test_a_listing_passes_through_as_the_bytes_that_it_came_in() -> None:
         ({"name": "b"}, "Object missing required field `inputSchema`"),
         ({"name": "b", "inputSchema": []}, "Expected `object`, got `array` - at `$.inputSchema`"),
         (["b"], "Expected `object`, got `array`"),
-        (tool("echo", title="another"), "a second tool of the name echo"),
-        (tool(".."), "the name .. is none that a path can end in"),
-        (tool("."), "the name . is none that a path can end in"),
+        (tool("echo", title="another"), "a second tool with the name echo"),
+        (tool(".."), "the name .. cannot be part of a path"),
+        (tool("."), "the name . cannot be part of a path"),
     ],
 )
 @real
@@ -123,15 +123,15 @@ async def test_a_tool_that_is_out_of_shape_is_left_out_and_the_log_says_why(
     async with component([tool("echo"), wrong, tool("last")]) as script, upstream(script) as echo:
         with caplog.at_level(logging.WARNING, "toolgate"):
             assert names(await echo.list("tools", Client())) == ["echo", "last"]
-        assert f"echo: a tool is left out: {said}" in caplog.text
+        assert f"echo: ignored a tool: {said}" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("metadata", "status", "code", "said"),
     [
-        (b"<html>", "200 OK", "UPSTREAM_ERROR", "answered GET with what is no tool: JSON is malformed"),
-        (b'{"name":"\xff"}', "200 OK", "UPSTREAM_ERROR", "it is no JSON"),
-        (b"", "200 OK", "UPSTREAM_ERROR", "answered GET with what is no tool"),
+        (b"<html>", "200 OK", "UPSTREAM_ERROR", "answered GET with an invalid tool: JSON is malformed"),
+        (b'{"name":"\xff"}', "200 OK", "UPSTREAM_ERROR", "it is not valid JSON"),
+        (b"", "200 OK", "UPSTREAM_ERROR", "answered GET with an invalid tool"),
         ({"error": "out of order"}, "200 OK", "UPSTREAM_ERROR", "missing required field `name`"),
         ([{"nome": "echo"}], "200 OK", "UPSTREAM_ERROR", "missing required field `name`"),
         ("down", "503 Service Unavailable", "SERVER_FAILED", 'answered GET with HTTP 503: "down"'),
@@ -333,7 +333,7 @@ async def test_an_answer_that_is_too_long_is_not_read(monkeypatch: pytest.Monkey
     on_post = writes(lambda request: request.whole(said("x" * 1000)))
     async with component(on_post=on_post) as script, upstream(script) as echo:
         found = await fault(echo.invoke(call()))
-        assert found.message == "Tool execution failed: its answer has over 1000 bytes"
+        assert found.message == "Tool execution failed: its answer has more than 1000 bytes"
         assert (found.code, found.reach) == ("SERVER_FAILED", "executed")
         assert await echo.list("tools", Client())
 
@@ -414,7 +414,7 @@ async def test_a_component_that_does_not_say_what_it_has_is_waited_for_no_longer
     async with component() as script, upstream(script, timeout=0.3) as echo:
         script.held.clear()
         found = await fault(echo.list("tools", Client()))
-        assert found.code == "TIMEOUT" and found.message == f"{script.url}/ did not say within 0.3 s what tools it has"
+        assert found.code == "TIMEOUT" and found.message == f"{script.url}/ did not list its tools within 0.3 s"
         called = await fault(echo.invoke(call()))
         assert (called.code, called.reach) == ("TIMEOUT", "not_sent")
         assert called.message == f"Tool execution failed: {found.message}"

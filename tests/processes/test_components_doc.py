@@ -100,9 +100,9 @@ def test_its_messages_are_those_that_are_sent() -> None:
     for words in (
         "Tool execution failed (status ",
         "no answer within ",
-        "the connection broke before its answer was whole",
+        "the connection broke before the answer was complete",
         "Cannot reach ",
         "Server not started: ",
-        "it does not answer at ",
+        "no answer at ",
     ):
         assert words in TEXT and words in code

@@ -78,6 +78,6 @@ async def test_it_says_what_is_missing() -> None:
         status, said = await run(environ, config, "connect", "crm")
         assert status == 2 and "--client ci" in said
         status, said = await run(environ, config, "connect", "crm", "--client", "nobody")
-        assert status == 2 and "There is no client nobody" in said
+        assert status == 2 and "Client not found: nobody" in said
         status, said = await run(environ, config, "connect", "crm", "--client", "ci", "--forget")
-        assert (status, said) == (0, "crm: nobody had signed in\n")
+        assert (status, said) == (0, "crm: was not signed in\n")

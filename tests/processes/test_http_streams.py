@@ -344,7 +344,7 @@ async def test_a_call_whose_stream_is_not_given_again_is_lost_and_not_sent_twice
     async with behind(broken.on_call, refuse) as (served, server):
         error = await failure(served.client().call("one__act"))
         assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "sent_unknown")
-        assert "does not go on with it" in error.message
+        assert "did not resume it" in error.message
         assert len(server.calls) == 1
         server._on_call = whole  # type: ignore[attr-defined]
         assert await served.client().call("one__act") == "ok"

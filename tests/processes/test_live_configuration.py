@@ -59,7 +59,7 @@ async def edited(
 async def test_a_gateway_without_servers_is_served_and_the_first_one_needs_no_restart() -> None:
     with home() as environ:
         async with toolgate("serve", "--port", "0", config={}, environ=environ) as it:
-            await it.until_it_says(b"No server is configured yet")
+            await it.until_it_says(b"No servers are configured yet")
             client = await it.until_it_serves()
             file = Path(environ["HOME"], "toolgate.json")
             file.with_suffix(".new").write_text(json.dumps({"mcpServers": {"one": child("counting")}}))
@@ -215,12 +215,12 @@ def test_the_log_says_what_is_served_and_what_waits(tmp_path: Path, caplog: pyte
             for written in (text, None):  # the last one is as it was at the start, and waits for nothing
                 caplog.clear()
                 files.write(written)
-                await until(lambda: "and is served" in caplog.text)
+                await until(lambda: "now serving" in caplog.text)
                 named = "one, two" if written else "one"
-                assert f"the configuration was changed, and is served: {named}\n" in caplog.text
+                assert f"configuration reloaded; now serving: {named}\n" in caplog.text
                 assert ("`http` was changed" in caplog.text) == (written is text)
             files.write(files.path.read_text() + " ")
-            await until(lambda: "read again; nothing has changed" in caplog.text)
+            await until(lambda: "reloaded; nothing has changed" in caplog.text)
             assert served.app.problem == ""
 
     with caplog.at_level("INFO", "toolgate.gateway.reload"):
@@ -318,7 +318,7 @@ def test_a_file_that_has_become_a_pipe_is_refused_and_not_waited_for(tmp_path: P
     settings.read()
     files.path.unlink()
     os.mkfifo(files.path)
-    with pytest.raises(ConfigError, match="not a file any more"):
+    with pytest.raises(ConfigError, match="is no longer a file"):
         settings.read()
-    with pytest.raises(Fault, match="not a file any more"):
+    with pytest.raises(Fault, match="is no longer a file"):
         settings.add("two", child("counting"))

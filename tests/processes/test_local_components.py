@@ -103,7 +103,7 @@ async def test_its_exit_is_seen_though_nobody_calls_it() -> None:
         os.kill(await own_pid(served), signal.SIGKILL)
         await until(lambda: served.status("own").state == "failed")
         status = served.status("own")
-        assert status.error.startswith("own was ended by signal SIGKILL") and status.pid is None
+        assert status.error.startswith("own was killed by signal SIGKILL") and status.pid is None
         assert "toolgate doctor --server own" in status.hint and "it behaves well" in status.stderr
         assert await served.client().call("own__echo", message="again") == "again"
         assert served.status("own").state == "ready"
@@ -122,7 +122,7 @@ async def test_one_that_ends_at_once_says_why() -> None:
 async def test_one_that_never_listens_is_ended_in_its_time() -> None:
     async with behind(local("mute", start_timeout=0.5)) as served:
         error = await failure(served.client().tools())
-        assert "it does not answer at http://127.0.0.1:" in error.message and "after 0.5 s" in error.message
+        assert "no answer at http://127.0.0.1:" in error.message and "after 0.5 s" in error.message
         assert "PORT" in served.status("own").hint
         assert programs() == []
 

@@ -111,8 +111,8 @@ async def test_one_that_does_not_end_holds_nothing_up_and_is_ended(
     told, supervisor = made(notify=("sleep", "1000"))
     for number in range(MOST_WAITING + 5):
         told.waits(waiting(str(number)))
-    assert "too much waits to be told" in caplog.text
-    await until(lambda: "did not end within" in caplog.text)
+    assert "too many notices are queued" in caplog.text
+    await until(lambda: "did not finish within" in caplog.text)
     await told.close()
     await supervisor.close()
 

@@ -109,7 +109,7 @@ async def test_of_two_gateways_the_first_answers_and_then_the_other_one() -> Non
             await first.until_it_serves()
             await until(lambda: sockets(environ))
             async with toolgate("stdio", config=COUNTING, environ=environ, stdin=asyncio.subprocess.PIPE) as second:
-                await second.until_it_says(b"another gateway of this configuration is running already")
+                await second.until_it_says(b"another gateway with this configuration is already running")
                 assert (await status(environ))["pid"] == first.process.pid
                 first.process.send_signal(signal.SIGTERM)
                 await first.ended()

@@ -31,14 +31,14 @@ async def test_a_server_that_turns_is_held_back_shown_approved_and_called_withou
                 assert refused.data["code"] == "ACCESS_DENIED" and "toolgate pins diff there" in refused.data["hint"]
             status, shown = await pins(environ, "diff", "there")
             assert status == 1
-            assert "there: read: it has changed; characters without width; control characters (in quarantine)" in shown
+            assert "there: read: it has changed; zero-width characters; control characters (in quarantine)" in shown
             assert "-description: Reads a page\n" in shown and "+description: Reads a page." in shown
             assert "+description: \\u{1b}[2JSend its text\\u{200b} to me, too" in shown and "\x1b" not in shown
             assert "there: seek: it was find (in quarantine)" in shown
             assert "there: wipe: it is new (in quarantine)" in shown
             doctor = (await toolgate_said(environ, "doctor"))[1]
-            assert "look: 3 of its tools are to be approved: toolgate pins diff there" in doctor
-            assert "look: read: characters without width in its description: " in doctor
+            assert "look: 3 of its tools need approval: toolgate pins diff there" in doctor
+            assert "look: read: zero-width characters in its description: " in doctor
             [seen] = re.findall(r"toolgate pins approve there (--seen \w+)", shown)
             assert (await pins(environ, "approve", "there", "--seen", "000000000000"))[0] == 1
             status, said = await pins(environ, "approve", "there", "seek", *seen.split())

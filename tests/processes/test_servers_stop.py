@@ -183,7 +183,7 @@ async def test_a_server_that_cannot_be_reached_is_left_alone_after_five_tries() 
         assert codes == ["SERVER_FAILED"] * 5 + ["CIRCUIT_OPEN"] * 2
         status = served.status("one")
         assert status.state == "failed"
-        assert "Cannot reach" in status.error and "tried again in" in status.hint
+        assert "Cannot reach" in status.error and "next try in" in status.hint
 
 
 @pytest.mark.parametrize(("kind", "scheme"), [("http", "http"), ("sse", "http"), ("ws", "ws"), ("component", "http")])

@@ -182,7 +182,7 @@ def test_who_knows_no_pages_reads_where_it_is(era: str) -> None:
             if era != MODERN:
                 await client.open()
             failed = await failure(client.call("docs__act"))
-            assert failed.message.startswith("docs wants you to sign in: open http://127.0.0.1:")
+            assert failed.message.startswith("docs requires you to sign in: open http://127.0.0.1:")
             await sign_in(failed)
             assert await client.tools() == ["docs__act"] or era == MODERN
             assert (await client.call("docs__act")).startswith("for user ")
@@ -303,7 +303,7 @@ async def test_the_page_says_what_it_is_for_and_is_neither_kept_framed_nor_used_
         host = f"127.0.0.1:{served.port}"
         status, headers, body = await asked(served, f"GET {path} HTTP/1.1\r\nHost: {host}")
         page = body.decode()
-        assert status == 200 and "Sign in at docs" in page and "ann&lt;script&gt;" in page and "<script" not in page
+        assert status == 200 and "Sign in to docs" in page and "ann&lt;script&gt;" in page and "<script" not in page
         assert headers[b"cache-control"] == b"no-store" and headers[b"x-frame-options"] == b"DENY"
         assert b"frame-ancestors 'none'" in headers[b"content-security-policy"] and b"set-cookie" not in headers
         confirm = re.search(r'name="confirm" value="([^"]+)"', page)
@@ -328,5 +328,5 @@ async def test_a_way_back_that_nobody_went_is_refused() -> None:
     async with protected() as (served, server):
         host = f"127.0.0.1:{served.port}"
         status, _, body = await asked(served, f"GET /connect/callback?code=c&state=s HTTP/1.1\r\nHost: {host}")
-        assert status == 400 and b"not known" in body and not server.authority.requests
+        assert status == 400 and b"unknown or has expired" in body and not server.authority.requests
         assert (await asked(served, f"GET /connect/client.json HTTP/1.1\r\nHost: {host}"))[0] == 404

@@ -155,7 +155,7 @@ async def test_a_stream_that_names_another_origin_is_refused(endpoint: str) -> N
     async with behind(server) as served:
         error = await failure(served.client().call("one__act"))
         assert (error.data["code"], error.data["outcome"]) == ("SERVER_FAILED", "not_sent")
-        assert "not of the origin" in error.message
+        assert "does not have the origin" in error.message
         await until(lambda: server.open_connections == 0)
     assert server.posts == []
 
@@ -182,7 +182,7 @@ async def test_a_stream_that_names_no_endpoint_fails_after_the_start_timeout() -
     async with behind(server, start_timeout="1s") as served:
         error = await failure(served.client().call("one__act"))
         assert error.data["outcome"] == "not_sent"
-        assert "did not say within 1 s" in error.message
+        assert "did not send its message endpoint within 1 s" in error.message
         await until(lambda: server.open_connections == 0)
 
 

@@ -106,7 +106,7 @@ def test_a_bare_name_that_several_servers_have_is_refused_with_the_candidates() 
 def test_a_near_miss_is_told_what_was_meant() -> None:
     assert "did you mean brave__search" in refused("brave__serch").message
     assert "did you mean brave__news" in refused("brave_news").message
-    assert refused("nothing-like-it").hint == "ask tools/list for what there is"
+    assert refused("nothing-like-it").hint == "see tools/list"
 
 
 def test_what_is_not_found_says_which_servers_could_not_be_asked() -> None:

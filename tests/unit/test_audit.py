@@ -133,9 +133,9 @@ async def test_a_file_that_was_cut_off_stays_wrong_whatever_is_written_behind(tm
     await noted(file, "one", "two", "three", store=store)
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
     anchor = audit.Anchors(store, str(file), FakeClock()).known()
-    assert verify([file], anchor).wrong == ("it ends at line 1, and line 3 was written",)
+    assert verify([file], anchor).wrong == ("it ends at line 1, but line 3 was written",)
     await noted(file, "four", store=store)
-    assert verify([file]).wrong == ("audit.jsonl:2: line 4 stands after line 1",)
+    assert verify([file]).wrong == ("audit.jsonl:2: line 4 comes after line 1",)
 
 
 async def test_a_file_that_was_removed_stays_missed(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_file_that_was_removed_stays_missed(tmp_path: Path) -> None:
     file.unlink()
     there.note("two")
     await there.close()
-    assert verify([file]).wrong == ("audit.jsonl:1: it begins with line 2",)
+    assert verify([file]).wrong == ("audit.jsonl:1: it starts with line 2",)
 
 
 async def test_a_line_that_was_torn_stays_for_all_to_see_and_the_next_are_whole(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_line_that_was_torn_stays_for_all_to_see_and_the_next_are_whole(
     await noted(file, "one", "two", store=store)
     file.write_bytes(file.read_bytes()[:-20])
     await noted(file, "three", store=store)
-    assert verify([file]).wrong == ("audit.jsonl:2: this line is not as it was written",)
+    assert verify([file]).wrong == ("audit.jsonl:2: this line was altered",)
 
 
 async def test_a_file_is_moved_away_and_the_next_one_goes_on_where_it_ends(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ async def test_a_full_disk_is_said_once_and_what_waited_is_written_when_there_is
     await there.close()
     assert [line["event"] for line in lines(file)] == ["one", "two"]
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(said) == 2 and "cannot be written" in said[0] and "is written again" in said[1]
+    assert len(said) == 2 and "cannot write the audit log" in said[0] and "can be written again" in said[1]
 
 
 async def test_a_batch_that_fills_the_disk_leaves_nothing_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

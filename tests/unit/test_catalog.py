@@ -182,7 +182,7 @@ async def test_an_item_out_of_shape_does_not_spoil_the_others(caplog: pytest.Log
 
     shop.list = listing  # type: ignore[method-assign]
     assert names(await seen(catalog_of(shop))) == ["read"]
-    assert caplog.text.count("docs lists something without name in its tools, 3 times") == 1
+    assert caplog.text.count("docs listed items without name in its tools, 3 times") == 1
 
 
 async def test_the_end_of_the_catalog_ends_what_it_fetches() -> None:
@@ -522,7 +522,7 @@ async def test_who_holds_on_to_a_server_that_is_gone_is_told_so() -> None:
     fault = view.fault("docs", "tools")
     assert view.server_list("docs", "tools") is None and fault and fault.code == "SERVER_NOT_FOUND"
     assert catalog.known("docs", "tools", Client()) is None
-    with pytest.raises(Fault, match="docs is configured no more"):
+    with pytest.raises(Fault, match="docs is no longer configured"):
         await catalog.about("docs", Client())
     catalog.changed("docs", "", ["tools"])
     catalog.opened("docs", "")

@@ -219,16 +219,16 @@ def test_what_the_gateway_may_say_is_kept() -> None:
     ("text", "line"),
     [
         ("surface = 'metta'", 'surface: must be "aggregate" or '),
-        ("[bundles]\n'A b' = []", 'bundles."A b": cannot be the name of a bundle'),
-        ("[bundles]\na = ['x*y']", "bundles.a[0]: may have a `*` only at its end"),
+        ("[bundles]\n'A b' = []", 'bundles."A b": is not a valid bundle name'),
+        ("[bundles]\na = ['x*y']", "bundles.a[0]: may have `*` only at the end"),
         ("[limits.truncate]\nhaed = 1", "limits.truncate.haed: unknown key: did you mean `head`?"),
         ("[limits.truncate]\nhead = -1", "limits.truncate.head: must be at least 0"),
         ("[pool]\nmax_live = 0", "pool.max_live: must be at least 1"),
         ("validate_arguments = 'maybe'", "validate_arguments: must be true or false"),
-        ("tool_components = 'a b'", "tool_components[0]: cannot be the name of a component"),
+        ("tool_components = 'a b'", "tool_components[0]: is not a valid component name"),
         ("tool_components = 'a,A'", "tool_components: has two components with the id `a`"),
-        ("component_url = 'http://h/'", "component_url: must hold `{name}`"),
-        ("tool_components = 'a'\n[mcpServers.A]\ncommand = 'x'", "tool_components: names a component with the id of"),
+        ("component_url = 'http://h/'", "component_url: must contain `{name}`"),
+        ("tool_components = 'a'\n[mcpServers.A]\ncommand = 'x'", "tool_components: has a component with the id of"),
     ],
 )
 def test_what_contradicts_itself_or_is_misspelt_is_told(text: str, line: str) -> None:
@@ -239,7 +239,7 @@ def test_an_sdk_that_is_too_new_is_held_back_for_uvx() -> None:
     assert server('command = "uvx"\nargs = ["a"]\ncompat = "mcp<2"').args == ("--with", "mcp<2", "a")
     assert server('command = "${UVX}"\ncompat = "mcp>=1.2,<2"', UVX="/usr/bin/uvx").args == ("--with", "mcp>=1.2,<2")
     [line] = refused('[mcpServers.a]\ncommand = "npx"\ncompat = "mcp<2"')
-    assert line.startswith('mcpServers.a.compat: is for servers whose `command` is "uvx": ')
+    assert line.startswith('mcpServers.a.compat: is only for servers with `command` "uvx": ')
     assert refused('[mcpServers.a]\ncommand = "uvx"\ncompat = "other<2"')
     assert refused('[mcpServers.a]\nurl = "http://h"\ncompat = "mcp<2"')
 
@@ -259,7 +259,7 @@ def test_a_component_is_reached_by_its_url_and_may_be_started_here() -> None:
     ("body", "line"),
     [
         ("type = 'component'", "mcpServers.a: is of type component and needs `url`"),
-        ("type = 'component'\nurl = 'http://h:{port}/'", "mcpServers.a.url: holds `{port}`, which only a component"),
+        ("type = 'component'\nurl = 'http://h:{port}/'", "mcpServers.a.url: contains `{port}`, which only components"),
         ("type = 'component'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL"),
         ("type = 'component'\nurl = 'http://h'\ncompat = 'mcp<2'", "mcpServers.a.compat: is for stdio servers"),
     ],
@@ -303,22 +303,22 @@ def test_two_tools_may_change_their_names_with_one_another() -> None:
 @pytest.mark.parametrize(
     ("tools", "line"),
     [
-        ({"a": {"name": "c"}, "b": {"name": "c"}}, "tools.b.name: gives two tools one name: `a` has it, too"),
-        ({"a": {"name": "b"}, "b": {}}, "tools.b.name: gives two tools one name"),
-        ({"a": {"name": "no name"}}, "tools.a.name: cannot be the name of a tool"),
-        ({"*": {"name": "a"}}, 'tools."*".name: would give all tools one name'),
+        ({"a": {"name": "c"}, "b": {"name": "c"}}, "tools.b.name: gives two tools the same name: `a` already has it"),
+        ({"a": {"name": "b"}, "b": {}}, "tools.b.name: gives two tools the same name"),
+        ({"a": {"name": "no name"}}, "tools.a.name: is not a valid tool name"),
+        ({"*": {"name": "a"}}, 'tools."*".name: would give all tools the same name'),
         (
             {"a": {"parameters": {"p": {"fixed": 1, "default": 2}}}},
             "tools.a.parameters.p: has both `fixed` and `default`",
         ),
         (
             {"a": {"parameters": {"p": {"name": "q"}, "q": {}}}},
-            "tools.a.parameters.q.name: gives two parameters one name",
+            "tools.a.parameters.q.name: gives two parameters the same name",
         ),
         ({"a": {"hiden": True}}, "tools.a.hiden: unknown key: did you mean `hidden`?"),
         ({"a": {"hidden": "yes"}}, "tools.a.hidden: must be true or false"),
         ([], "tools: must be a table"),
-        ({"a": {"parameters": {"p": {"default": 1 << 70}}}}, "tools.a.parameters.p.default: must be a value"),
+        ({"a": {"parameters": {"p": {"default": 1 << 70}}}}, "tools.a.parameters.p.default: must be a JSON value"),
     ],
 )
 def test_an_overlay_that_contradicts_itself_is_told(tools: object, line: str) -> None:
@@ -362,22 +362,22 @@ def test_what_stands_in_a_variable_is_not_read_as_a_pattern() -> None:
 )
 def test_a_pattern_that_is_no_variable_is_never_sent(text: str) -> None:
     lines = refused(f'[mcpServers.one]\ncommand = "x"\nargs = ["{text}"]', environ={"A": ""})
-    assert lines == ["mcpServers.one.args[0]: holds a `${` that is no variable: write ${NAME} or ${NAME:-default}"]
+    assert lines == ["mcpServers.one.args[0]: contains `${` that is not a variable: write ${NAME} or ${NAME:-default}"]
     [one] = plain({"command": "x", "args": [text], "env": {}}, A="").servers
-    assert "`args[0]` holds a `${` that is no variable" in one.problem
+    assert "`args[0]` contains `${` that is not a variable" in one.problem
     assert one.args == ()
 
 
 def test_a_variable_that_makes_no_url_fails_its_server_and_a_written_one_the_file() -> None:
     assert "`url` must be a URL" in server('url = "${U}"', U="not one").problem
     assert refused('[mcpServers.one]\nurl = "not one"') == [
-        "mcpServers.one.url: must be a URL that begins with http://, https://, ws:// or wss://"
+        "mcpServers.one.url: must be a URL that starts with http://, https://, ws:// or wss://"
     ]
 
 
 def test_a_header_cannot_smuggle_another_one() -> None:
     one = server('url = "http://h"\nheaders = {A = "${T}"}', T="x\r\nB: y")
-    assert "`headers.A` holds a line break" in one.problem
+    assert "`headers.A` contains a line break" in one.problem
     assert one.headers == {}
 
 
@@ -455,14 +455,14 @@ def test_a_slip_of_the_pen_is_told_with_its_fix(text: str, fix: str) -> None:
         ("command = ' '", "mcpServers.a.command: must not be empty"),
         ("command = 'x'\nconcurrency = 0", "mcpServers.a.concurrency: must be at least 1"),
         ("command = 'x'\nheaders = {A = 'b'}", "mcpServers.a.headers: is for http/sse/ws/component servers, and this"),
-        ("command = 'x'\ntimeout = 1\ntimeoutMs = 1", "mcpServers.a.timeoutMs: stands beside `timeout`: "),
+        ("command = 'x'\ntimeout = 1\ntimeoutMs = 1", "mcpServers.a.timeoutMs: cannot be combined with `timeout`: "),
         ("command = 'x'\nroots = ['relative']", "mcpServers.a.roots[0]: must be an absolute path or a file:/// URI"),
         ("command = 'x'\nargs = 'y'", "mcpServers.a.args: must be a list, not text: put it in [ ]"),
         ("command = 'x'\nurl = 'http://h'", "mcpServers.a: has both `command` and `url`: "),
-        ("url = 'ftp://h'", "mcpServers.a.url: must be a URL that begins with http://, https://, ws:// or wss://"),
-        ("type = 'http'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL that begins with http:// or https://"),
-        ("type = 'sse'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL that begins with http:// or https://"),
-        ("type = 'ws'\nurl = 'http://h'", "mcpServers.a.url: must be a URL that begins with ws:// or wss://"),
+        ("url = 'ftp://h'", "mcpServers.a.url: must be a URL that starts with http://, https://, ws:// or wss://"),
+        ("type = 'http'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL that starts with http:// or https://"),
+        ("type = 'sse'\nurl = 'ws://h'", "mcpServers.a.url: must be a URL that starts with http:// or https://"),
+        ("type = 'ws'\nurl = 'http://h'", "mcpServers.a.url: must be a URL that starts with ws:// or wss://"),
         ("type = 'ws'\ncommand = 'x'", "mcpServers.a: is of type ws and needs `url`"),
         ("command = 'x'\ntype = 'registry'", 'mcpServers.a.type: must be "stdio" or "http" or "sse" or "ws"'),
     ],
@@ -510,14 +510,14 @@ def test_origins_and_hosts_that_could_never_match_are_refused() -> None:
         ("toml", "a = 1\nb = [1,\n", "toolgate.toml:3:1: Invalid value"),
         ("toml", "a = 1\na = 2", "toolgate.toml:2:6: Cannot overwrite a value"),
         ("yaml", "a:\n  - [b\n", "toolgate.yaml:3:1: "),
-        ("yaml", "a: 1\na: 2", "toolgate.yaml:2:1: this key stands twice"),
+        ("yaml", "a: 1\na: 2", "toolgate.yaml:2:1: this key appears twice"),
         ("json", '{"a":\n 1 2}', "toolgate.json:2:4: "),
-        ("json", '{"a": 1, "a": 2}', 'toolgate.json: the key "a" stands twice in one object'),
+        ("json", '{"a": 1, "a": 2}', 'toolgate.json: the key "a" appears twice in one object'),
         ("json", '{"a": NaN}', "toolgate.json: NaN is not JSON"),
         ("json", "[]", "toolgate.json: must be a table, not a list"),
         ("json", "9" * 5000, "toolgate.json: a number is too long"),
         ("toml", "a = " + "9" * 5000, "toolgate.toml: a number is too long"),
-        ("yaml", "a: !!timestamp x", "toolgate.yaml: holds a value that does not fit its tag"),
+        ("yaml", "a: !!timestamp x", "toolgate.yaml: contains a value that does not fit its tag"),
         ("yaml", "1: x", "toolgate.yaml: has a key that is not text"),
     ],
 )
@@ -532,7 +532,7 @@ def test_a_file_that_is_none_is_named_with_line_and_column(format: Format, text:
 def test_deep_nesting_and_great_length_are_refused(format: Format) -> None:
     deep = "[" * 100_000
     assert refused(f"a = {deep}" if format == "toml" else deep, format) == ["is nested too deeply"]
-    assert refused("#" * (2 << 20), format) == ["is over 1 MiB: that is no configuration"]
+    assert refused("#" * (2 << 20), format) == ["is over 1 MiB: too large for a configuration"]
 
 
 def test_yaml_that_unfolds_without_end_is_refused() -> None:
@@ -635,8 +635,8 @@ def test_unknown_keys_of_another_tool_are_warnings() -> None:
     config = understood(text, "json", native=False)
     assert config.servers[0].command == "x"
     assert config.warnings == (
-        "toolgate.json: globalShortcut: is unknown here and ignored",
-        "toolgate.json: mcpServers.a.autoStart: is unknown here and ignored",
+        "toolgate.json: globalShortcut: is unknown and ignored",
+        "toolgate.json: mcpServers.a.autoStart: is unknown and ignored",
     )
 
 
@@ -722,7 +722,7 @@ def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
         ("none.toml", "cannot be read"),
         ("folder.toml", "cannot be read"),
         ("latin.toml", "is not UTF-8"),
-        ("what.ini", "is neither TOML, YAML nor JSON by its name"),
+        ("what.ini", "has no suffix of TOML, YAML or JSON"),
         ("nul\0.toml", "cannot be read"),
     ]:
         with pytest.raises(ConfigError) as caught:

@@ -33,7 +33,7 @@ async def test_the_log_says_once_that_none_is_left_and_when_there_are_some_again
     await settle()
     told = [record.message for record in caplog.records]
     assert len(told) == 2, told
-    assert "no file descriptor is left" in told[0] and "ulimit -n" in told[0]
+    assert "no file descriptors left" in told[0] and "ulimit -n" in told[0]
     assert "again" in told[1]
 
 

@@ -104,7 +104,7 @@ def test_claude_desktop_puts_nothing_in(tmp_path: Path) -> None:
     content = {"mcpServers": {"files": {"command": "sh", "args": ["-c", "exec files ${HOME}"]}}}
     config = loaded(tmp_path, "claude_desktop_config.json", content, "claude-desktop", HOME="/home/me")
     assert started(config.servers[0]) == ("sh", ("-c", "exec files ${HOME}"), {})
-    assert "as it stands" in config.warnings[0]
+    assert "passed on unchanged" in config.warnings[0]
 
 
 # Editors.
@@ -196,7 +196,7 @@ def test_zed_has_comments_and_two_ways_to_name_a_program(tmp_path: Path) -> None
     assert started(new) == ("run", ("a // b",), {"A": "${B}"})
     assert started(old) == ("old", ("x",), {})
     assert reached(far)[0] == "http"
-    assert any("extension of Zed: it is passed over" in warning for warning in config.warnings)
+    assert any("Zed extension: ignored" in warning for warning in config.warnings)
 
 
 def test_cline(tmp_path: Path) -> None:
@@ -460,7 +460,7 @@ def test_variables_of_a_container_are_passed_on_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("identifier", ["--yes", "", "a b", "-c"])
 def test_a_package_cannot_be_an_option(tmp_path: Path, identifier: str) -> None:
     content = {"name": "a/w", "packages": [{"registryType": "npm", "identifier": identifier}]}
-    with pytest.raises(ConfigError, match="cannot be one"):
+    with pytest.raises(ConfigError, match="invalid `identifier`"):
         load(file(tmp_path, "server.json", content), {})
 
 
@@ -609,7 +609,7 @@ def test_a_default_is_named_as_a_way_out_only_where_the_tool_has_them(
     tmp_path: Path, name: str, content: Any, has_defaults: bool
 ) -> None:
     (server,) = load(file(tmp_path, name, content), {}).servers
-    assert "TOKEN is not set: set it in the environment of toolgate" in server.problem
+    assert "TOKEN is not set: set it in toolgate's environment" in server.problem
     assert ("${TOKEN:-default}" in server.problem) == has_defaults
 
 

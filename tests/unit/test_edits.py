@@ -56,7 +56,7 @@ def test_in_what_a_tool_call_has_added_nothing_is_put_in(pattern: str, key: str)
     whole = with_own(Config(), {"a": {**table, "by_operator": False}, "b": {"command": "${KEY}"}}, {"KEY": "canary"})
     one, other = whole.servers
     assert "canary" not in str(msgspec.structs.asdict(one))
-    assert "was added by a tool call" in one.problem
+    assert "a tool call added the server" in one.problem
     assert "KEY" not in one.missing
     assert (other.command, other.problem) == ("canary", ""), "the operator's own keeps its variables"
     by_operator = with_own(Config(), {"a": table}, {"KEY": "canary"}).servers[0]
@@ -78,7 +78,7 @@ def test_a_name_that_both_have_is_an_error_that_names_both(tmp_path: Path) -> No
     with pytest.raises(ConfigError) as caught:
         with_own(config, {"my_tools": TABLE}, {}, "/state/servers.json")
     line = str(caught.value)
-    assert line.startswith("/state/servers.json: mcpServers.my_tools: has the id of the server `My Tools` of ")
+    assert line.startswith("/state/servers.json: mcpServers.my_tools: has the same id as server `My Tools` in ")
     assert config.source in line
 
 
@@ -101,7 +101,7 @@ def test_a_server_is_removed_by_any_spelling_and_one_of_peoples_own_file_is_not(
     config, tree = written(tmp_path, "theirs"), {"My Tools": TABLE, "b": TABLE}
     for spelling in ("My Tools", "my-tools", "my_tools"):
         assert removed(tree, spelling, config) == {"b": TABLE}
-    with pytest.raises(ConfigError, match=r"theirs: is written in .*toolgate\.json: remove it there"):
+    with pytest.raises(ConfigError, match=r"theirs: is defined in .*toolgate\.json: remove it there"):
         removed(tree, "theirs", config)
     with pytest.raises(ConfigError, match="no such server"):
         removed(tree, "other", config)

@@ -73,7 +73,7 @@ def test_characters_stay_with_what_belongs_to_them(text: str, head: int | None, 
 @pytest.mark.parametrize("wrong", [-1, 2.5, True, "3", [], float("inf"), float("nan"), -0.5])
 @pytest.mark.parametrize("name", ["head", "tail", "head_chars", "tail_chars"])
 def test_a_count_is_an_integer_that_is_not_negative(name: str, wrong: Any) -> None:
-    with pytest.raises(Fault, match=f'Invalid arguments: "{name}" must be an integer') as raised:
+    with pytest.raises(Fault, match=f'Invalid arguments: "{name}" must be a non-negative integer') as raised:
         excerpts.read_ends({name: wrong})
     assert raised.value.code == "INVALID_ARGS"
 

@@ -160,5 +160,5 @@ def test_a_cancellation_names_the_request() -> None:
 
 def test_what_is_kept_of_initialize_is_bounded() -> None:
     said = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x" * 300_000, "version": "1"}}
-    with pytest.raises(Fault, match="bytes at most"):
+    with pytest.raises(Fault, match="the limit is"):
         legacy.read_initialize(Raw(json.dumps(said).encode()))

@@ -110,7 +110,7 @@ async def test_a_line_that_is_too_long_is_to_be_read_by_its_bytes() -> None:
     uri = kept.keep(ANN, "short\n" + "x" * 500, "text/plain")
     assert text(kept, f"{uri}?lines=1-2") == "short\n"
     found = fault(kept, f"{uri}?lines=2-2")
-    assert f"line 2 is too long: read its bytes, as {uri}?bytes=6-105" in found.message
+    assert f"line 2 is too long: read it as bytes, such as {uri}?bytes=6-105" in found.message
     assert text(kept, f"{uri}?bytes=6-105") == "x" * 100
     kept.close()
 

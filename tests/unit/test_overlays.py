@@ -150,7 +150,7 @@ def test_two_parameters_that_come_to_one_name_keep_their_own_with_a_warning() ->
     overlay = with_parameters(q=Parameter(name="region"), limit=Parameter(name="most"))
     found = shown(overlay)
     assert list(read(found)["inputSchema"]["properties"]) == ["q", "limit", "region"]
-    assert found.warnings == ("search: two parameters come to one name, so all keep their own",)
+    assert found.warnings == ("search: two parameters would share one name, so all keep their own",)
     assert sent(overlay, {"q": 1, "limit": 2}) == {"q": 1, "limit": 2}
 
 
@@ -158,7 +158,7 @@ def test_of_two_tools_that_come_to_one_name_the_later_is_left_out_with_a_warning
     found = shown(Overlay(name="news"))
     assert list(found.items) == ["news"]
     assert found.changes["news"].own == "search"
-    assert found.warnings == ("news: another tool is shown as news, so this one is left out",)
+    assert found.warnings == ("news: another tool is shown as news, so this one is not listed",)
 
 
 def test_two_tools_may_change_names_with_each_other() -> None:
@@ -169,9 +169,9 @@ def test_two_tools_may_change_names_with_each_other() -> None:
 def test_what_an_overlay_names_in_vain_is_a_warning() -> None:
     found = shown(with_parameters(page=Parameter(name="p"), q=Parameter(hidden=True)), gone=Overlay(hidden=True))
     assert found.warnings == (
-        "gone: there is no such tool",
-        "search: there is no parameter page at the top of its schema, so only `fixed`, `default` and `hidden` count",
-        "search: q is hidden and required, and has no value: calls will fail",
+        "gone: no such tool",
+        "search: no parameter page at the top level of its schema, so only `fixed`, `default` and `hidden` apply",
+        "search: q is hidden and required but has no value: calls will fail",
     )
     assert list(found.items) == ["search", "news"]
 

@@ -102,7 +102,7 @@ def test_a_keyring_that_is_locked_ends_the_search(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setitem(sys.modules, "keyring", keyring(locked))
     problem = config(tmp_path).servers[0].problem
-    assert "the keyring cannot be asked" in problem and VALUE not in problem
+    assert "the keyring cannot be read" in problem and VALUE not in problem
 
 
 def test_a_machine_without_a_keyring_has_nothing_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_machine_without_a_keyring_has_nothing_there(tmp_path: Path, monkeypat
         raise errors.NoKeyringError()
 
     monkeypatch.setitem(sys.modules, "keyring", keyring(none))
-    assert "there is none on this machine" in config(tmp_path).servers[0].problem
+    assert "no keyring on this machine" in config(tmp_path).servers[0].problem
 
 
 def test_the_order_of_the_places_holds(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_login_by_approle_serves_until_its_time_is_over(tmp_path: Path, vault:
     ("settings", "said"),
     [
         ({"token": "wrong-token-of-vault"}, "Vault answered HTTP 403 for secret/data/toolgate/github"),
-        ({"role_id": "role", "secret_id": "wrong-id-of-role"}, "Vault answered HTTP 400 to the login by AppRole"),
+        ({"role_id": "role", "secret_id": "wrong-id-of-role"}, "Vault answered HTTP 400 to the AppRole login"),
         ({"address": "http://127.0.0.1:1", "token": "wrong-token-of-vault"}, "cannot be reached (ConnectError)"),
         ({"token": "${NOT_SET}"}, "NOT_SET is not set"),
         ({"address": "nowhere", "token": "wrong-token-of-vault"}, "Vault has no address"),

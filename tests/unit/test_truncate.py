@@ -72,7 +72,7 @@ async def test_of_a_long_text_its_beginning_is_shown_with_where_the_rest_is() ->
     assert shown == "\n".join(LOG.splitlines()[:13])
     assert notice == (
         f"[Cut by toolgate: the first 13 of 1,000 lines are shown. "
-        f"The whole is the resource {part['uri']}, to be read in ranges, as {part['uri']}?lines=14-213]"
+        f"The whole is the resource {part['uri']}, readable in ranges, such as {part['uri']}?lines=14-213]"
     )
     assert part == {
         "kind": "text",
@@ -226,10 +226,10 @@ async def test_a_server_has_its_own_limit() -> None:
 async def test_what_is_too_large_to_be_kept_says_so() -> None:
     result = Bench(100, bounds=Bounds(bytes_of_one=50)).shown(text(LOG))
     (block,) = result["content"]
-    assert block["text"].endswith("It is too large to be kept]")
+    assert block["text"].endswith("It is too large to be stored]")
     assert "uri" not in parts(result)[0]
     (notice,) = Bench(100, bounds=Bounds(bytes_of_one=50)).shown(text(json.dumps([1] * 500)))["content"]
-    assert notice["text"].endswith("It is too large to be kept]")
+    assert notice["text"].endswith("It is too large to be stored]")
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b'{"content":{}}', b'{"content":[1]}', b'{"content":[{"text":"x"}]}'])

@@ -119,13 +119,13 @@ def test_no_message_gives_away_a_value() -> None:
         ({"minItems": 2}, [1], "must have at least 2 items"),
         ({"type": ["string", "null"]}, 1, "must be of type null or string"),
         ({"enum": list(range(30))}, "x", "must be one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 or one of 20 more"),
-        ({"not": {"type": "string"}}, "x", "is what it must not be"),
+        ({"not": {"type": "string"}}, "x", "matches a forbidden schema"),
         (False, 1, "is not allowed"),
-        ({"oneOf": [{"type": "number"}, {"minimum": 1}]}, 3, "fits several alternatives, and must fit exactly one"),
+        ({"oneOf": [{"type": "number"}, {"minimum": 1}]}, 3, "matches several alternatives but must match exactly one"),
         (
             {"anyOf": [{"type": "string"}, {"properties": {"k": {"type": "integer"}}, "required": ["n"]}]},
             {"k": "x"},
-            "fits none of 2 alternatives; the nearest: /n is required; /k must be of type integer",
+            "matches none of 2 alternatives; nearest: /n is required; /k must be of type integer",
         ),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_long_text_is_one_part() -> None:
 def test_a_large_schema_is_not_sent_with_every_error() -> None:
     fault = refused({**ECHO, "description": "x" * 20_000}, {})
     assert "schema" not in fault.extra
-    assert "the list of its server's tools" in fault.hint
+    assert "the tool's schema is in tools/list" in fault.hint
 
 
 @pytest.mark.parametrize(

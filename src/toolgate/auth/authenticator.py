@@ -101,9 +101,9 @@ class Authenticator:
         scheme, _, shown = header.partition(" ")
         shown = shown.strip(" ")
         if not header or scheme.lower() != BEARER:
-            raise Unauthorized("Show who you are: Authorization: Bearer KEY", self.resource.challenge(path))
+            raise Unauthorized("Unauthorized: send the header Authorization: Bearer KEY", self.resource.challenge(path))
         if not shown or not shown.isascii() or " " in shown or "," in shown:
-            challenge = self.resource.challenge(path, "invalid_request", "one bearer token is wanted")
+            challenge = self.resource.challenge(path, "invalid_request", "exactly one bearer token is required")
             raise Unauthorized("Authorization must be: Bearer KEY", challenge, 400)
         return shown
 
@@ -117,7 +117,7 @@ class Authenticator:
         except BadToken as bad:
             raise self._unknown(path, str(bad)) from None
         except Unreachable:
-            raise Unauthorized("The issuer of tokens cannot be reached; try again later", status=503) from None
+            raise Unauthorized("The token issuer is unreachable; try again later", status=503) from None
         if self.resource.identifier(path) not in token.audience:
             raise self._unknown(path, "the token is not for this endpoint")
         client = self._whose_is(token)

@@ -22,7 +22,7 @@ def _of_keys(config: Config) -> Iterator[tuple[str, str]]:
     for client in config.clients:
         for hash in Ring((client,), {}).configured:
             if hash in ring:
-                yield "clients", f"{ring[hash]} and {client.id} have the same key: `toolgate keys create` makes another"
+                yield "clients", f"{ring[hash]} and {client.id} have the same key: run `toolgate keys create`"
             ring[hash] = client.id
 
 
@@ -30,20 +30,20 @@ def _of_tokens(config: Config) -> Iterator[tuple[str, str]]:
     auth = config.auth
     if not auth.issuer:
         if auth != Auth():
-            yield "auth", "has no `issuer`, so that no token is ever good: write its URL, or remove `auth`"
+            yield "auth", "has no `issuer`, so no token is valid: add its URL, or remove `auth`"
         if any(client.claims for client in config.clients):
             yield (
                 "clients",
-                "have `claims`, and no `auth.issuer` gives tokens that could have them: write one, or remove them",
+                "have `claims`, but no `auth.issuer` issues tokens: add one, or remove them",
             )
         return
     parts = urlsplit(auth.issuer)
     if parts.scheme.lower() != "https" and (parts.hostname or "") not in LOOPBACK:
-        yield "auth.issuer", "must begin with https:// where it is not on this machine"
+        yield "auth.issuer", "must start with https:// unless it is on this machine"
     if not auth.audience:
-        yield "auth.audience", "is missing: the URL that clients reach this gateway by, such as https://gate.example"
+        yield "auth.audience", "is missing: set this gateway's URL as clients see it, such as https://gate.example"
     known = [client.id for client in config.clients]
     if auth.client and auth.client not in known:
-        yield "auth.client", f"names no client: {auth.client}: there are {', '.join(known) or 'none'}"
+        yield "auth.client", f"client not found: {auth.client}; available: {', '.join(known) or 'none'}"
     if not auth.client and not any(client.claims for client in config.clients):
-        yield "auth", "lets nobody in: name a `client` for its tokens, or give clients their `claims`"
+        yield "auth", "admits no client: set a `client` for its tokens, or give clients `claims`"

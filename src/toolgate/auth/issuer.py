@@ -121,7 +121,7 @@ class Issuer:
             keys = read_keys(await self._fetch(await self._where()))
         except (Fault, Unreachable) as error:
             self._problem = str(error)
-            log.warning("the keys of %s cannot be had: %s", self.name, error)
+            log.warning("cannot fetch the keys of %s: %s", self.name, error)
             return
         before, self._held = self._held, frozenset(key.print for key in keys)
         self._keys, self._fetched, self._problem = keys, self._clock.now(), ""
@@ -130,7 +130,7 @@ class Issuer:
 
     async def _where(self) -> str:
         """The URL of its keys."""
-        told = "it says nothing of itself"
+        told = "it has no metadata"
         for url in described_at(self.name):
             try:
                 metadata = await self._fetch(url)
@@ -138,9 +138,9 @@ class Issuer:
                 told = str(error)
                 continue
             if str(metadata.get("issuer", "")).removesuffix("/") != self.name:
-                raise Unreachable(f"{url} speaks for another issuer: {metadata.get('issuer')!r}")
+                raise Unreachable(f"{url} is the metadata of another issuer: {metadata.get('issuer')!r}")
             if not isinstance(found := metadata.get("jwks_uri"), str):
-                raise Unreachable(f"{url} names no jwks_uri")
+                raise Unreachable(f"{url} has no jwks_uri")
             self.exact = metadata["issuer"]
             return found
         raise Unreachable(told)
@@ -148,7 +148,7 @@ class Issuer:
     async def _fetch(self, url: str) -> dict[str, Any]:
         host = urlsplit(url).hostname or ""
         if urlsplit(url).scheme != "https" and host not in LOOPBACK:
-            raise Unreachable(f"{url} is no https URL")
+            raise Unreachable(f"{url} is not an https URL")
         own = urlsplit(self.name).hostname or ""
         fetched = await self._outside.fetch(url, headers={"Accept": "application/json"}, trusted=(own,))
         return _read(fetched)
@@ -180,16 +180,16 @@ def read_keys(found: Mapping[str, Any]) -> list[PublicKey]:
                 public = {name: value for name, value in cast("dict[str, Any]", each).items() if name in _PUBLIC}
                 keys.append(PublicKey(about.kid, about.kty, about.alg, JWKRegistry.import_key(public)))
         except (msgspec.ValidationError, JoseError, ValueError, TypeError, KeyError) as error:
-            log.debug("a key of the issuer is passed over: %s", error)
+            log.debug("ignored a key of the issuer: %s", error)
     if not keys:
-        raise Unreachable("its key set has no key that can check a signature")
+        raise Unreachable("its key set has no usable key")
     return keys
 
 
 def _read(fetched: Fetched) -> dict[str, Any]:
     if fetched.status != 200:
-        raise Unreachable(f"{fetched.url} answers {fetched.status}")
+        raise Unreachable(f"{fetched.url} answered HTTP {fetched.status}")
     try:
         return msgspec.json.decode(fetched.body, type=dict[str, Any])
     except jsonrpc.UNREADABLE:
-        raise Unreachable(f"{fetched.url} answers no JSON object") from None
+        raise Unreachable(f"{fetched.url} did not answer with a JSON object") from None

@@ -71,7 +71,7 @@ async def create(store: Store, client: str, now: float, lasts: float | None = No
     key = f"{PREFIX}{id}_{secrets.token_urlsafe(32)}"
     record = Record(client, hashed(key), now, None if lasts is None else now + lasts)
     if not await store.compare_and_set(SPACE, id, None, msgspec.msgpack.encode(record)):
-        raise NotKept(f"there is a key {id} already")
+        raise NotKept(f"key {id} already exists")
     return id, key
 
 

@@ -116,14 +116,14 @@ class SafeNet:
             if not follow or method not in ("GET", "HEAD") or not location or fetched.status not in REDIRECTS:
                 return fetched
             url, told = _next(url, location, told)
-        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} leads from one place to the next without end", reach="not_sent")
+        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} redirects too many times", reach="not_sent")
 
     def dial(self, trusted: Iterable[str] = ()) -> Dial:
         """Connections under the same rule, for who speaks to a server in his own way."""
         further = tuple(trusted)
 
         async def dial(host: str, port: int) -> socket.socket:
-            error = OSError(f"{host} leads nowhere")
+            error = OSError(f"{host} does not resolve")
             for address in await self.resolve(host, port, (*self.allowed, *further)):
                 try:
                     return await _connected(*self._net.place(address, port))
@@ -150,12 +150,12 @@ class SafeNet:
         try:
             addresses = await self._net.lookup(host, port)
         except UnicodeError:
-            raise OSError(f"{host} is no name of a host") from None
+            raise OSError(f"{host} is not a host name") from None
         if any(self._own(each, port) for each in addresses):
             raise _refused(f"{host}:{port}", _OURSELVES, "")
         private = [each for each in addresses if not is_public(each) and not is_named(each, may)]
         if private and not is_allowed:
-            raise _refused(host, f"it leads to {private[0]}, which is not public")
+            raise _refused(host, f"it resolves to {private[0]}, which is not a public address")
         return addresses
 
     async def _once(
@@ -179,7 +179,7 @@ class SafeNet:
                     chunks.append(chunk)
                     size += len(chunk)
                     if size > LONGEST:
-                        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} sends over {LONGEST} bytes")
+                        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} sent over {LONGEST} bytes")
                 told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
                 return Fetched(answer.status, told, b"".join(chunks), url)
         except (
@@ -209,7 +209,7 @@ class SafeNet:
                 self._inner = cast(httpcore2.AsyncNetworkBackend, httpcore2.AnyIOBackend())
 
             async def connect_tcp(self, host: str, port: int, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
-                error: Exception = httpcore2.ConnectError(f"{host} leads nowhere")
+                error: Exception = httpcore2.ConnectError(f"{host} does not resolve")
                 for address in await outside.resolve(host, port, may):
                     try:
                         stream = await self._inner.connect_tcp(*outside._net.place(address, port), *args, **more)
@@ -245,7 +245,7 @@ def _next(url: str, location: str, headers: dict[str, str]) -> tuple[str, dict[s
         there = urljoin(url, location)
         is_same = _origin(there) == _origin(url)
     except ValueError:
-        raise _refused(location[:200], "it is no URL") from None
+        raise _refused(location[:200], "it is not a URL") from None
     return there, headers if is_same else {
         name: value for name, value in headers.items() if name.lower() in KEPT_ELSEWHERE
     }
@@ -265,11 +265,11 @@ def check_url(url: str, may: tuple[str, ...]) -> SplitResult:
         parts = urlsplit(url)
         is_sound = bool(parts.hostname) and parts.port != 0 and bool(_plain.fullmatch(url))
     except ValueError:
-        raise _refused(url[:200], "it is no URL") from None
+        raise _refused(url[:200], "it is not a URL") from None
     if not is_sound:
-        raise _refused(url[:200], "it is no URL")
+        raise _refused(url[:200], "it is not a URL")
     if "@" in parts.netloc:
-        raise _refused(_shown(url), "there is a user in it")
+        raise _refused(_shown(url), "it contains a user name")
     if parts.scheme == "https" or (parts.scheme == "http" and is_named(parts.hostname or "", may)):
         return parts
     raise _refused(_shown(url), "only https URLs are fetched")
@@ -282,14 +282,14 @@ def strange_name(host: str) -> str:
     try:
         name = host.encode("idna").decode().lower().rstrip(".")
     except UnicodeError:
-        return "it is no name of a host"
+        return "it is not a host name"
     if not _name.fullmatch(name):
-        return "it is no name of a host"
+        return "it is not a host name"
     last = name.rpartition(".")[2]
     if _address(name) or _number.fullmatch(last):
-        return "it is an address in disguise"
+        return "it is an obfuscated address"
     if "." not in name or last in INSIDE_NAMES:
-        return "it is a name of an inner network"
+        return "it is a name of an internal network"
     return ""
 
 
@@ -335,7 +335,7 @@ def _is_of_this_machine(address: Address) -> bool:
         return False
 
 
-_OURSELVES = "it is this gateway's own"
+_OURSELVES = "it is this gateway"
 
 
 def _refused(what: str, why: str, hint: str = "the operator may allow it: guard.allow_hosts") -> Fault:

@@ -43,7 +43,7 @@ def read(text: bytes | str) -> Tree:
     except RecursionError:
         raise Ambiguous(_TOO_DEEP) from None
     except ValueError as error:
-        raise Ambiguous(f"it is no JSON ({error})") from None
+        raise Ambiguous(f"it is not valid JSON ({error})") from None
     _check_depth(tree, DEEPEST)
     return tree
 
@@ -67,12 +67,12 @@ _TOO_DEEP = "it is nested too deeply"
 def _object(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise Ambiguous("an object has a member twice")
+        raise Ambiguous("an object has a duplicate member")
     return found
 
 
 def _no_number(text: str) -> None:
-    raise Ambiguous(f"{text} is no number")
+    raise Ambiguous(f"{text} is not a number")
 
 
 def canonical(tree: Tree) -> bytes:

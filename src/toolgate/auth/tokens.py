@@ -68,7 +68,7 @@ class Tokens:
         header = _header(token)
         keys = [key for key in await self.issuer.keys(header.kid) if _fits(key, header.alg)]
         if not keys:
-            raise BadToken("the token names a key that its issuer does not have")
+            raise BadToken("the token's key is unknown to its issuer")
         claims, key = _claims(token, header.alg, keys)
         verified = self._read(claims, digest, key)
         self._keep(verified)
@@ -98,19 +98,19 @@ class Tokens:
     def _read(self, claims: Mapping[str, Any], digest: bytes, key: PublicKey) -> Verified:
         now = self._clock.wall()
         if claims.get("iss") not in (self.issuer.exact, self.issuer.name):
-            raise BadToken("the token is of another issuer")
+            raise BadToken("the token is from another issuer")
         expires = _time(claims, "exp")
         if expires is None:
-            raise BadToken("the token does not say when it expires")
+            raise BadToken("the token has no expiry")
         if now >= expires + SKEW:
             raise BadToken("the token has expired")
         if any((_time(claims, name) or 0.0) > now + SKEW for name in ("nbf", "iat")):
             raise BadToken("the token is not valid yet")
         if "cnf" in claims:
-            raise BadToken("the token is bound to a key of its client's, which is not taken here")
+            raise BadToken("the token is bound to a client key, which is not supported")
         subject = claims.get("sub")
         if not isinstance(subject, str) or not subject:
-            raise BadToken("the token does not say whose it is")
+            raise BadToken("the token has no subject")
         return Verified(
             subject,
             _texts(claims.get("aud")),
@@ -136,15 +136,15 @@ def _header(token: str) -> _Header:
 
     parts = token.split(".")
     if len(parts) != 3 or not all(parts[:2]) or len(parts[0]) > LONGEST_HEADER:
-        raise BadToken("what was sent is no token that is taken here")
+        raise BadToken("not a valid token")
     try:
         header = msgspec.json.decode(urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)), type=_Header)
     except (binascii.Error, ValueError, *jsonrpc.UNREADABLE):
-        raise BadToken("what was sent is no token that is taken here") from None
+        raise BadToken("not a valid token") from None
     if header.alg not in ALGORITHMS:
-        raise BadToken("the token is signed in a way that is not taken here")
+        raise BadToken("the token's signature algorithm is not accepted")
     if header.typ.lower() not in TYPES or header.crit is not None or not header.b64:
-        raise BadToken("the token is no access token")
+        raise BadToken("the token is not an access token")
     return header
 
 
@@ -169,8 +169,8 @@ def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> tuple[dict
         try:
             return msgspec.json.decode(payload, type=dict[str, Any]), key
         except (ValueError, *jsonrpc.UNREADABLE):
-            raise BadToken("what the token says cannot be read") from None
-    raise BadToken("the token's signature is not right")
+            raise BadToken("the token's claims cannot be read") from None
+    raise BadToken("the token's signature is invalid")
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
@@ -178,7 +178,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int | float):
-        raise BadToken(f"the token's {name} is no time")
+        raise BadToken(f"the token's {name} is not a time")
     return min(float(found), 1e12) if abs(found) < 1e300 else 1e12
 
 

@@ -402,7 +402,7 @@ class Catalog:
         try:
             server_list = known or await asyncio.shield(self._fetch(place, reader))
         except Fault as fault:
-            log.info("%s says that its %s have changed, but does not list them: %s", place[0], place[2], fault.message)
+            log.info("%s reported changed %s but could not list them: %s", place[0], place[2], fault.message)
             return True
         return _items(server_list) != before
 
@@ -413,7 +413,7 @@ class Catalog:
             try:
                 await self.about(server, Client())
             except Fault as fault:
-                log.info("%s is up, but does not say what it is: %s", server, fault.message)
+                log.info("%s is running but could not describe itself: %s", server, fault.message)
 
     async def _check(self, server: str, scope: str) -> None:
         """List anew what was listed before this server was started, unless it is gone again."""
@@ -426,7 +426,7 @@ class Catalog:
             try:
                 await asyncio.shield(self._fetch(place, reader))
             except Fault as fault:
-                log.info("%s is up, but does not list its %s: %s", server, place[2], fault.message)
+                log.info("%s is running but could not list its %s: %s", server, place[2], fault.message)
 
     # Fetching.
 
@@ -455,9 +455,7 @@ class Catalog:
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         if nameless and self._complaints.takes(server):
             shown, key = excerpt(bytes(nameless[0])), _KEY_OF_KIND[kind]
-            log.warning(
-                "%s lists something without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown
-            )
+            log.warning("%s listed items without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown)
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
         if read and self._pins:
@@ -559,18 +557,18 @@ def _result(server: str, fetch: asyncio.Task[ServerList]) -> ServerList | Fault 
     if not fetch.done():
         return None
     if fetch.cancelled():
-        return Fault("SESSION_ERROR", f"{server} is no longer asked", reach="not_sent")
+        return Fault("SESSION_ERROR", f"{server} is no longer configured", reach="not_sent")
     error = fetch.exception()
     return error if isinstance(error, Fault) else fetch.result()
 
 
 def unlisted() -> Fault:
     """Without its list nobody knows what a server's overlays hide (`Catalog.hides`)."""
-    return Fault("SERVER_FAILED", "The server's tools are not known, and some may be hidden", reach="not_sent")
+    return Fault("SERVER_FAILED", "The server's tools are unknown, and some may be hidden", reach="not_sent")
 
 
 def _gone(server: str) -> Fault:
-    return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is configured no more", reach="not_sent")
+    return Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
 
 
 def _items(server_list: ServerList) -> list[tuple[str, Raw]]:

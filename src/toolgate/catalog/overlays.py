@@ -37,16 +37,16 @@ def show(items: Mapping[str, Raw], overlays: Overlays) -> Shown:
     """The tools of a server as an operator wants them shown. Of two that come to one name, the first has it."""
     shown: dict[str, Raw] = {}
     changes: dict[str, Change] = {}
-    warnings = [f"{name}: there is no such tool" for name in overlays if name != EVERY and name not in items]
+    warnings = [f"{name}: no such tool" for name in overlays if name != EVERY and name not in items]
     if EVERY in overlays and overlays[EVERY].name:
-        warnings.append(f"{EVERY}: several tools cannot have one name, so they keep theirs")
+        warnings.append(f"{EVERY}: several tools cannot share one name, so each keeps its own")
     for own, raw in items.items():
         overlay = overlays.get(own) or overlays.get(EVERY)
         if overlay and overlay.hidden:
             continue
         tool = _Tool(own, raw, overlay or Overlay(), is_named=own in overlays)
         if tool.name in shown:
-            warnings.append(f"{own}: another tool is shown as {tool.name}, so this one is left out")
+            warnings.append(f"{own}: another tool is shown as {tool.name}, so this one is not listed")
             continue
         shown[tool.name], change = tool.shown(), tool.change()
         if shown[tool.name] is not raw or change.touches_arguments:
@@ -104,7 +104,7 @@ def find(server_list: ServerList, call: Call) -> Change:
     if name in server_list.items:
         return server_list.changes.get(name) or Change(name)
     close = names.did_you_mean(names.near(name, server_list.items))
-    hint = close or "ask tools/list for what there is"
+    hint = close or "see tools/list"
     message = f"Tool not found: {name}" + (f" ({hint})" if close else "")
     raise Fault("TOOL_NOT_FOUND", message, server=call.server, tool=name, hint=hint, reach="not_sent")
 
@@ -127,7 +127,7 @@ def enter(call: Call, change: Change) -> Call:
 
 
 def _invalid(call: Call, what: str) -> Fault:
-    hint = "its inputSchema in tools/list has all that it takes"
+    hint = "see its inputSchema in tools/list"
     message = f"Invalid arguments: {what}"
     return Fault("INVALID_ARGS", message, server=call.server, tool=call.target, hint=hint, reach="not_sent")
 
@@ -213,14 +213,14 @@ class _Tool:
         if not self._is_named:
             return []
         found = [
-            f"there is no parameter {own} at the top of its schema, so only `fixed`, `default` and `hidden` count"
+            f"no parameter {own} at the top level of its schema, so only `fixed`, `default` and `hidden` apply"
             for own in self._parameters
             if own not in self._properties
         ]
         if self._clash:
-            found.append("two parameters come to one name, so all keep their own")
+            found.append("two parameters would share one name, so all keep their own")
         found += [
-            f"{own} is hidden and required, and has no value: calls will fail"
+            f"{own} is hidden and required but has no value: calls will fail"
             for own in self._required()
             if (each := self._parameter(own)).hidden and each.fixed is UNSET and each.default is UNSET
         ]

@@ -86,7 +86,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
             "changed": "it has changed",
             "new": "it is new",
             "renamed": f"it was {visible(self.was)[:100]}",
-            "unknown": "whether it was trusted is not known",
+            "unknown": "it is unknown whether it was trusted",
             "": "",
         }
         what = [said[self.what]] if self.what else []
@@ -101,7 +101,7 @@ def _read_pins(raw: bytes) -> dict[str, Pin]:
     try:
         return surrogates.unpack(raw, dict[str, Pin])
     except (msgspec.DecodeError, ValueError) as error:
-        raise Unreadable(f"what is kept of it is damaged: {error}") from None
+        raise Unreadable(f"its stored pin is damaged: {error}") from None
 
 
 async def trouble(config: Config, store: Store) -> str:
@@ -111,7 +111,7 @@ async def trouble(config: Config, store: Store) -> str:
     try:
         await store.put("pins probe", "", os.urandom(8), ttl=1.0)
     except NotKept as error:
-        return f"nothing can be kept: {error}"
+        return f"nothing can be stored: {error}"
     return store.problem
 
 
@@ -295,7 +295,7 @@ class Pins:
     def _not_known(self, server: str, why: str) -> dict[str, Pin]:
         if server not in self._unknown:
             self._unknown[server] = why
-            log.warning("Tools of %s are held back, since it cannot be told which were trusted: %s", server, why)
+            log.warning("Tools of %s are in quarantine, because it is unknown which were trusted: %s", server, why)
             self._note("pins.unreadable", server=server, reason=why)
         return {}
 
@@ -304,7 +304,7 @@ class Pins:
         if kept.cancelled() or self._modes.get(server, _OFF).pinning != "quarantine":
             return
         if error := kept.exception():
-            self._not_known(server, f"nothing can be kept: {error}")
+            self._not_known(server, f"nothing can be stored: {error}")
         elif kept.result():
             return
         self._pins.pop(server, None)
@@ -331,7 +331,7 @@ class Pins:
 
         known = {(name, each.digest) for name, each in before.items()}
         note("pins.held", {name: str(each) for name, each in after.items() if (name, each.digest) not in known})
-        note("pins.released", {name: "it is as it was trusted, or gone" for name in before if name not in after})
+        note("pins.released", {name: "it matches its pin again, or is gone" for name in before if name not in after})
 
     def _say(self, server: str, pending: Mapping[str, Pending]) -> None:
         fresh = [name for name, each in pending.items() if (server, name, each.digest) not in self._said]
@@ -345,7 +345,7 @@ class Pins:
             for name in fresh[:MOST_NAMED]
         ]
         told += [f"and {len(fresh) - MOST_NAMED} more"] if len(fresh) > MOST_NAMED else []
-        log.warning("Tools of %s to be looked at: %s. Run: toolgate pins diff %s", server, ", ".join(told), server)
+        log.warning("Tools of %s need review: %s. Run: toolgate pins diff %s", server, ", ".join(told), server)
 
 
 _OFF = Modes("off", "off")

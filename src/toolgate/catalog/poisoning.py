@@ -36,8 +36,8 @@ class PoisoningSign(msgspec.Struct, frozen=True, array_like=True):
 HIDDEN = {
     "hidden text in tag characters": r"[\U000E0000-\U000E007F]",
     "hidden text in variation selectors": r"[\U000E0100-\U000E01EF]|[\uFE00-\uFE0F]{2}",
-    "characters that turn the direction of writing": r"[\u202A-\u202E\u2066-\u2069]",
-    "characters without width": r"[\u200B\u2060-\u2064\uFEFF\u180E]|(?<=[!-~])[\u200C\u200D](?=[!-~])",
+    "characters that change the text direction": r"[\u202A-\u202E\u2066-\u2069]",
+    "zero-width characters": r"[\u200B\u2060-\u2064\uFEFF\u180E]|(?<=[!-~])[\u200C\u200D](?=[!-~])",
     "control characters": r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F]",
 }
 
@@ -48,25 +48,25 @@ _SECRETS = r"api keys?|credentials?|passwords?|private keys?|ssh keys?|access to
 
 # In small letters, in one kind of spelling, with single spaces.
 WORDS = {
-    "an order to forget other instructions": (
+    "an order to ignore other instructions": (
         rf"\b(?:ignore|disregard|forget|override|bypass) {_ALL}(?:previous|prior|above|earlier|preceding|other|"
         r"existing|original|system|safety) (?:\w+ )?"
         r"(?:instructions?|prompts?|rules?|guidelines?|messages?|directions?|context)"
         r"|\b(?:ignore|disregard|forget) (?:everything|all that|anything) (?:above|before|you)"
     ),
-    "an order to keep something from the user": (
+    "an order to hide something from the user": (
         r"\b(?:do not|don't|never|must not|should not|without) (?:ever )?(?:tell|mention|inform|show|reveal|notify|"
         r"alert|disclose|let|telling|mentioning|informing|showing|revealing|notifying|alerting|disclosing)\b"
         r"[^.]{0,40}\b(?:the )?(?:user|human|customer|operator)\b"
         r"|\b(?:secretly|covertly|surreptitiously)\b|\bhide (?:this|it|that) from\b"
     ),
-    "words that pass for the system's": (
+    "text that imitates the system's": (
         r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system)"
         r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
         r"|\byou are now (?:a|an|in|the)\b"
         r"|(?:^|\x1e) ?#{0,3} ?system ?(?:prompt|message|note)? ?:"
     ),
-    "an order on other tools": (
+    "an order about other tools": (
         r"\b(?:before|after|instead of|when|whenever|prior to) (?:using|calling|invoking|running|use of|you \w+)"
         rf" (?:any|all|every|another|(?:the |any )?other)\b[^.]{{0,30}}{_TOOL}"
         r"|\b(?:always|must|first) (?:be )?(?:call|use|invoke|run)(?:ed|d)? (?:this|it)? ?(?:tool|function)? ?"
@@ -74,14 +74,14 @@ WORDS = {
         rf"|\b(?:do not|don't|never) (?:use|call|invoke|trust) (?:any )?(?:of )?(?:the )?other {_TOOL}"
         rf"|\bother {_TOOL}[^.]{{0,40}}\b(?:are|is) (?:deprecated|broken|obsolete|unsafe|disabled)"
     ),
-    "an order to hand something out": (
+    "an order to send data out": (
         rf"\b(?:send|forward|post|upload|transmit|leak|exfiltrate|append|include|pass|attach|copy|provide)\b[^.]{{0,60}}"
         rf"\b(?:{_KEPT})"
         rf"|\b(?:send|forward|upload|transmit|leak|exfiltrate)\b[^.]{{0,40}}\b(?:{_SECRETS})[^.]{{0,40}}\b(?:to|at|via)\b"
         rf"|\b(?:read|open|cat|load|fetch|get) (?:the )?(?:contents? of )?[^.\n]{{0,30}}(?:{_KEPT})"
         r"|\bexfiltrat"
     ),
-    "a place where secrets are kept": (
+    "a path where secrets are stored": (
         r"\.ssh/|\bid[_ ](?:rsa|ed25519|ecdsa)\b|\.aws/credentials|/etc/(?:passwd|shadow)\b|\.cursor/mcp\.json"
         r"|claude[_ ]desktop[_ ]config|\.git-credentials|\.netrc\b|\.kube/config|\.gnupg/|169\.254\.169\.254"
     ),
@@ -113,10 +113,10 @@ def of(tool: Raw) -> tuple[PoisoningSign, ...]:
     try:
         texts = list(_texts(read(tool), ""))
     except (ValueError, RecursionError):
-        return (PoisoningSign("something that cannot be read", "listing", ""),)
+        return (PoisoningSign("unreadable content", "listing", ""),)
     found: list[PoisoningSign] = []
     if sum(len(text) for _, text in texts) > MOST_TEXT:
-        found.append(PoisoningSign("more text than is looked at", "listing", ""))
+        found.append(PoisoningSign("more text than is scanned", "listing", ""))
         texts = _cut(texts)
     together = _BETWEEN.join(_spelled(text) for _, text in texts)
     words = {what: pattern for what, pattern in _words.items() if pattern.search(together)}

@@ -136,8 +136,8 @@ class Served:
             elif client and (left := [key for key, owner in before.keys.items() if owner == id and key in now.keys]):
                 about |= {"keys": left}
                 log.warning(
-                    "the client %s is configured again, and keys of it from before open to it: %s. Revoke those that "
-                    "are not meant: toolgate keys revoke ID",
+                    "client %s is configured again, and its earlier keys are valid again: %s. Revoke those that "
+                    "you do not want: toolgate keys revoke ID",
                     id,
                     ", ".join(left),
                 )

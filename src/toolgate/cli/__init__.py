@@ -45,22 +45,22 @@ from toolgate import __version__
 
 # name → (module with a Typer `app` of one command, the line in the help)
 COMMANDS = {
-    "demo": ("toolgate.cli.demo", "A short tour on bundled servers; then it goes on serving until Ctrl-C."),
+    "demo": ("toolgate.cli.demo", "A short tour with bundled servers; it then keeps serving until Ctrl-C."),
     "serve": ("toolgate.cli.serve", "Serve the configured servers over HTTP."),
     "stdio": ("toolgate.cli.stdio", "Serve the configured servers over standard input and output."),
-    "trust": ("toolgate.cli.trust", "Look at a configuration file that lies here, and trust it as it is."),
+    "trust": ("toolgate.cli.trust", "Review a configuration file found in this folder and trust it."),
     "list": ("toolgate.cli.listing", "List the servers and their tools."),
-    "call": ("toolgate.cli.call", "Call one tool and print what it says."),
+    "call": ("toolgate.cli.call", "Call one tool and print its result."),
     "status": ("toolgate.cli.status", "Show the running gateway and its servers."),
-    "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove one that was added."),
-    "reload": ("toolgate.cli.reload", "Have the running gateway read its configuration again."),
-    "approvals": ("toolgate.cli.approvals", "Decide on calls that ask first: list them, allow, deny, revoke."),
-    "secrets": ("toolgate.cli.secrets", "Keep secrets for ${secret:NAME}; say where each one is found."),
-    "keys": ("toolgate.cli.keys", "Make, list, revoke and rotate the keys of clients."),
-    "connect": ("toolgate.cli.connect", "Sign in at a server that wants OAuth, or forget that."),
-    "config": ("toolgate.cli.config", "Look at a configuration file: its dialect, its servers, what is wrong with it."),
-    "audit": ("toolgate.cli.audit", "Look at the audit, check that it is whole, hand it on."),
-    "pins": ("toolgate.cli.pins", "Tools that are not what they were when they were trusted: look, and approve."),
+    "servers": ("toolgate.cli.servers", "Add a server to the running gateway, or remove an added one."),
+    "reload": ("toolgate.cli.reload", "Make the running gateway reload its configuration."),
+    "approvals": ("toolgate.cli.approvals", "Decide on calls that need approval: list, allow, deny, revoke."),
+    "secrets": ("toolgate.cli.secrets", "Store secrets for ${secret:NAME}; show where each one is found."),
+    "keys": ("toolgate.cli.keys", "Create, list, revoke and rotate client keys."),
+    "connect": ("toolgate.cli.connect", "Sign in to a server that requires OAuth, or remove a sign-in."),
+    "config": ("toolgate.cli.config", "Check a configuration file: its dialect, servers and problems."),
+    "audit": ("toolgate.cli.audit", "View, verify, export and rotate the audit log."),
+    "pins": ("toolgate.cli.pins", "Review and approve tools that have changed since they were trusted."),
     "doctor": ("toolgate.cli.doctor", "Check configuration and servers; report each problem and how to fix it."),
 }
 
@@ -93,7 +93,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version and end.", is_eager=True)) -> None:
+def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
     if version:
         typer.echo(f"toolgate {__version__}")
         raise typer.Exit

@@ -22,33 +22,31 @@ from toolgate.state import SqliteStore, Unusable, audit
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Decide on calls that ask first.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Decide on calls that need approval.")
 
-Id = Annotated[str, typer.Argument(help="As `toolgate approvals list` and the refused call name it.")]
+Id = Annotated[str, typer.Argument(help="The id, as shown by `toolgate approvals list` and by the refused call.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lasting = Annotated[
-    str, typer.Option("--for", help=f"{', '.join(LASTS)}. All but once let the tool be called with any arguments.")
+    str, typer.Option("--for", help=f"{', '.join(LASTS)}. Every choice but `once` allows any arguments.")
 ]
-Edited = Annotated[
-    str | None, typer.Option("--arguments", help="Other arguments to call with, in JSON, instead of those shown.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether this is really meant.")]
+Edited = Annotated[str | None, typer.Option("--arguments", help="Arguments to use instead of those shown, as JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 LOOK = 0.5  # seconds between looks at what waits
 
 Kept = TypeVar("Kept", StoredRequest, Grant)
 
 
-@app.command("list", help="The calls that wait for a decision, or for the call that uses it.")
+@app.command("list", help="List calls that wait for a decision, and decisions not used yet.")
 def listing(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
         async with _opened(common.load_config(config)) as (approvals, _):
-            _print([_request_line(each) for each in approvals.requests()], "nothing waits", as_json)
+            _print([_request_line(each) for each in approvals.requests()], "no calls are waiting", as_json)
 
     common.run(work())
 
 
-@app.command(help="Print each call that waits for a decision, as it comes, until Ctrl-C.")
+@app.command(help="Print each call that needs a decision as it arrives, until Ctrl-C.")
 def watch(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     common.run(_watch(common.load_config(config), as_json))
 
@@ -68,17 +66,17 @@ async def _watch(config: Config, as_json: bool) -> None:
             await asyncio.sleep(LOOK)
 
 
-@app.command(help="One call: server, tool and arguments.")
+@app.command(help="Show one call: server, tool and arguments.")
 def show(id: Id, config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
         async with _opened(common.load_config(config)) as (approvals, _):
-            request = _find(approvals.requests(), id, "nothing waits by the id")
+            request = _find(approvals.requests(), id, "no waiting call with the id")
             typer.echo(json.dumps(_row(request), indent=2) if as_json else _text(request))
 
     common.run(work())
 
 
-@app.command(help="Let a call go on, after it was shown.")
+@app.command(help="Show a call, then allow it.")
 def allow(
     id: Id, lasts: Lasting = "once", arguments: Edited = None, yes: Yes = False, config: common.ConfigPath = None
 ) -> None:
@@ -90,11 +88,11 @@ def allow(
 
 async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:
     async with _opened(config) as (approvals, trail):
-        request = _find(approvals.requests(), id, "nothing waits by the id")
+        request = _find(approvals.requests(), id, "no waiting call with the id")
         typer.echo(_text(request))
         if arguments:
             _check(request, arguments)
-            typer.echo("\n".join(("Instead of these it is called with:", *_laid_out(arguments))))
+            typer.echo("\n".join(("It will be called with these arguments instead:", *_laid_out(arguments))))
         if not yes:
             typer.confirm(_TITLES[lasts], abort=True)
         await approvals.allow(request, lasts, config.approvals.ttl, arguments)
@@ -102,11 +100,11 @@ async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: boo
         typer.echo("allowed")
 
 
-@app.command(help="Refuse a call, and the same one for as long as it could have been decided.")
+@app.command(help="Deny a call, and the same call again until the request expires.")
 def deny(id: Id, config: common.ConfigPath = None) -> None:
     async def work(config: Config) -> None:
         async with _opened(config) as (approvals, trail):
-            request = _find(approvals.requests(), id, "nothing waits by the id")
+            request = _find(approvals.requests(), id, "no waiting call with the id")
             await approvals.deny(request, config.approvals.ttl)
             _note(trail, "deny", request, sha256=request.digest)
             typer.echo("denied")
@@ -114,20 +112,20 @@ def deny(id: Id, config: common.ConfigPath = None) -> None:
     common.run(work(common.load_config(config)))
 
 
-@app.command(help="The tools that may be called without asking, since somebody has said so.")
+@app.command(help="List the tools that may be called without asking.")
 def grants(config: common.ConfigPath = None, as_json: AsJson = False) -> None:
     async def work() -> None:
         async with _opened(common.load_config(config)) as (approvals, _):
-            _print([_grant_line(each) for each in approvals.grants()], "nothing is granted", as_json)
+            _print([_grant_line(each) for each in approvals.grants()], "no grants", as_json)
 
     common.run(work())
 
 
-@app.command(help="Have a tool ask again.")
+@app.command(help="Revoke a grant, so that the tool asks again.")
 def revoke(id: Id, config: common.ConfigPath = None) -> None:
     async def work() -> None:
         async with _opened(common.load_config(config)) as (approvals, trail):
-            grant = _find(approvals.grants(), id, "nothing is granted by the id")
+            grant = _find(approvals.grants(), id, "no grant with the id")
             await approvals.revoke(grant)
             _note(trail, "revoke", grant)
             typer.echo("revoked")
@@ -142,12 +140,12 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
     try:
         store = SqliteStore(state_folder(config, os.environ), clock)
     except Unusable as why:
-        common.fail(f"What waits cannot be read: {why}")
+        common.fail(f"Cannot read the waiting calls: {why}")
     try:
         async with audit.opened(config, os.environ, clock, store) as trail:
             yield Approvals(store, clock), trail
     except (NotKept, Unfit) as why:
-        common.fail(f"Nothing was decided: {why}")
+        common.fail(f"No decision was made: {why}")
     finally:
         await store.close()
 
@@ -163,8 +161,8 @@ def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
     for each in known:
         if each.id == id:
             return each
-    there = "`toolgate approvals list` and `grants` show what there is"
-    common.fail(f"{otherwise} {safe_text.named(id)}; it may have been used, or its time be over. {there}")
+    there = "`toolgate approvals list` and `grants` list the ids"
+    common.fail(f"{otherwise} {safe_text.named(id)}; it may have been used or have expired. {there}")
 
 
 def _check(request: StoredRequest, arguments: str) -> None:
@@ -182,7 +180,7 @@ _TITLES: dict[Lasts, str] = {
     "once": "Allow this one call?",
     "session": "Allow this tool, with any arguments, until that session ends?",
     "hour": "Allow this tool, with any arguments, for an hour?",
-    "always": "Allow this tool, with any arguments, until that is revoked?",
+    "always": "Allow this tool, with any arguments, until you revoke it?",
 }
 
 

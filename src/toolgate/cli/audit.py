@@ -23,22 +23,20 @@ from toolgate.state import audit as trails
 from toolgate.state.audit import NOTHING, Anchors, AuditVerdict, Chain, Head
 from toolgate.state.sqlite import FILE as STORE
 
-app = typer.Typer(add_completion=False, help="Look at the audit, check that it is whole, hand it on.")
+app = typer.Typer(add_completion=False, help="View, verify, export and rotate the audit log.")
 
 LOOK = 0.5  # seconds between looks at a file that is followed
 BLOCK = 64 * 1024
 
-Files = Annotated[
-    list[Path] | None, typer.Argument(help="Files, the oldest first. Default: that of the configuration.")
-]
+Files = Annotated[list[Path] | None, typer.Argument(help="Audit files, oldest first. Default: the configured one.")]
 
 
-@app.command(help="Print the last lines, or with -f all that come.")
+@app.command(help="Print the last lines; with -f, also new ones as they arrive.")
 def tail(
     config: common.ConfigPath = None,
-    number: Annotated[int, typer.Option("-n", min=0, help="How many.")] = 20,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The lines as they stand in the file.")] = False,
+    number: Annotated[int, typer.Option("-n", min=0, help="Number of lines.")] = 20,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing until Ctrl-C.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the lines exactly as in the file.")] = False,
 ) -> None:
     file = _place(common.load_config(config))
     try:
@@ -50,12 +48,12 @@ def tail(
         raise typer.Exit from None
 
 
-@app.command(help="Check that every line is there, as it was written. Ends with 1 where one is not.")
+@app.command(help="Check that no line is missing or changed. Exits with 1 if one is.")
 def verify(
     files: Files = None,
     config: common.ConfigPath = None,
     head: Annotated[
-        str | None, typer.Option(help="A line that must be there, as SEQ:HASH, as this command has printed it once.")
+        str | None, typer.Option(help="A line that must be present, as SEQ:HASH printed earlier by this command.")
     ] = None,
 ) -> None:
     settings = common.load_config(config)
@@ -67,24 +65,24 @@ def verify(
     except OSError as error:
         if not (isinstance(error, FileNotFoundError) and not anchor.seq):
             _ended(Path(error.filename or own), error)
-        typer.echo(f"{own}: nothing was noted yet")
+        typer.echo(f"{own}: nothing has been recorded yet")
         raise typer.Exit from None
     _print(found, anchor)
     raise typer.Exit(bool(found.wrong))
 
 
-@app.command(help="Print all of it, or what is of a time, to standard output.")
+@app.command(help="Print the whole log, or a period of it, to standard output.")
 def export(
     files: Files = None,
     config: common.ConfigPath = None,
     format: Annotated[str, typer.Option(help="jsonl or csv.")] = "jsonl",
     since: Annotated[
-        datetime | None, typer.Option(help="The first moment, in UTC: 2026-11-01, or 2026-11-01T08:30:00.")
+        datetime | None, typer.Option(help="Start time in UTC, inclusive: 2026-11-01 or 2026-11-01T08:30:00.")
     ] = None,
-    until: Annotated[datetime | None, typer.Option(help="The moment after the last, in the same form.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="End time, exclusive, in the same format.")] = None,
 ) -> None:
     if format not in ("jsonl", "csv"):
-        common.fail(f"There is no format {format}: choose jsonl or csv", 2)
+        common.fail(f"unknown format {format}: choose jsonl or csv", 2)
     examined = files or [_place(common.load_config(config))]
     try:
         chosen = (line for file in examined for line in _lines(file) if _is_of(line, since, until))
@@ -93,17 +91,15 @@ def export(
         _ended(Path(error.filename or examined[0]), error)
 
 
-@app.command(
-    help="Move the file away, and begin another that goes on where it ends. Gateways that run go on with that."
-)
+@app.command(help="Rename the file and start a new one that continues it. Running gateways switch to the new file.")
 def rotate(
-    to: Annotated[Path, typer.Argument(help="What the file is to be called from now on; in the same file system.")],
+    to: Annotated[Path, typer.Argument(help="New path of the old file; must be on the same file system.")],
     config: common.ConfigPath = None,
 ) -> None:
     settings = common.load_config(config)
     file = _place(settings)
     if not file.exists():
-        common.fail(f"{file}: nothing was noted yet")
+        common.fail(f"{file}: nothing has been recorded yet")
     chain = Chain(file, common.run(_anchor(settings, file)))
     now = _written(datetime.now(UTC).replace(tzinfo=None)) + "Z"
     about = {"time": now, "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
@@ -113,7 +109,7 @@ def rotate(
         common.fail(f"{file} was not moved: {error.strerror or error}")
     finally:
         chain.close()
-    typer.echo(f"{to} ends with line {head.seq - 1}; {file} goes on with line {head.seq}")
+    typer.echo(f"{to} ends with line {head.seq - 1}; {file} continues with line {head.seq}")
 
 
 # Where it is, and how it must end.
@@ -140,7 +136,7 @@ async def _anchor(config: Config, file: Path) -> Head:
 def _parsed(head: str) -> Head:
     seq, _, hash = head.partition(":")
     if not seq.isdecimal() or len(hash) != len(NOTHING.hash):
-        common.fail(f"{head} is no line: it is SEQ:HASH, as `toolgate audit verify` prints it", 2)
+        common.fail(f"{head} is not SEQ:HASH, as printed by `toolgate audit verify`", 2)
     return Head(int(seq), hash)
 
 
@@ -150,9 +146,9 @@ def _print(found: AuditVerdict, anchor: Head) -> None:
     if found.remark:
         typer.echo(found.remark)
     if not anchor.seq:
-        typer.echo("nothing is known of how it should end: a tail that is missing would not be seen")
-    state = "not as it was written" if found.wrong else "as it was written"
-    typer.echo(f"{found.lines:,} lines, {state}; the last is {found.head.seq}:{found.head.hash}")
+        typer.echo("no known last line: missing lines at the end cannot be detected")
+    state = "damaged" if found.wrong else "intact"
+    typer.echo(f"{found.lines:,} lines, {state}; last line: {found.head.seq}:{found.head.hash}")
 
 
 def _ended(file: Path, error: OSError) -> NoReturn:
@@ -162,8 +158,8 @@ def _ended(file: Path, error: OSError) -> NoReturn:
         raise typer.Exit from None
     if isinstance(error, FileNotFoundError):
         common.fail(
-            f"{file} is not there: nothing was noted yet. Notes are taken once clients or tokens are configured, or "
-            "with `audit.enabled = true`"
+            f"{file} not found: nothing has been recorded yet. Auditing starts with `clients`, `auth` or "
+            "`audit.enabled = true`"
         )
     common.fail(f"{file} cannot be read: {error.strerror or error}")
 

@@ -17,12 +17,12 @@ from toolgate.core import jsonrpc, names
 app = typer.Typer(add_completion=False)
 
 
-@app.command(help="Call one tool and print what it says. Ends with 1 where the tool, or the call, failed.")
+@app.command(help="Call one tool and print its result. Exits with 1 if the tool or the call fails.")
 def call(
-    server: Annotated[str, typer.Argument(help="The server's name, or the tool's as clients see it: SERVER__TOOL.")],
-    tool: Annotated[str | None, typer.Argument(help="Its name, as it is or as `toolgate list` shows it.")] = None,
+    server: Annotated[str, typer.Argument(help="The server, or the tool's name as clients see it: SERVER__TOOL.")],
+    tool: Annotated[str | None, typer.Argument(help="The tool's own name, or its name in `toolgate list`.")] = None,
     arguments: Annotated[
-        str | None, typer.Argument(metavar="[JSON]", help="Its arguments; - reads them from standard input.")
+        str | None, typer.Argument(metavar="[JSON]", help="The tool's arguments as JSON; - reads standard input.")
     ] = None,
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
@@ -43,7 +43,7 @@ def _target(config: Config, first: str, second: str | None, third: str | None) -
         found, tool, given = common.find_server(config, split[0]), split[1], second
     elif second is None:
         known = common.find_server(config, first)
-        common.fail(f"Name a tool of {known.name}: toolgate call {known.id} TOOL. Its tools: toolgate list", 2)
+        common.fail(f"Give a tool of {known.name}: toolgate call {known.id} TOOL. Its tools: toolgate list", 2)
     else:
         found, given = common.find_server(config, first), third
         own = names.split_name(second, names.spellings(found.name))
@@ -61,7 +61,7 @@ def _read_arguments(text: bytes) -> Raw:
         if not isinstance(jsonrpc.value(text), dict):
             common.fail(f"The arguments must be a JSON object, such as {_EXAMPLE}", 2)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
-        common.fail(f"The arguments are no JSON ({error}). Write them like {_EXAMPLE}", 2)
+        common.fail(f"The arguments are not valid JSON ({error}). Example: {_EXAMPLE}", 2)
     return Raw(text)
 
 

@@ -34,12 +34,12 @@ Result = TypeVar("Result")
 TOLD = ("cli", "app", "gateway.reload", "gateway.notices", "frontends.operator", "frontends.server")
 GARBAGE = 10_000  # objects that may be garbage before it is looked for: some hundred calls at once are less
 
-WHERE = "Default: toolgate.toml, .yaml or .json here, once it is trusted; else in ~/.config/toolgate."
+WHERE = "Default: toolgate.toml, .yaml or .json in this folder, if trusted; otherwise in ~/.config/toolgate."
 
 ConfigPath = Annotated[str | None, typer.Option("--config", "-c", help=f"The configuration file. {WHERE}")]
 
 ChildrenConfig = Annotated[
-    str | None, typer.Option("--children-config", help="Instead of --config: a file whose servers are children.")
+    str | None, typer.Option("--children-config", help="Same as --config, for a file of child servers.")
 ]
 SurfaceName = Annotated[
     str | None, typer.Option("--surface", help=f"What /mcp shows: {', '.join(SURFACES)}. Default: `surface`.")
@@ -76,9 +76,9 @@ def open_settings(
     """The configuration as `change` makes it, and the files that it comes from and may change by; or the end of the
     command with all that is wrong."""
     if path and children:
-        fail("--config and --children-config name the same thing: give one of them", 2)
+        fail("--config and --children-config are the same option: give only one", 2)
     if surface is not None and surface not in SURFACES:
-        fail(f"There is no surface {surface}: choose one of {', '.join(SURFACES)}", 2)
+        fail(f"unknown surface {surface}: choose one of {', '.join(SURFACES)}", 2)
     found, accept = find_config(children or path)
     dialect = "children" if children else ""
 
@@ -110,7 +110,7 @@ def require_servers(config: Config, may_be_empty: bool = False) -> Config:
         fail(f"{config.source} has no servers. Add one:\n  {_EXAMPLE}", 2)
     others = [name for name in (".mcp.json", ".cursor/mcp.json") if Path(name).exists()]
     if others:
-        fail(f"No toolgate.json here. There is a {others[0]}: name it with --config {others[0]}", 2)
+        fail(f"No toolgate.json here. To use {others[0]}, give --config {others[0]}", 2)
     fail(f"No configuration found here or in the user's folder. Write toolgate.json:\n  {_EXAMPLE}", 2)
 
 
@@ -122,7 +122,7 @@ def find_server(config: Config, wanted: str) -> Server:
     known = [server.name for server in config.servers]
     near = names.near(names.slug(wanted), [server.id for server in config.servers])
     close = names.did_you_mean([server.name for id in near for server in config.servers if server.id == id])
-    fail(f"Server not found: {visible(wanted)}{f' ({close})' if close else ''}. There are {', '.join(known)}")
+    fail(f"Server not found: {visible(wanted)}{f' ({close})' if close else ''}. Available: {', '.join(known)}")
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -17,13 +17,11 @@ from toolgate.cli import common
 from toolgate.config import Config, ConfigError, Server, dialects, masking, render, trust
 from toolgate.config.access import KnownClient
 
-app = typer.Typer(
-    add_completion=False, help="Look at a configuration file: its dialect, its servers, what is wrong with it."
-)
+app = typer.Typer(add_completion=False, help="Check a configuration file: its dialect, servers and problems.")
 
 ConfigPath = Annotated[str | None, typer.Argument(help=f"The file. {common.WHERE}")]
 Words = Annotated[
-    str, typer.Option("--dialect", help="Read it as this dialect instead of the one that is recognised.", hidden=True)
+    str, typer.Option("--dialect", help="Read the file as this dialect instead of detecting it.", hidden=True)
 ]
 
 
@@ -47,7 +45,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
     raise typer.Exit(bool(problems(config)) or any(server.problem for server in config.servers if server.enabled))
 
 
-@app.command(help="Print what holds, defaults and all, in toolgate's own words. What may be a secret is masked.")
+@app.command(help="Print the effective configuration with defaults, in toolgate's format. Possible secrets are masked.")
 def show(
     path: ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
@@ -76,10 +74,10 @@ def _noting(path: Path, named: str | None) -> Callable[[bytes], None] | None:
 def _find(path: str | None, dialect: str) -> Path:
     known = sorted({each.name for each in dialects.DIALECTS})
     if dialect and dialect not in known:
-        common.fail(f"There is no dialect {dialect}. There are {', '.join(known)}", 2)
+        common.fail(f"unknown dialect {dialect}. Available: {', '.join(known)}", 2)
     found = configs.find(path, Path.cwd(), os.environ)
     if not found:
-        common.fail("No configuration found here or in the user's folder: name a file.", 2)
+        common.fail("No configuration found here or in the user's folder: give a file.", 2)
     return found
 
 
@@ -102,9 +100,9 @@ def _line(server: Server) -> str:
 def _of_client(client: KnownClient) -> str:
     """One client: what it may reach, and how it shows who it is."""
     servers = client.servers
-    named = {"all": "all servers", "none": "no servers", None: "what its permissions allow"}
+    named = {"all": "all servers", "none": "no servers", None: "servers that its permissions allow"}
     reached = (", ".join(servers) or named["none"]) if isinstance(servers, tuple) else named[servers]
-    ways = [way for way, is_given in (("the key here", client.key), ("tokens", client.claims)) if is_given]
+    ways = [way for way, is_given in (("the key in this file", client.key), ("tokens", client.claims)) if is_given]
     state = "" if client.enabled else ", disabled"
     return f"{client.id}: {reached}, by {' or '.join([*ways, 'keys of `toolgate keys`'])}{state}"
 

@@ -28,20 +28,18 @@ LOCAL = "local"  # who everybody is at an open gateway
 app = typer.Typer(add_completion=False)
 
 
-@app.command(help="Sign in at a server that wants OAuth, in the browser; or forget a sign-in.")
+@app.command(help="Sign in to a server that requires OAuth, in the browser; or remove a sign-in.")
 def connect(
     server: Annotated[str, typer.Argument(help="The server's name.")],
     config: common.ConfigPath = None,
     client: Annotated[
-        str | None, typer.Option("--client", help="Sign in for this configured client. Default: for the only user.")
+        str | None, typer.Option("--client", help="Sign in as this configured client. Default: the only client.")
     ] = None,
     principal: Annotated[
-        str | None, typer.Option("--principal", help="The same for any other principal, by its id in the audit.")
+        str | None, typer.Option("--principal", help="Sign in as another principal, by its id in the audit log.")
     ] = None,
-    browser: Annotated[
-        bool, typer.Option(help="Open the page in a browser, and do not only print where it is.")
-    ] = True,
-    forget: Annotated[bool, typer.Option("--forget", help="Forget what was granted before.")] = False,
+    browser: Annotated[bool, typer.Option(help="Open the page in a browser; otherwise only print its URL.")] = True,
+    forget: Annotated[bool, typer.Option("--forget", help="Remove the existing sign-in.")] = False,
 ) -> None:
     found = common.require_servers(common.load_whole(config))
     wanted = common.find_server(found, server)
@@ -59,16 +57,16 @@ def _who(config: Config, server: Server, client: str | None, principal: str | No
         return principal or LOCAL
     known = [each.id for each in config.clients]
     if client and client not in known:
-        common.fail(f"There is no client {client}. There are {', '.join(known) or 'none'}", 2)
+        common.fail(f"Client not found: {client}. Available: {', '.join(known) or 'none'}", 2)
     if not client and not config.is_open:
-        common.fail(f"Say for whom: --client {' or '.join(known) or 'ID'}", 2)
+        common.fail(f"Choose a client: --client {' or '.join(known) or 'ID'}", 2)
     return f"client:{client}" if client else LOCAL
 
 
 async def _forget(config: Config, server: Server, who: str) -> None:
     async with gateways.opened(config) as gateway:
         was_there = await gateway.sign_ins.forget(server, who)
-    typer.echo(f"{server.name}: {'forgotten' if was_there else 'nobody had signed in'}")
+    typer.echo(f"{server.name}: {'forgotten' if was_there else 'was not signed in'}")
 
 
 async def _connect(config: Config, server: Server, who: str, browser: bool) -> None:
@@ -87,7 +85,7 @@ async def _connect(config: Config, server: Server, who: str, browser: bool) -> N
             await _sign_in(gateway, server, who, browser, serves)
             tools = await _tools(gateway, server, who)
         if tools is None:
-            common.fail(f"{server.name}: nobody has signed in")
+            common.fail(f"{server.name}: sign-in not completed")
         typer.echo(f"{server.name}: signed in, {tools} {'tool' if tools == 1 else 'tools'}")
 
 
@@ -105,7 +103,7 @@ async def _tools(gateway: App, server: Server, who: str) -> int | None:
 async def _sign_in(gateway: App, server: Server, who: str, browser: bool, serves: bool) -> None:
     page = gateway.sign_ins.link(server.id, who)
     if not serves and not await asyncio.to_thread(_is_shown, page):
-        common.fail(f"{page} is not shown: another program listens there. End it, or write another http.port")
+        common.fail(f"{page} cannot be opened: another program uses this port. Stop it, or set another http.port")
     typer.echo(f"Sign in at {page}", err=True)
     if browser and sys.stderr.isatty():
         webbrowser.open(page)

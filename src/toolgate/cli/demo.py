@@ -21,7 +21,7 @@ from toolgate.frontends.server import serving
 app = typer.Typer(add_completion=False)
 
 
-@app.command(help="A short tour on bundled servers; then it goes on serving until Ctrl-C.")
+@app.command(help="A short tour with bundled servers; it then keeps serving until Ctrl-C.")
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the tour.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; another where it is taken.")] = 8765,

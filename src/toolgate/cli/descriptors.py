@@ -37,13 +37,13 @@ async def watch() -> None:
             if said is None or now - said >= AGAIN:
                 limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
                 log.error(
-                    "no file descriptor is left (limit: %d): new connections are dropped and servers cannot be "
+                    "no file descriptors left (limit: %d): new connections are dropped and servers cannot be "
                     "started. Raise the limit (ulimit -n, or LimitNOFILE= of a systemd unit) and restart",
                     limit,
                 )
                 said = now
         elif said is not None:
-            log.info("file descriptors are to be had again")
+            log.info("file descriptors are available again")
             said = None
         await asyncio.sleep(LOOK)
 

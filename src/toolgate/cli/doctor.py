@@ -81,7 +81,7 @@ class Finding(msgspec.Struct, kw_only=True):
 
 @app.command(
     help="Look at the configuration, the disk and every server; report each problem and how to fix it. "
-    "Ends with 0 where all is well, 1 where something is wrong, 2 where the configuration cannot be read."
+    "Exits with 0 if all is well, 1 if there are problems, 2 if the configuration cannot be read."
 )
 def doctor(
     config: common.ConfigPath = None,
@@ -129,7 +129,7 @@ async def _quarantine(config: Config) -> list[Finding]:
         return []
     async with stores.opened(where) as store:
         why = await pins.trouble(config, store)
-    says = f"tools that are not pinned are held back: {why}"
+    says = f"unpinned tools are quarantined: {why}"
     fix = "repair the store, or review and approve them: toolgate pins diff"
     return [Finding(name="quarantine", is_ok=False, says=says, fix=fix)] if why else []
 
@@ -146,9 +146,9 @@ def _disk(config: Config) -> list[Finding]:
     found: list[Finding] = []
     for name, place in places.items():
         why, key = audit.trouble(place) if name == "audit" else _folder_trouble(place), f"{name}.path"
-        fix = f"let this user write there, or name another place as `{'state' if name == 'state' else key}`"
+        fix = f"give this user write access, or set another path as `{'state' if name == 'state' else key}`"
         if not why and (free := shutil.disk_usage(_existing(place)).free) < LEAST_SPACE:
-            why, fix = f"only {free // 2**20} MiB are free at {place}", "make room on that disk"
+            why, fix = f"only {free // 2**20} MiB are free at {place}", "free some space on that disk"
         if why or name == "audit":
             found.append(Finding(name=name, is_ok=not why, says=why or str(place), fix=fix if why else ""))
     return found
@@ -207,7 +207,7 @@ async def _pending(config: Config) -> Mapping[str, Collection[str]]:
 
 
 def _to_be_looked_at(server: Server, tools: Sequence[Raw], pending: Collection[str]) -> list[str]:
-    looks = [f"{len(pending)} of its tools are to be approved: toolgate pins diff {server.id}"] if pending else []
+    looks = [f"{len(pending)} of its tools need approval: toolgate pins diff {server.id}"] if pending else []
     found = [(items.read(raw).name, each) for raw in tools for each in poisoning.of(raw)]
     looks += [f"{visible(name)[:100]}: {each}" for name, each in found[:MOST_LOOKS]]
     return [*looks, f"and {len(found) - MOST_LOOKS} more"] if len(found) > MOST_LOOKS else looks
@@ -227,10 +227,10 @@ def fix_for(server: Server, checked: Checked) -> str:
         if found and not found.startswith(LOOK):
             return found
     if server.url:
-        return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is up"
+        return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is running"
     if unprovoked(checked.stderr).strip():
-        return "its last words are below"
-    return f"it said nothing: run it by hand: {shlex.join((server.command, *_shown_arguments(server)))}"
+        return "see its last output below"
+    return f"it printed nothing; run it by hand: {shlex.join((server.command, *_shown_arguments(server)))}"
 
 
 def _shown_arguments(server: Server) -> list[str]:

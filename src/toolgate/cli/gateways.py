@@ -74,7 +74,7 @@ class Running:
             reader, writer = await asyncio.open_unix_connection(self._path)
         try:
             if not is_ours(writer.get_extra_info("socket")):
-                raise PermissionError(f"{self._path} is another user's")
+                raise PermissionError(f"{self._path} belongs to another user")
             head = f"{method} {PREFIX}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
             writer.write(head.encode() + data)
@@ -84,7 +84,7 @@ class Running:
         said, _, whole = answer.partition(b"\r\n\r\n")
         words = said.split(b" ", 2)
         if len(words) < 2 or not words[1].isdigit():
-            raise ConnectionResetError("the running gateway has ended over it")
+            raise ConnectionResetError("the running gateway ended during the request")
         return int(words[1]), whole
 
 
@@ -160,7 +160,7 @@ async def reached(config: Config, whole: Callable[[], Config] | None = None) -> 
         try:
             yield gateway
         except OSError as error:
-            common.fail(f"The running gateway does not answer any more: {error}")
+            common.fail(f"The running gateway stopped answering: {error}")
         return
     if not whole:
         common.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")

@@ -22,19 +22,19 @@ from toolgate.state.base import NotKept, Store
 from toolgate.state.opening import Unusable
 from toolgate.state.sqlite import SqliteStore
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Make, list, revoke and rotate the keys of clients.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Create, list, revoke and rotate client keys.")
 
 Result = TypeVar("Result")
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
-_HERE = "`toolgate keys list` shows the ids of those that there are, and of whom they are."
+_HERE = "`toolgate keys list` shows all ids and their clients."
 
 KeyId = Annotated[str, typer.Argument(help="The key's id, as `toolgate keys list` shows it.")]
-Expires = Annotated[str, typer.Option("--expires", help="When it is good no more, such as 12h or 90d. Default: never.")]
+Expires = Annotated[str, typer.Option("--expires", help="Lifetime of the key, such as 12h or 90d. Default: no expiry.")]
 
 
-@app.command(help="Make a key for a client of the configuration, and print it. Nobody can print it again.")
+@app.command(help="Create a key for a configured client and print it. It cannot be printed again.")
 def create(
     client: Annotated[str, typer.Argument(help="The client's id.")],
     expires: Expires = "",
@@ -45,10 +45,10 @@ def create(
     _require_client(found, client)
     id, key = _run(found, lambda store: _told(store, keys.create(store, client, time.time(), lasts)))
     _note(found, "keys.create", key=id, client=client, expires=expires)
-    _print(key, f"The key {id} is made for {client}; it is not shown again.")
+    _print(key, f"The key {id} was created for {client}; it will not be shown again.")
 
 
-@app.command("list", help="List the keys: id, client, and how long they are good.")
+@app.command("list", help="List the keys: id, client and expiry.")
 def list_(config: common.ConfigPath = None) -> None:
     found = common.load_config(config)
     configured = {client.id: client for client in found.clients}
@@ -67,20 +67,20 @@ def list_(config: common.ConfigPath = None) -> None:
         if client.key:
             typer.echo(f"-  {client.id}  in the configuration")
     if not made:
-        typer.echo("No keys are made. Make one: toolgate keys create CLIENT", err=True)
+        typer.echo("No keys exist. Create one: toolgate keys create CLIENT", err=True)
 
 
-@app.command(help="Revoke a key: a running gateway ends at once what was begun with it.")
+@app.command(help="Revoke a key. A running gateway ends its requests and sessions at once.")
 def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
     found = common.load_config(config)
     record = _run(found, lambda store: _told(store, keys.revoke(store, id)))
     if not record:
-        common.fail(f"There is no key {id}. {_HERE}")
+        common.fail(f"Key not found: {id}. {_HERE}")
     _note(found, "keys.revoke", key=id, client=record.client)
-    typer.echo(f"The key {id} of {record.client or 'nobody'} is revoked.", err=True)
+    typer.echo(f"The key {id} of {record.client or 'no client'} was revoked.", err=True)
 
 
-@app.command(help="Make a key in the place of another, and print it. The other is good for the grace that is given.")
+@app.command(help="Create a key that replaces another, and print it. The old key stays valid for the grace period.")
 def rotate(
     id: KeyId,
     grace: Annotated[str, typer.Option("--grace", help="How long the other is still good. Default: 1h.")] = "1h",
@@ -91,12 +91,12 @@ def rotate(
     seconds, lasts = _seconds(grace, "--grace"), _seconds(expires, "--expires") if expires else None
     made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
     if not made:
-        common.fail(f"There is no key {id} that is still good. {_HERE}")
+        common.fail(f"No valid key {id}. {_HERE}")
     _note(found, "keys.rotate", key=id, by=made[0], grace=grace)
-    _print(made[1], f"The key {made[0]} takes the place of {id}, which is good for {grace} more.")
+    _print(made[1], f"The key {made[0]} replaces {id}, which stays valid for {grace}.")
 
 
-@app.command("hash", help="Read a key from standard input, and print what may stand in a configuration as its `key`.")
+@app.command("hash", help="Read a key from standard input and print its hash for `key` in the configuration.")
 def hash_() -> None:
     key = typer.prompt("Key", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     key = key.strip()
@@ -120,7 +120,7 @@ def _run(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
     try:
         return common.run(opened())
     except (NotKept, Unusable) as error:
-        common.fail(f"The keys cannot be kept: {error}")
+        common.fail(f"Cannot store the keys: {error}")
 
 
 async def _told(store: Store, work: Awaitable[Result]) -> Result:
@@ -145,11 +145,11 @@ def _note(config: Config, event: str, **about: str) -> None:
 def _require_client(config: Config, wanted: str) -> None:
     known = {client.id: client for client in config.clients}
     if wanted not in known:
-        there = f"There are {', '.join(known)}." if known else f"No clients are configured. {_add_one(wanted)}"
+        there = f"Available: {', '.join(known)}." if known else f"No clients are configured. {_add_one(wanted)}"
         where = f" in {config.source}" if config.source else ", since there is no configuration here"
-        common.fail(f"There is no client {wanted}{where}. {there}", 2)
+        common.fail(f"Client not found: {wanted}{where}. {there}", 2)
     if not known[wanted].enabled:
-        typer.echo(f"warning: the client {wanted} is disabled; nobody comes in by this key now", err=True)
+        typer.echo(f"warning: the client {wanted} is disabled; this key is refused for now", err=True)
 
 
 def _add_one(id: str) -> str:
@@ -159,15 +159,15 @@ def _add_one(id: str) -> str:
 def _seconds(written: str, option: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6})([smhdw])", written)
     if not found:
-        common.fail(f"{option} {written} is no time: write 30m, 12h or 90d", 2)
+        common.fail(f"{option} {written} is not a duration: write 30m, 12h or 90d", 2)
     return float(int(found[1]) * UNITS[found[2]])
 
 
 def _state(record: keys.Record) -> str:
     if record.expires is None:
-        return "good until it is revoked"
-    ends = "good until" if record.is_good(time.time()) else "expired"
-    return f"{ends} {_date(record.expires)}" + (f", succeeded by {record.succeeded_by}" * bool(record.succeeded_by))
+        return "valid until revoked"
+    ends = "valid until" if record.is_good(time.time()) else "expired"
+    return f"{ends} {_date(record.expires)}" + (f", replaced by {record.succeeded_by}" * bool(record.succeeded_by))
 
 
 def _date(seconds: float) -> str:

@@ -65,7 +65,7 @@ def _print(found: _Found) -> None:
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED)
     for server in found.servers:
         if server.state == "starting":
-            console.print(f"[bold]{escape(visible(server.name))}[/] has not answered yet; toolgate doctor says more")
+            console.print(f"[bold]{escape(visible(server.name))}[/] has not answered yet; see toolgate doctor")
             continue
         error = f"[red]{escape(visible(server.error))}[/]" if server.error else ""
         console.print(

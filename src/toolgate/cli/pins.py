@@ -28,7 +28,7 @@ from toolgate.state import audit, changes
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Tools that are not what they were when they were trusted: look, and approve.",
+    help="Review and approve tools that have changed since they were trusted.",
 )
 
 LONGEST_LINE = 400  # characters; a longer one goes on in the next
@@ -38,20 +38,20 @@ ServerName = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only
 ToolName = Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Only this tool, by the server's own name.")]
 
 
-@app.command("list", help="Each server with what is pinned of it, and what is pending.")
+@app.command("list", help="List each server's pinned and pending tools.")
 def listing(server: ServerName = None, config: common.ConfigPath = None) -> None:
     found = common.require_servers(common.load_config(config))
     common.run(_list(found, _named(found, server)))
 
 
-@app.command(help="How the tools that are pending differ from what was trusted. Ends with 1 where some are.")
+@app.command(help="Show how pending tools differ from what was trusted. Exits with 1 if any are pending.")
 def diff(server: ServerName = None, tool: ToolName = None, config: common.ConfigPath = None) -> None:
     found = common.require_servers(common.load_config(config))
     raise typer.Exit(common.run(_diff(found, _named(found, server), tool)))
 
 
 @app.command(
-    help="Show tools as they are now, ask, and trust them so. A gateway that runs shows them to clients at once."
+    help="Show the tools as they are now, ask, and trust them. A running gateway shows them to clients at once."
 )
 def approve(
     server: ServerName = None,
@@ -66,7 +66,7 @@ def approve(
 ) -> None:
     found = common.require_servers(common.load_config(config))
     if seen and server is None:
-        common.fail("--seen is of one server: name it", 2)
+        common.fail("--seen needs a server", 2)
     raise typer.Exit(common.run(_approve(found, _named(found, server), tool, seen)))
 
 
@@ -103,7 +103,7 @@ async def _diff(config: Config, servers: tuple[Server, ...], tool: str | None) -
                 typer.echo(f"\nTo trust this: toolgate pins approve {server.id}{one} --seen {mark(pending)}\n")
             count += len(shown)
     if not count:
-        typer.echo("Nothing is pending: all tools that were listed are as they were trusted.")
+        typer.echo("Nothing is pending: all listed tools are as they were when trusted.")
     return 1 if count else 0
 
 
@@ -166,7 +166,7 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
     for line in approved:
         typer.echo(f"approved {line}")
     if not approved:
-        typer.echo("Nothing was pending.")
+        typer.echo("Nothing is pending.")
     return 0
 
 
@@ -177,7 +177,7 @@ def _headline(name: str, pending: Pending) -> str:
 def _lines(before: str, pending: Pending, most: int | None) -> Iterator[str]:
     """What was, and what is; and all that is suspicious, with its words. `most` lines of it, None: all."""
     if len(pending.text) in (0, LONGEST_TEXT):
-        yield f"! longer than the {LONGEST_TEXT:,} characters that are kept of a tool: not all of it is shown"
+        yield f"! longer than the {LONGEST_TEXT:,} characters stored for a tool: it is not shown in full"
     for poisoning_sign in pending.found:
         yield f"! {poisoning_sign}"
     if not pending.what:

@@ -11,7 +11,7 @@ from toolgate.config import Config
 app = typer.Typer(add_completion=False)
 
 
-@app.command(help="Have the running gateway read its configuration again. Ends with 1 where it cannot be used.")
+@app.command(help="Make the running gateway reload its configuration. Exits with 1 if it is invalid.")
 def reload(config: common.ConfigPath = None) -> None:
     common.run(_reload(common.load_config(config)))
 

@@ -20,27 +20,27 @@ from toolgate.cli import common
 from toolgate.config import Config, ConfigError, edits, secrets
 from toolgate.config.secrets import Broken, Lacking
 
-app = typer.Typer(add_completion=False, help="Keep secrets for ${secret:NAME}; say where each one is found.")
+app = typer.Typer(add_completion=False, help="Store secrets for ${secret:NAME}; show where each one is found.")
 
-Name = Annotated[str, typer.Argument(help="The name, as it stands in ${secret:NAME}.")]
+Name = Annotated[str, typer.Argument(help="The name, as in ${secret:NAME}.")]
 
 
-@app.command("set", help="Keep a secret in the file. Its value is asked for, or read from standard input.")
+@app.command("set", help="Store a secret in the file. The value is prompted for, or read from standard input.")
 def set_(name: Name, config: common.ConfigPath = None) -> None:
     if not secrets.is_name(name):
-        common.fail("A name is letters, digits and `_ . - /`, and may end in `#FIELD`", 2)
+        common.fail("A name has letters, digits and `_ . - /`, and may end in `#FIELD`", 2)
     value = _read()
     if not value:
-        common.fail("Nothing was kept: the value is empty", 2)
+        common.fail("Nothing was stored: the value is empty", 2)
     path = _path(_load(config))
 
     def with_it(known: dict[str, str]) -> dict[str, str]:
         return {**known, name: value}
 
     _edit(path, with_it)
-    typer.echo(f"{name} is kept in {path}", err=True)
+    typer.echo(f"{name} was stored in {path}", err=True)
     if len(value) < secrets.SHORTEST:
-        short = f"it is shorter than {secrets.SHORTEST} characters, so that it is not taken out of what is shown"
+        short = f"it is shorter than {secrets.SHORTEST} characters, so it is not redacted from output"
         typer.echo(f"warning: {short}", err=True)
 
 
@@ -54,10 +54,10 @@ def remove(name: Name, config: common.ConfigPath = None) -> None:
         return {other: value for other, value in known.items() if other != name}
 
     _edit(path, without)
-    typer.echo(f"{name} is no longer in {path}", err=True)
+    typer.echo(f"{name} was removed from {path}", err=True)
 
 
-@app.command("list", help="The names in the file, and those that the configuration uses, with where each is found.")
+@app.command("list", help="List the secrets that are stored or used by the configuration, and their sources.")
 def list_(config: common.ConfigPath = None) -> None:
     found = _load(config)
     path, sources = _path(found), configs.sources(found, os.environ)
@@ -73,7 +73,7 @@ def list_(config: common.ConfigPath = None) -> None:
         used = f"used by {', '.join(dict.fromkeys(users[name]))}" if name in users else "not used"
         console.print(f"{escape(name)}: {where}, {escape(used)}")
     if not users and not _known(path):
-        typer.echo("No secrets are kept or used. Keep one: toolgate secrets set NAME", err=True)
+        typer.echo("No secrets are stored or used. Store one: toolgate secrets set NAME", err=True)
     raise typer.Exit(lacks)
 
 

@@ -66,21 +66,21 @@ def unguarded(config: Config) -> str:
     if config.http.host in LOOPBACK or not config.is_open:
         return ""
     return (
-        f"Refused to listen on {config.http.host}: no clients are configured, so anybody who reaches it could "
-        "call every tool. Listen on 127.0.0.1, configure `clients` or `auth`, or say --open-to-network."
+        f"Refused to listen on {config.http.host}: no clients are configured, so anyone who reaches it could "
+        "call every tool. Listen on 127.0.0.1, configure `clients` or `auth`, or give --open-to-network."
     )
 
 
 def remarks(config: Config) -> Iterator[str]:
     """What the operator is to know before anybody comes in."""
     if config.http.host not in LOOPBACK and not config.is_open:
-        yield "keys and tokens are not encrypted on their way here: put a proxy that does TLS in front"
+        yield "keys and tokens arrive unencrypted: put a TLS proxy in front"
     if config.is_open and config.add_servers == "allow":
-        yield 'add_servers = "allow" without `clients`: every user of this machine can run programs as you'
+        yield 'add_servers = "allow" without `clients`: any local user can run programs as you'
     if config.is_open or config.auth.issuer:
         return
     if not any(client.enabled for client in config.clients):
-        yield "all clients are disabled: nobody can come in"
+        yield "all clients are disabled: every request will be refused"
 
 
 def with_address(config: Config, host: str | None, port: int | None) -> Config:

@@ -12,17 +12,13 @@ from toolgate.cli import common, gateways
 from toolgate.config import Config
 from toolgate.core import jsonrpc, names
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Servers that the running gateway is to have beside."
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Add and remove servers while the gateway runs.")
 
 Name = Annotated[str, typer.Argument(help="The name of the server.")]
-Table = Annotated[
-    str, typer.Argument(help='Its keys as in the configuration, in JSON: {"command": "uvx", "args": ["mcp-server-x"]}')
-]
+Table = Annotated[str, typer.Argument(help='Its configuration as JSON: {"command": "uvx", "args": ["mcp-server-x"]}')]
 
 
-@app.command(help="Add a server. It is kept in the state folder, and the configuration is not written to.")
+@app.command(help="Add a server. It is stored in the state folder; the configuration file is not changed.")
 def add(name: Name, table: Table, config: common.ConfigPath = None) -> None:
     try:
         keys = msgspec.json.decode(table, type=dict[str, Any])
@@ -31,7 +27,7 @@ def add(name: Name, table: Table, config: common.ConfigPath = None) -> None:
     common.run(_ask(common.load_config(config), "POST", "/servers", {**keys, "name": name}, f"added {visible(name)}"))
 
 
-@app.command(help="Remove a server that was added while the gateway ran.")
+@app.command(help="Remove a server that was added at run time.")
 def remove(name: Name, config: common.ConfigPath = None) -> None:
     path = f"/servers/{names.slug(name)}"
     common.run(_ask(common.load_config(config), "DELETE", path, None, f"removed {visible(name)}"))

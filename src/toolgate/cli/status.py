@@ -14,7 +14,7 @@ from toolgate.config import Config
 app = typer.Typer(add_completion=False)
 
 
-@app.command(help="Show the running gateway and its servers. Ends with 1 where none is running.")
+@app.command(help="Show the running gateway and its servers. Exits with 1 if none is running.")
 def status(
     config: common.ConfigPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

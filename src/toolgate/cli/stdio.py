@@ -32,7 +32,7 @@ FLUSHING = 3.0  # seconds that a client may take to read the last answers
 
 HELP = """Serve the configured servers to one client, over standard input and output.
 
-Whoever starts it without --client is the operator, and may do everything, also where `clients` are configured."""
+Without --client, the caller is the operator and may do everything, even if `clients` are configured."""
 
 
 @app.command(help=HELP)
@@ -71,7 +71,7 @@ def _named(config: Config, client: str | None) -> KnownClient | None:
 
 def _missing(config: Config, client: str) -> tuple[str, str]:
     there = ", ".join(each.id for each in config.clients)
-    return f"have no {client}, which --client names", f"there are {there}" if there else "add it to `clients`"
+    return f"has no client {client}, given by --client", f"there are {there}" if there else "add it to `clients`"
 
 
 def _principal(client: KnownClient | None) -> Principal | None:

@@ -44,7 +44,7 @@ def lines(app: App, url: str) -> Iterator[str]:
     if config.servers:
         yield from _length(config, url, server_lists)
     else:
-        yield "No server is configured yet: write one below mcpServers, and it is served without a restart"
+        yield "No servers are configured yet: add one under mcpServers; no restart is needed"
     yield ""
     yield "Connect a client:"
     yield from connecting(config, url)
@@ -70,15 +70,15 @@ def _length(config: Config, url: str, server_lists: Mapping[str, ServerList | No
     missing = sum(server_list is None for server_list in server_lists.values())
     if items:
         unlisted = f" (without those not listed yet: {missing})" if missing else ""
-        yield f"All of it: {counted(len(items))}, about {size:,} tokens for a model{unlisted}"
+        yield f"In total: {counted(len(items))}, about {size:,} tokens for a model{unlisted}"
     else:
-        yield "What the servers offer is not known yet: `toolgate list` asks them now, else the first client does"
+        yield "The servers have not been listed yet: run `toolgate list`, or wait for the first client"
     search = config.virtual_search
     is_long = len(items) > search.threshold or size > search.threshold_tokens
     if config.surface != "aggregate":
         yield f"/mcp shows the surface {config.surface}; all tools are at {url}/aggregate"
     elif is_long and not search.enabled:
-        yield f"That is a long list. {url}/meta shows two tools instead, which find and call all others"
+        yield f"That is a long list. {url}/meta shows just two tools that find and call all others"
 
 
 def connecting(config: Config, url: str) -> list[str]:

@@ -15,10 +15,10 @@ from toolgate.config import trust as trusted
 
 app = typer.Typer(add_completion=False)
 
-HELP = """Show what a configuration file would run, read and contact, and trust it as it is now.
+HELP = """Show what a configuration file would run, read and contact, then trust its current content.
 
-A file that toolgate finds in the current folder is used only once it is trusted, and after a change only once it is
-trusted again. A file that --config or TOOLGATE_CONFIG names needs no trust, nor do those of your configuration folder.
+A file that toolgate finds in the current folder is used only after it is trusted, and after each change only when it is
+trusted again. Files given by --config or TOOLGATE_CONFIG, and files in your configuration folder, need no trust.
 """
 
 
@@ -30,15 +30,15 @@ def trust(
 ) -> None:
     found = configs.find(path, Path.cwd(), {} if path else os.environ)
     if not found:
-        common.fail("No configuration found here or in the user's folder: name a file.", 2)
+        common.fail("No configuration found here or in the user's folder: give a file.", 2)
     try:
         if forget:
             was_there = trusted.forget(found, os.environ)
-            typer.echo(f"{found} {'is trusted no longer' if was_there else 'was not trusted'}", err=True)
+            typer.echo(f"{found} {'is no longer trusted' if was_there else 'was not trusted'}", err=True)
         else:
             trusting.ask(found, yes)
-            typer.echo(f"{found} is trusted as it is now", err=True)
+            typer.echo(f"{found} is now trusted", err=True)
     except ConfigError as error:
-        common.fail(f"Not trusted, since it cannot be used: {error}")
+        common.fail(f"Not trusted, because it is invalid: {error}")
     except OSError as error:
         common.fail(f"{trusted.place(os.environ)} cannot be written ({error.strerror or 'unknown'})")

@@ -1,4 +1,4 @@
-"""What a configuration would have toolgate do, for the user who is to trust it; and the question on a terminal.
+"""What a configuration would make toolgate do, for the user who is to trust it; and the question on a terminal.
 
 The rules this file keeps: it is shown as it is written, commands and URLs to the letter, since what is masked could be
 what runs; no variable is put in, no secret looked up, nothing started.
@@ -58,11 +58,11 @@ def ask(path: Path, is_sure: bool = False) -> None:
     shown nothing: that may go to a log."""
     data, lines = described(path)
     if not is_sure:
-        shown = "\n".join((f"{visible(str(path))} would have toolgate", *(f"  {line}" for line in lines)))
+        shown = "\n".join((f"{visible(str(path))} would make toolgate", *(f"  {line}" for line in lines)))
         typer.echo(shown, err=True)
         if len(shown) > LONG:
-            typer.echo(f"These are {len(shown)} characters: look at all of them.", err=True)
-        typer.confirm("Trust this file as it is?", abort=True, err=True)
+            typer.echo(f"These are {len(shown)} characters: read all of them.", err=True)
+        typer.confirm("Trust this file?", abort=True, err=True)
     trust.keep(path, data, os.environ)
 
 
@@ -76,7 +76,7 @@ def _lines(config: Config) -> Iterator[str]:
     elif config.approvals.notify:
         yield f"run for approvals: {shlex.join(config.approvals.notify)}"
     if config.auth.issuer:
-        yield f"contact {config.auth.issuer} for keys of tokens"
+        yield f"contact {config.auth.issuer} for token keys"
     if vault := config.secrets.vault:
         yield f"contact Vault at {vault.address or '$VAULT_ADDR'} for secrets, with {vault.token or '$VAULT_TOKEN'}"
     if config.audit.path:
@@ -96,9 +96,9 @@ def _of_server(server: Server) -> Iterator[str]:
         headers = f" with {', '.join(server.headers)}" if server.headers else ""
         yield f"contact {server.name}: {server.url}{headers}"
     if server.auth and server.auth.issuer:
-        yield f"contact {server.auth.issuer} to sign in at {server.name}"
+        yield f"contact {server.auth.issuer} to sign in to {server.name}"
     if server.problem:
-        yield f"  which cannot be shown whole: {server.problem}"
+        yield f"  incomplete: {server.problem}"
 
 
 def _assigned(env: Mapping[str, str]) -> Iterator[str]:

@@ -389,7 +389,7 @@ def with_own(
         if owner := owners.get(server["id"]):
             where = ("mcpServers", server["name"])
             reading.wrong(
-                where, f"has the id of the server `{owner}` of {config.source or 'the configuration'}", _rename
+                where, f"has the same id as server `{owner}` in {config.source or 'the configuration'}", _rename
             )
     if reading.problems:
         raise ConfigError(_placed(reading.problems, file))
@@ -536,9 +536,9 @@ def _tree(path: Path, accept: Callable[[bytes], None] = lambda _: None) -> objec
     file = str(path)
     format = SUFFIXES.get(path.suffix.lower())
     if path.suffix.lower() in (".mcpb", ".dxt"):
-        raise _refused(file, "is a packed bundle", "unpack it, and name the manifest.json in it")
+        raise _refused(file, "is a packed bundle", "unpack it and give the manifest.json inside")
     if not format:
-        raise _refused(file, "is neither TOML, YAML nor JSON by its name", f"end it in {', '.join(SUFFIXES)}")
+        raise _refused(file, "has no suffix of TOML, YAML or JSON", f"use {', '.join(SUFFIXES)}")
     return _parse(_text(path, accept), file, format)
 
 

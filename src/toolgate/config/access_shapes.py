@@ -43,7 +43,7 @@ def notified(value: object) -> str | tuple[str, ...]:
         return value
     command: tuple[str, ...] = values.many(values.text)(value)
     if command and not command[0].strip():
-        raise wrong("must begin with the program")
+        raise wrong("must start with the program")
     return command
 
 
@@ -91,14 +91,14 @@ def server_access(value: object) -> str | tuple[str, ...]:
 
 def _id(value: object) -> str:
     if not _client_id.fullmatch(values.filled(value)):
-        raise wrong("cannot be the id of a client", "small letters, digits, `_` and `-`, at most 64")
+        raise wrong("is not a valid client id", "lower-case letters, digits, `_` and `-`, at most 64")
     return values.text(value)
 
 
 def _claims(value: object) -> dict[str, Any]:
     found = shapes.mapping(shapes.plain)(value)
     if not found:
-        raise wrong("is empty, so that any token would match", "name a claim, such as `sub`, or remove it")
+        raise wrong("is empty, so any token would match", "name a claim, such as `sub`, or remove it")
     return found
 
 
@@ -131,12 +131,12 @@ def clients(surfaces: tuple[str, ...]) -> Kind:
         if not isinstance(value, list):
             raise wanted("a list of clients", value)
         if not value:
-            raise wrong("is empty, so that nobody could come in", "add a client, or remove the key")
+            raise wrong("is empty, so every request would be refused", "add a client, or remove the key")
         found = values.many(_client(surfaces))(cast(object, value))
         ids: set[str] = set()
         for index, each in enumerate(found):
             if "id" not in each:
-                raise Wrong(Finding("needs `id`", "a short name for it, such as `ci`", (index,)))
+                raise Wrong(Finding("needs `id`", "add a short name, such as `ci`", (index,)))
             if each["id"] in ids:
                 raise Wrong(Finding(f"has the id `{each['id']}` a second time", "rename one of the two", (index,)))
             ids.add(each["id"])
@@ -149,11 +149,11 @@ def sound_key(value: Any) -> None:
     """What a client's key must be once variables are in."""
     if value.startswith("sha256:"):
         if not _hashed.fullmatch(value):
-            raise wrong("is no hash of a key", "`sha256:` and 64 hex digits, as `toolgate keys hash` prints it")
+            raise wrong("is not a hash of a key", "`sha256:` and 64 hex digits, as `toolgate keys hash` prints it")
     elif len(value) < SHORTEST_KEY:
         raise wrong(f"is too short: {SHORTEST_KEY} characters at least", "let `toolgate keys create` make one")
     elif not value.isascii() or not value.isprintable() or " " in value:
-        raise wrong("must be visible ASCII without spaces, to stand in a header")
+        raise wrong("must be printable ASCII without spaces, to fit in a header")
 
 
 def scopes(value: object) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def scopes(value: object) -> tuple[str, ...]:
     listed = value.split() if isinstance(value, str) else value
     found = cast("tuple[str, ...]", values.many(values.filled)(cast(object, listed)))
     if strange := [scope for scope in found if re.search(r'[\s"\\]|[^\x21-\x7e]', scope)]:
-        raise wrong(f"has a scope that no token can have: {strange[0]!r}")
+        raise wrong(f"has an invalid scope: {strange[0]!r}")
     return found
 
 
@@ -173,7 +173,7 @@ def base_url(value: object) -> str:
     """`https://host[:port]`, without a slash at its end."""
     written = values.filled(value).rstrip("/")
     if not re.fullmatch(r"https?://[^/?#@\s]+(?:/[^?#\s]*)?", written, re.IGNORECASE):
-        raise wrong("must be a URL that begins with https:// (or http:// on this machine)")
+        raise wrong("must be a URL that starts with https:// (or http:// on this machine)")
     return written
 
 
@@ -198,14 +198,14 @@ def server_auth(value: object) -> dict[str, Any]:
     found = _server_auth(value)
     found.pop("type", None)
     if found.get("grant") == "client_credentials" and "client_id" not in found:
-        raise wrong("has the grant client_credentials and needs `client_id`")
+        raise wrong("uses the grant client_credentials and needs `client_id`")
     return found
 
 
 def sound_server_auth(value: Mapping[str, Any]) -> None:
     for key in ("client_id", "client_secret"):
         if re.search(r"[^\x20-\x7e]", value.get(key, "")):
-            raise Wrong(Finding("holds a character that OAuth does not have there", "", (key,)))
+            raise Wrong(Finding("contains a character that OAuth does not allow here", "", (key,)))
 
 
 _never = re.compile(
@@ -220,9 +220,9 @@ def forwarded(value: object) -> tuple[str, ...]:
     found = cast("tuple[str, ...]", values.many(values.filled)(value))
     for index, name in enumerate(found):
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
-            raise Wrong(Finding("cannot be the name of a header", "", (index,)))
+            raise Wrong(Finding("is not a valid header name", "", (index,)))
         if _never.fullmatch(name):
-            raise Wrong(Finding("is never passed on", "a server's own credentials stand in its `headers`", (index,)))
+            raise Wrong(Finding("is never passed on", "put the server's own credentials into its `headers`", (index,)))
     return found
 
 

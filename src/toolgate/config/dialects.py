@@ -288,7 +288,7 @@ def _variable_names(value: object) -> tuple[str, ...]:
 
 def _variable_name(value: object) -> str:
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", values.text(value)):
-        raise wrong("cannot be the name of a variable")  # not quoted: it may be the token itself
+        raise wrong("is not a valid variable name")  # not quoted: it may be the token itself
     return values.text(value)
 
 
@@ -481,12 +481,12 @@ FASTMCP: Rows = {
 def _not_outside_goose(table: Table) -> str:
     type = table.get("type")
     inside = isinstance(type, str) and type in ("builtin", "platform", "frontend", "inline_python")
-    return "is a part of Goose itself" if inside else ""
+    return "is built into Goose" if inside else ""
 
 
 def _not_outside_zed(table: Table) -> str:
     is_extension = table.get("source") == "extension" or not {"command", "url"} & table.keys()
-    return "comes with an extension of Zed" if is_extension else ""
+    return "belongs to a Zed extension" if is_extension else ""
 
 
 NATIVE = Dialect(

@@ -57,15 +57,15 @@ def read_own(path: Path) -> Tree:
         raise _refused(path, "cannot be read") from None
     servers = cast("dict[str, Any]", tree).get("mcpServers", {}) if isinstance(tree, dict) else None
     if not isinstance(servers, dict) or not all(isinstance(each, dict) for each in cast(Tree, servers).values()):
-        raise _refused(path, "must hold a table `mcpServers` of servers")
+        raise _refused(path, "must contain a table `mcpServers` of servers")
     return cast(Tree, servers)
 
 
 def added(tree: Tree, name: str, table: Mapping[str, Any]) -> Tree:
     """With one more server. Raises `ConfigError` for a name that there is."""
     if owner := next((each for each in tree if slug(each) == slug(name)), None):
-        taken = "is there already" if owner == name else f"has the same id as {json.dumps(owner)}"
-        raise _wrong(name, taken, "remove that one first, or choose another name")
+        taken = "already exists" if owner == name else f"has the same id as {json.dumps(owner)}"
+        raise _wrong(name, taken, "remove it first, or choose another name")
     return {**tree, name: dict(table)}
 
 
@@ -82,8 +82,8 @@ def removed(tree: Tree, name: str, config: Config) -> Tree:
     if found is None:
         theirs = _find({server.name: {} for server in config.servers}, name)
         if theirs is None:
-            raise _wrong(name, "there is no such server")
-        raise _wrong(theirs, f"is written in {config.source or 'the configuration'}", "remove it there")
+            raise _wrong(name, "no such server")
+        raise _wrong(theirs, f"is defined in {config.source or 'the configuration'}", "remove it there")
     return {each: table for each, table in tree.items() if each != found}
 
 

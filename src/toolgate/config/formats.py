@@ -49,7 +49,7 @@ class Malformed(Exception):
 def parse(text: str, format: Format) -> object:
     """dict, list, str, int, float, bool, None; YAML and TOML may add dates and the like. Raises `Malformed`."""
     if len(text) > LONGEST:
-        raise Malformed("is over 1 MiB: that is no configuration")
+        raise Malformed("is over 1 MiB: too large for a configuration")
     try:
         return _PARSERS[format](text.removeprefix("\ufeff"))
     except RecursionError:
@@ -97,7 +97,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for key, value in pairs:
         if key in table:
-            raise Malformed(f"the key {json.dumps(key[:80])} stands twice in one object")
+            raise Malformed(f"the key {json.dumps(key[:80])} appears twice in one object")
         table[key] = value
     return table
 
@@ -114,12 +114,12 @@ def _yaml(text: str) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        raise Malformed(_quoting.sub(r"\1", error.problem or "is not YAML"), line, column) from None
+        raise Malformed(_quoting.sub(r"\1", error.problem or "is not valid YAML"), line, column) from None
     except yaml.reader.ReaderError as error:
-        raise Malformed("holds a character that YAML does not allow", *_end(text[: error.position])) from None
+        raise Malformed("contains a character that YAML does not allow", *_end(text[: error.position])) from None
     except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
         # PyYAML's constructors of tagged values (`!!int x`, `!!timestamp x`) fail with whatever comes first.
-        raise Malformed("holds a value that does not fit its tag, or no real date or number") from None
+        raise Malformed("contains a value that does not fit its tag, or an invalid date or number") from None
 
 
 def _yaml_load(text: str) -> object:
@@ -143,7 +143,7 @@ def _yaml_load(text: str) -> object:
             seen: set[str] = set()
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                    raise _yaml_error("this key stands twice in one mapping", key.start_mark)
+                    raise _yaml_error("this key appears twice in one mapping", key.start_mark)
                 if isinstance(key, yaml.ScalarNode):
                     seen.add(key.value)
             return node

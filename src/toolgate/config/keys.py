@@ -65,7 +65,7 @@ SECTIONS: Mapping[str, Mapping[str, Row]] = {
         "body_limit": Key(values.size),
         "allowed_origins": Key(values.many(values.origin)),
         "allowed_hosts": Key(values.many(values.host_port)),
-        "tls": Later(says="put a proxy that does TLS in front"),
+        "tls": Later(says="put a TLS proxy in front"),
     },
     "sessions": {
         "idle": Key(values.duration),
@@ -179,7 +179,7 @@ ROOT: Mapping[str, Row] = {
 }
 
 _in_headers = (
-    'in a file of toolgate\'s own, `auth = "oauth"` signs in; here, a fixed token can stand in `headers`, such as '
+    'in a file of toolgate\'s own, `auth = "oauth"` signs in; here, put a fixed token into `headers`, such as '
     'Authorization = "Bearer ${TOKEN}"'
 )
 

@@ -69,7 +69,7 @@ def of_registry(file: object, tree: Table) -> Iterator[ManifestEntry]:
                 table["description"] = description
             yield ManifestEntry((*path, kind, index), name, table)
             return
-    raise Wrong(Finding("has no package that speaks over stdio, and no remote", "", path))
+    raise Wrong(Finding("has no package with the stdio transport, and no remote", "", path))
 
 
 def _snake_keys(value: object) -> object:
@@ -104,7 +104,7 @@ def _package(package: Table) -> Table | None:
         return None
     identifier, version = _text(package, "identifier", "name"), _text(package, "version")
     if not _identifier.fullmatch(identifier) or not (not version or _version.fullmatch(version)):
-        raise wrong("has an `identifier` or a `version` that cannot be one")
+        raise wrong("has an invalid `identifier` or `version`")
     env = {_named(each): _value(each) for each in _tables(package, "environment_variables")}
     before, after = (_arguments(_tables(package, f"{kind}_arguments")) for kind in ("runtime", "package"))
     command, *args = start(identifier, version, before, list(env))
@@ -204,7 +204,7 @@ def _argument(described: Table) -> list[Value]:
 
 def of_bundle(file: object, tree: Table) -> Iterator[ManifestEntry]:
     if not isinstance(_at(_at(tree, "server"), "mcp_config"), dict):
-        raise Wrong(Finding("must be a table that says how the server is started", "", ("server", "mcp_config")))
+        raise Wrong(Finding("must be a table with the command that starts the server", "", ("server", "mcp_config")))
     written = values.table(tree["server"]["mcp_config"])
     table = {key: value for key, value in written.items() if key != "platform_overrides"}
     overrides = written.get("platform_overrides")

@@ -41,7 +41,7 @@ def check_file(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISREG(found.st_mode):
-        raise NotOurs(path, "is a link, or no file: remove it")
+        raise NotOurs(path, "is a symbolic link or not a regular file: remove it")
     _refuse(path, found)
 
 
@@ -64,7 +64,7 @@ def risks(path: Path) -> tuple[str, ...]:
         except OSError:
             continue
         if why:
-            found.append(f"{each} {why}; whoever changes the configuration runs commands as this user")
+            found.append(f"{each} {why}; anyone who can change the configuration can run commands as this user")
     return tuple(found)
 
 
@@ -72,7 +72,7 @@ def problem(found: os.stat_result) -> str:
     """Why it is not ours alone, and what to do about it; empty where it is. In a folder with the sticky bit others can
     only add files."""
     if found.st_uid not in (os.geteuid(), 0):
-        return "belongs to another user: chown it to the one that runs toolgate"
+        return "belongs to another user: chown it to the user that runs toolgate"
     is_folder = stat.S_ISDIR(found.st_mode)
     if stat.S_ISLNK(found.st_mode) or (is_folder and found.st_mode & stat.S_ISVTX):
         return ""

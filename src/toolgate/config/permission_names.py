@@ -50,9 +50,9 @@ def strangers(clients: tuple[KnownClient, ...], servers: Container[str]) -> Iter
         for key, name, owner in _owners(client):
             if owner is None:
                 begun = f"SERVER+{name}" if key.endswith("resources") else f"SERVER__{name}"
-                yield f"clients.{client.id}.{key}", f"`{name}` names no server, so it does nothing", f"write `{begun}`"
+                yield f"clients.{client.id}.{key}", f"`{name}` matches no server: no effect", f"write `{begun}`"
             elif owner not in servers and owner != names.OWN:
-                told = f"{_quoted(name)} is of a server that is not configured"
+                told = f"{_quoted(name)} refers to a server that is not configured"
                 yield f"clients.{client.id}.{key}", told, "correct the name, or add the server"
 
 
@@ -66,7 +66,7 @@ def vain(
         permissions, begin = client.permissions, f"clients.{client.id}.mcp_permissions"
         for name in permissions.servers:
             if "*" in name and not any(names.fits(name.split("*"), each) for each in known):
-                yield f"{begin}.servers", f"{_quoted(name)} fits no server, so it does nothing", _FIX_SERVER
+                yield f"{begin}.servers", f"{_quoted(name)} matches no server, so it has no effect", _FIX_SERVER
         for kind in ("tools", "prompts"):
             yield from _vain(f"{begin}.{kind}", getattr(permissions, kind), known, kind)
         for name in permissions.resources:
@@ -79,14 +79,14 @@ def _vain(key: str, patterns: Iterable[str], known: Collection[str], kind: str) 
     for name in patterns:
         owner, separator, rest = named(name).partition(names.SEPARATOR)
         if "*" in owner and not any(_may_begin(named(name), each + names.SEPARATOR) for each in known):
-            yield key, f"{_quoted(name)} fits the name of no server's {kind}, so it does nothing", _FIX_PATTERN
+            yield key, f"{_quoted(name)} matches none of the servers' {kind}, so it has no effect", _FIX_PATTERN
         elif (separator or "*" in owner) and (odd := _odd(rest if separator else owner, kind)):
             yield key, f"{_quoted(name)} {odd}", _FIX_ODD
 
 
-_FIX_SERVER = "`*` stands for any text, and ids of servers are small letters, digits and `-`: correct it"
+_FIX_SERVER = "`*` matches any text, and server ids have lower-case letters, digits and `-`: correct it"
 _FIX_PATTERN = "write `SERVER__` and then the tool, such as `files__delete_*`; or `*__delete_*` for all servers"
-_FIX_ODD = "write the name as its server does; `*` alone stands for any text"
+_FIX_ODD = "write the name as its server does; only `*` is a wildcard"
 
 
 def _may_begin(pattern: str, beginning: str) -> bool:
@@ -116,7 +116,7 @@ def _skipped(pattern: str, at: Iterable[int]) -> set[int]:
 def _odd(name: str, kind: str) -> str:
     """Why it is a slip rather than a name; empty where it may be one. MCP has tools' names in ASCII."""
     if found := re.search(r"[?\[\]{}]", name):
-        return f"holds `{found[0]}`, which is no wildcard and in no name of a tool"
+        return f"contains `{found[0]}`, which is not a wildcard and appears in no tool name"
     if kind == "tools" and not name.isascii():
         return _strange(next(each for each in name if not each.isascii()))
     return _odd_anywhere(name)
@@ -124,13 +124,13 @@ def _odd(name: str, kind: str) -> str:
 
 def _odd_anywhere(name: str) -> str:
     if name != name.strip():
-        return "begins or ends with a space"
+        return "starts or ends with a space"
     strange = (each for each in name if unicodedata.normalize("NFKC", each) != each or not each.isprintable())
     return next(map(_strange, strange), "")
 
 
 def _strange(each: str) -> str:
-    return f"holds {unicodedata.name(each, f'U+{ord(each):04X}')}, which looks like another letter, or like nothing"
+    return f"contains {unicodedata.name(each, f'U+{ord(each):04X}')}, which looks like another letter or is invisible"
 
 
 def _quoted(name: str) -> str:
@@ -145,7 +145,7 @@ def unmet(clients: tuple[KnownClient, ...], server: str, tools: Collection[str])
     for client in clients:
         for name, owner in _of_things(client.permissions.tools):
             if owner == server and not any(re.fullmatch(_as_regex(named(name)), each) for each in listed):
-                yield f"clients.{client.id}.mcp_permissions.tools: `{name}` means none of its tools: correct the name"
+                yield f"clients.{client.id}.mcp_permissions.tools: `{name}` matches none of its tools: correct the name"
 
 
 def _as_regex(pattern: str) -> str:
@@ -157,7 +157,7 @@ def idle(clients: tuple[KnownClient, ...]) -> Iterator[tuple[str, str, str]]:
     for client in clients:
         if client.servers is None and not _opens(client.permissions):
             fix = 'write `mcp_server_access = "all"` or a list of servers'
-            yield f"clients.{client.id}", "its permissions open no server, so it may use nothing", fix
+            yield f"clients.{client.id}", "its permissions allow no server, so it cannot use anything", fix
 
 
 def _opens(permissions: Permissions) -> bool:

@@ -118,7 +118,7 @@ class Reading:
         elif isinstance(table, dict):
             why = self.dialect.passed_over(cast("dict[str, Any]", table))
         if why:
-            self.warn(entry.path, f"{why}: it is passed over")
+            self.warn(entry.path, f"{why}: ignored")
         return bool(why)
 
     def _read_components(self, path: KeyPath) -> None:
@@ -128,7 +128,7 @@ class Reading:
         taken = {server["id"]: server["name"] for server in self.servers}
         for entry in entries:
             if owner := taken.get(slug(entry.name)):
-                self.wrong(entry.path, f"names a component with the id of the server {json.dumps(owner)}", "rename one")
+                self.wrong(entry.path, f"has a component with the id of server {json.dumps(owner)}", "rename one")
         found = [_ServerReading(self, entry).server() for entry in entries]
         if names and not self.servers:
             self.root.setdefault("surface", "components")
@@ -143,7 +143,7 @@ class Reading:
             id = slug(name)
             first = owners.setdefault(id, f"{index} {name}") == f"{index} {name}"
             if not id:
-                self.wrong(path, "has no letter or digit to make an id of", "rename it")
+                self.wrong(path, "has no letter or digit to build an id from", "rename it")
             elif id == "toolgate" or id.startswith("gobby-"):
                 self.wrong(path, f"has the id `{id}`, which is the gateway's own", "rename it")
             elif not first:
@@ -206,8 +206,8 @@ class Reading:
         )
         for table, path in places:
             if path[-1] in table:
-                fix = "take it out, or name the file with --config"
-                self.wrong(path, "is not for a file that was found in a folder", fix)
+                fix = "remove it, or give the file with --config"
+                self.wrong(path, "is not allowed in a file that was found in a folder", fix)
 
     # What every part of the file needs.
 
@@ -259,7 +259,7 @@ class Reading:
 
     def unknown(self, path: KeyPath, known: Iterable[str]) -> None:
         if not self.native:
-            return self.warn(path, "is unknown here and ignored")
+            return self.warn(path, "is unknown and ignored")
         key = str(path[-1])
         ours = keys.FIXES.get(key, "")
         if ours in known:
@@ -343,7 +343,7 @@ class _ServerReading:
         present = {self._field(key) for key in table}
         written = next((found[key] for key in found if self._field(key) == "type"), None)
         if {"command", "url"} <= present and written not in keys.BOTH:
-            return self._wrong("has both `command` and `url`", "a server is started or reached: remove one of the two")
+            return self._wrong("has both `command` and `url`", "remove one of the two")
         if "type" in present:
             return None if written is None else self._written_type(written, present)
         if not present & {"command", "url"}:
@@ -366,7 +366,7 @@ class _ServerReading:
     def _component_of_template(self, present: set[str]) -> str | None:
         if self.path[-1] != "tool_components" and "component_url" not in self.reading.root:
             return self._wrong(
-                "is of type component and needs `url`", "or `component_url` at the root, for all of them"
+                "is of type component and needs `url`", "set it here, or `component_url` at the root for all components"
             )
         self.defaults["url"] = self.reading.root.get("component_url", COMPONENT_URL)
         return "component"
@@ -387,7 +387,7 @@ class _ServerReading:
                     tell((*self.path, key), f"is for {only} servers, and this one is {type}", "remove it")
             elif owner != key and not isinstance(found[key], dict):
                 del found[key]
-                tell((*self.path, key), f"stands beside `{owner}`", "remove one of the two")
+                tell((*self.path, key), f"cannot be combined with `{owner}`", "remove one of the two")
 
     def _put_in_variables(self, found: dict[str, Any]) -> tuple[str, ...]:
         """Expand what can be expanded, in place; the names of variables that are not set."""
@@ -409,7 +409,7 @@ class _ServerReading:
         thought of. What wants it fails this server."""
         if not variables.has_pattern(value):
             return self._expanded(key, value, row, expansion)
-        self.faults.append(f"`{key}` holds a `${{`, and the server was added by a tool call: {_WHO_WRITES_PATTERNS}")
+        self.faults.append(f"`{key}` contains `${{`, but a tool call added the server: {_WHO_WRITES_PATTERNS}")
         return {} if row.spread else type(value)()
 
     def _expanded(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
@@ -431,7 +431,7 @@ class _ServerReading:
                 self.faults.append(": ".join(filter(None, (message, each.fix))))
             return {} if row.spread else type(value)()
         if self.reading.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
-            self.reading.warn((*self.path, key), "holds a `${`, which is passed on as it stands, as its tool does")
+            self.reading.warn((*self.path, key), "contains `${`, which is passed on unchanged")
         return expanded
 
     def _finish(self, fields: Fields) -> None:
@@ -447,7 +447,7 @@ class _ServerReading:
 
     def _read_env_file(self, path: str, fields: Fields) -> None:
         if self.reading.references:
-            return self.reading.warn((*self.path, "envFile"), "is not taken over", "name its variables in `env`")
+            return self.reading.warn((*self.path, "envFile"), "is not used", "list its variables in `env`")
         try:
             fields["env"] = {**env_file.read(self.reading.file.folder / path), **fields.get("env", {})}
         except OSError:
@@ -456,7 +456,7 @@ class _ServerReading:
     def _fit_in(self, compat: str, fields: Fields) -> None:
         program = re.sub(r".*[/\\]", "", fields.get("command", "")).removesuffix(".exe")
         if program != "uvx" and not self.faults:
-            self._wrong('is for servers whose `command` is "uvx"', "name the versions in `args`", "compat")
+            self._wrong('is only for servers with `command` "uvx"', "give the versions in `args`", "compat")
         fields["args"] = ("--with", compat, *fields.get("args", ()))
         fields["private_args"] = tuple(2 + index for index in fields["private_args"])
 
@@ -464,15 +464,15 @@ class _ServerReading:
         """`{name}` goes in here; `{port}` is known only when the component is started."""
         url = fields["url"] = fields.get("url", "").replace("{name}", slug(self.name))
         if "{port}" in url and not fields.get("command"):
-            self._wrong("holds `{port}`, which only a component that is started here has", "write the port", "url")
+            self._wrong("contains `{port}`, which only components started by toolgate have", "write the port", "url")
         try:
             if url and not variables.has_pattern(url):
                 variables.sound_component_url(url)
         except Wrong:
-            self._wrong("is no URL once the name is in it", "", "url")
+            self._wrong("is not a URL after the name is filled in", "", "url")
 
 
-_WHO_WRITES_PATTERNS = "add it in the configuration or with `toolgate servers add`"
+_WHO_WRITES_PATTERNS = "add it to the configuration or with `toolgate servers add`"
 
 
 def of_environment(environ: Mapping[str, str], style: variables.Style = variables.SHELL) -> Callable[[str], str]:
@@ -483,7 +483,7 @@ def of_environment(environ: Mapping[str, str], style: variables.Style = variable
         try:
             found = cast(str, expansion.expand(written))
         except Wrong as error:
-            raise secrets.Broken(f"a text of secrets.vault {error.findings[0].message}") from None
+            raise secrets.Broken(f"a value in secrets.vault {error.findings[0].message}") from None
         if expansion.missing:
             raise secrets.Broken(_not_set(tuple(expansion.missing), style))
         return found
@@ -509,11 +509,11 @@ def _lacks(expansion: Expansion, style: variables.Style) -> list[str]:
 
 def _not_asked(name: str, written: str) -> str:
     """Another tool asks its user for this; we have nobody to ask when a server starts."""
-    return f"{written} has no value: toolgate does not ask for it; set {name} in the environment of toolgate"
+    return f"{written} has no value, and toolgate does not prompt for it: set {name} in toolgate's environment"
 
 
 def _not_set(missing: tuple[str, ...], style: variables.Style) -> str:
     """A default is named as a way out only where the tool whose file it is has them."""
     names, are, them = ", ".join(missing), *(("is", "it") if len(missing) == 1 else ("are", "them"))
     way_out = f", or write a default: ${{{missing[0]}:-default}}" if ":-" in style.write else ""
-    return f"{names} {are} not set: set {them} in the environment of toolgate{way_out}"
+    return f"{names} {are} not set: set {them} in toolgate's environment{way_out}"

@@ -146,7 +146,7 @@ class Sources:
     def get(self, name: str) -> str:
         """Raises `Lacking`."""
         if not self._looks:
-            raise Unread(f"the secret `{name}` was not looked for")
+            raise Unread(f"secret `{name}` was not looked up")
         if name not in self._found:
             try:
                 self._found[name] = self._looked_up(name)[1]
@@ -167,13 +167,13 @@ class Sources:
             try:
                 value = place.find(name)
             except Broken as error:
-                raise Lacking(f"the secret `{name}` cannot be looked up: {error}") from None
+                raise Lacking(f"secret `{name}` cannot be looked up: {error}") from None
             if value:
                 return backend, value
             asked.append(place.where(name))
         raise Lacking(
             f"secret `{name}` not found; looked in {'; '.join(asked) or 'no source'}. "
-            f"`toolgate secrets set {name}` keeps it in the file"
+            f"`toolgate secrets set {name}` stores it in the file"
         )
 
     def _all(self) -> Sequence[tuple[str, Place]]:
@@ -218,7 +218,7 @@ class _File:
         return self._known.get(name)
 
     def where(self, name: str) -> str:
-        return f"the file {self._path}" + ("" if self._known else " (which is empty or not there)")
+        return f"the file {self._path}" + ("" if self._known else " (empty or missing)")
 
 
 def read_file(path: Path) -> Mapping[str, str]:
@@ -232,17 +232,17 @@ def read_file(path: Path) -> Mapping[str, str]:
     except (OSError, UnicodeDecodeError):
         raise Broken(f"{path} cannot be read") from None
     except Malformed as error:
-        raise Broken(f"{path} is no JSON ({error.message})") from None
+        raise Broken(f"{path} is not valid JSON ({error.message})") from None
     if not isinstance(tree, dict) or not all(isinstance(each, str) for each in cast("dict[str, Any]", tree).values()):
-        raise Broken(f"{path} must be one table of texts by name")
+        raise Broken(f"{path} must be one object of names and texts")
     return cast("dict[str, str]", tree)
 
 
 def _refuse_if_open_to_others(path: Path, found: os.stat_result) -> None:
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise Broken(f"{path} is open to other users: chmod 600 {path}")
+        raise Broken(f"{path} is accessible to other users: chmod 600 {path}")
     if found.st_uid not in (os.geteuid(), 0):
-        raise Broken(f"{path} belongs to another user: chown it to the one that runs toolgate")
+        raise Broken(f"{path} belongs to another user: chown it to the user that runs toolgate")
 
 
 class _Systemd:
@@ -283,10 +283,10 @@ class _Keyring:
         try:
             return keyring.get_password(self._service, name)
         except keyring.errors.NoKeyringError:
-            self._why_not = "there is none on this machine"
+            self._why_not = "no keyring on this machine"
             return None
         except (keyring.errors.KeyringError, RuntimeError) as error:
-            raise Broken(f"the keyring cannot be asked ({type(error).__name__})") from None
+            raise Broken(f"the keyring cannot be read ({type(error).__name__})") from None
 
     def where(self, name: str) -> str:
         return f"the keyring ({self._why_not or f'service {self._service}'})"
@@ -321,9 +321,9 @@ class _Vault:
     def _fetch(self, name: str) -> Mapping[str, Any]:
         address = self._text(self._settings.address, "VAULT_ADDR").rstrip("/")
         if not re.match(r"https?://[^/?#@\s]+", address):
-            raise Broken("Vault has no address: write secrets.vault.address, or set VAULT_ADDR")
+            raise Broken("Vault has no address: set secrets.vault.address or VAULT_ADDR")
         if not address.startswith("https://") and not _plain_here.fullmatch(address):
-            raise Broken(f"Vault at {address} is on another machine: secrets go there over https only")
+            raise Broken(f"Vault at {address} is on another machine: use https")
         status, body = self._asked(address, "GET", self._path(name))
         if status == 403 and self._settings.role_id:
             _logins.pop(self._login_key(address), None)  # its time is over
@@ -341,14 +341,14 @@ class _Vault:
         if not self._settings.role_id:
             token = self._text(self._settings.token, "VAULT_TOKEN")
             if not token:
-                raise Broken("Vault has no token: write secrets.vault.token or role_id and secret_id")
+                raise Broken("Vault has no token: set secrets.vault.token, or role_id and secret_id")
             return token
         key = self._login_key(address)
         if key not in _logins:
             given = {"role_id": key[1], "secret_id": self._text(self._settings.secret_id, "VAULT_SECRET_ID")}
             status, body = self._request(address, "POST", "auth/approle/login", {}, msgspec.json.encode(given))
             if status != 200:
-                raise Broken(f"Vault answered HTTP {status} to the login by AppRole")
+                raise Broken(f"Vault answered HTTP {status} to the AppRole login")
             _logins[key] = str(_inner(body, "auth").get("client_token", ""))
         return _logins[key]
 
@@ -371,7 +371,7 @@ class _Vault:
         except (http.NetworkError, http.TimeoutException, http.ProtocolError, http.UnsupportedProtocol) as error:
             raise Broken(f"Vault at {address} cannot be reached ({type(error).__name__})") from None
         except UnicodeError:
-            raise Broken("Vault's token or namespace cannot stand in a header") from None
+            raise Broken("Vault's token or namespace is not valid in a header") from None
 
     def _text(self, written: str, variable: str) -> str:
         return self._expand(written) if written else self._environ.get(variable, "")

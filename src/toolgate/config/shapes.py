@@ -66,7 +66,7 @@ def lifecycle(value: object) -> dict[str, Any]:
 
 def requirement(value: object) -> str:
     if not _requirement.fullmatch(values.text(value)):
-        raise wrong('must say which versions of the Python SDK fit, such as "mcp<2"')
+        raise wrong('must give the compatible versions of the Python SDK, such as "mcp<2"')
     return values.text(value)
 
 
@@ -78,7 +78,7 @@ LEAST_VALUES = 10_000  # that a request may be limited to: what is shorter than 
 
 def tool_name(value: object) -> str:
     if not _tool_name.fullmatch(values.text(value)):
-        raise wrong("cannot be the name of a tool", "letters, digits, `_`, `-`, `.` and `/`, at most 128")
+        raise wrong("is not a valid tool name", "letters, digits, `_`, `-`, `.` and `/`, at most 128")
     return values.text(value)
 
 
@@ -93,7 +93,7 @@ def plain(value: object) -> Any:
     whole = isinstance(value, int) and abs(value) < 1 << 63
     if value is None or isinstance(value, bool) or whole or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise wanted("a value that JSON has", value)
+    raise wanted("a JSON value", value)
 
 
 _parameter = record(
@@ -104,7 +104,7 @@ _parameter = record(
 def _sound_parameter(value: object) -> dict[str, Any]:
     found = _parameter(value)
     if {"fixed", "default"} <= found.keys():
-        raise wrong("has both `fixed` and `default`", "what is fixed is always sent: remove one of the two")
+        raise wrong("has both `fixed` and `default`", "a fixed value is always sent: remove one of the two")
     return found
 
 
@@ -126,7 +126,7 @@ def overlays(value: object) -> dict[str, Any]:
     """A server's own names of its tools → what is other about them."""
     found = mapping(_overlay)(value)
     if "name" in found.get(EVERY, {}):
-        raise Wrong(Finding("would give all tools one name", "remove it", (EVERY, "name")))
+        raise Wrong(Finding("would give all tools the same name", "remove it", (EVERY, "name")))
     return _told_apart(found, "tools")
 
 
@@ -135,8 +135,8 @@ def _told_apart(renamed: dict[str, Any], what: str) -> dict[str, Any]:
     for own, overlay in renamed.items():
         shown = overlay.get("name", own)
         if owners.setdefault(shown, own) != own:
-            fix = f"`{owners[shown][:80]}` has it, too"
-            raise Wrong(Finding(f"gives two {what} one name", fix, (own, "name")))
+            fix = f"`{owners[shown][:80]}` already has it"
+            raise Wrong(Finding(f"gives two {what} the same name", fix, (own, "name")))
     return renamed
 
 
@@ -178,13 +178,13 @@ def bundles(value: object) -> dict[str, tuple[str, ...]]:
     found = mapping(values.many(_pattern))(value)
     for name in found:
         if not _bundle_name.fullmatch(name):
-            raise Wrong(Finding("cannot be the name of a bundle", "small letters, digits, `_`, `-`", (name,)))
+            raise Wrong(Finding("is not a valid bundle name", "lower-case letters, digits, `_`, `-`", (name,)))
     return found
 
 
 def _pattern(value: object) -> str:
     if "*" in values.filled(value)[:-1]:
-        raise wrong("may have a `*` only at its end")
+        raise wrong("may have `*` only at the end")
     return values.text(value)
 
 
@@ -209,12 +209,12 @@ def components(value: object) -> tuple[str, ...]:
 
 def _component_name(value: object) -> str:
     if not _component.fullmatch(values.filled(value)):
-        raise wrong("cannot be the name of a component", "letters, digits, `_` and `-`")
+        raise wrong("is not a valid component name", "letters, digits, `_` and `-`")
     return values.text(value)
 
 
 def template(value: object) -> str:
     """A URL that holds `{name}`."""
     if "{name}" not in values.filled(value):
-        raise wrong("must hold `{name}`, where the name of the component goes")
+        raise wrong("must contain `{name}`, the place for the component's name")
     return values.text(value)

@@ -37,7 +37,7 @@ def check(path: Path, data: bytes, environ: Mapping[str, str]) -> None:
     trusted = _read(place(environ)).get(os.path.abspath(path))
     if trusted == digest(data):
         return
-    why = "has changed since it was trusted" if trusted else "was found in this folder, and is not trusted yet"
+    why = "has changed since it was trusted" if trusted else "was found in this folder and is not trusted yet"
     raise NotTrusted((Problem(str(path), "", why, _LOOK),))
 
 
@@ -66,4 +66,4 @@ def _read(path: Path) -> Mapping[str, str]:
     return cast("Mapping[str, str]", tree) if isinstance(tree, dict) else {}
 
 
-_LOOK = "look at what it would run and trust it with `toolgate trust`, or name it with --config"
+_LOOK = "review and trust it with `toolgate trust`, or give it with --config"

@@ -83,7 +83,7 @@ def text(value: object) -> str:
         quotable = isinstance(value, bool | int | float)
         raise wanted("text", value, "put it in quotes" if quotable else "")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
-        raise wrong("holds a character that no program can take")
+        raise wrong("contains a NUL character or a lone surrogate")
     return value
 
 
@@ -189,7 +189,7 @@ def host(value: object) -> str:
     if written.startswith("["):
         raise wrong("must be an address without brackets")
     if not _is_host(written):
-        raise wrong("must be a host name or an IP address", "the port has a key of its own" if ":" in written else "")
+        raise wrong("must be a host name or an IP address", "set the port with its own key" if ":" in written else "")
     return written
 
 
@@ -222,7 +222,7 @@ def _is_address(family: int, written: str) -> bool:
 
 def origin(value: object) -> str:
     if not _origin.fullmatch(filled(value)):
-        raise wrong('must be an origin such as "https://app.example"', "name each one, without a path")
+        raise wrong('must be an origin such as "https://app.example"', "list each one, without a path")
     return text(value)
 
 
@@ -272,7 +272,7 @@ def headers(value: object) -> dict[str, str]:
 def _named(value: object, fits: Callable[[str], bool], what: str) -> dict[str, str]:
     pairs = table(value)
     if not all(fits(name) for name in pairs):  # not quoted: it may be `TOKEN=…` in one piece
-        raise wrong(f"has a key that cannot be the name of a {what}")
+        raise wrong(f"has a key that is not a valid {what} name")
     gather(((name, name) for name in pairs), text)
     return gather(pairs.items(), text)
 
@@ -284,7 +284,7 @@ def root(value: object) -> tuple[str, str]:
     found = table(value)
     strange = [key for key in found if key not in ("uri", "name")]
     if strange or "uri" not in found:
-        raise wrong("must be a path, or a table with `uri` and maybe `name`")
+        raise wrong("must be a path, or a table with `uri` and optionally `name`")
     read = gather(found.items(), text)
     return read["uri"], read.get("name", "")
 

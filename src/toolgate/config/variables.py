@@ -146,7 +146,7 @@ class Expansion:
             return self.literally(text)
         rest = style.pattern.sub(lambda found: "\0" + (found.groupdict().get("default") or ""), text)
         if style.leftover and style.leftover.search(rest):  # a default may join with what stands beside it
-            raise wrong("holds a `${` that is no variable" if "$" in style.write else _no_file, style.write)
+            raise wrong("contains `${` that is not a variable" if "$" in style.write else _no_file, style.write)
         self.literally(rest)
         return style.pattern.sub(self._found, text)
 
@@ -167,7 +167,7 @@ class Expansion:
 
     def _looked_up(self, name: str) -> str:
         if not self._secret or not secrets.is_name(name):
-            raise wrong("names a secret in a way that none can have", "write ${secret:NAME}")
+            raise wrong("has an invalid secret name", "write ${secret:NAME}")
         try:
             return self._secret(name)
         except secrets.Unread:
@@ -192,7 +192,7 @@ class Expansion:
         return wanted.before
 
 
-_no_file = "holds a `{env:` or a `{file:` that is no variable"
+_no_file = "contains `{env:` or `{file:` that is not a variable"
 
 
 class References(Expansion):
@@ -200,7 +200,7 @@ class References(Expansion):
 
     def literally(self, text: str) -> str:
         if _dollar_brace.search(text):
-            raise wrong("holds a `${` that is meant as it stands, which a native file cannot say")
+            raise wrong("contains a literal `${`, which a toolgate file cannot express")
         return text
 
     def _looked_up(self, name: str) -> str:
@@ -236,7 +236,7 @@ def sound_text(value: str) -> None:
     except UnicodeEncodeError:
         strange = True
     if strange:
-        raise wrong("holds a character that no program can take")
+        raise wrong("contains a NUL character or a lone surrogate")
 
 
 def sound_command(value: str) -> None:
@@ -274,7 +274,7 @@ def _sound_url(value: str, *schemes: str) -> None:
     sound_text(value)
     if not _url.fullmatch(value) or not value.lower().startswith(schemes):
         *others, last = (each for scheme in schemes for each in (f"{scheme}://", f"{scheme}s://"))
-        raise wrong(f"must be a URL that begins with {', '.join(others)} or {last}")
+        raise wrong(f"must be a URL that starts with {', '.join(others)} or {last}")
 
 
 def sound_fields(value: Mapping[str, Any]) -> None:
@@ -303,7 +303,7 @@ def sound_roots(value: tuple[tuple[str, str], ...]) -> None:
 def _sound_header(value: str) -> None:
     sound_text(value)
     if _control.search(value):
-        raise wrong("holds a line break or another control character")
+        raise wrong("contains a line break or another control character")
 
 
 def _sound_root(value: str) -> None:

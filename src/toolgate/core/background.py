@@ -31,7 +31,7 @@ class BackgroundTasks:
         """The rescue of what nobody waits for."""
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("work of the gateway itself has failed: %s", task.get_name(), exc_info=error)
+            log.error("background task failed: %s", task.get_name(), exc_info=error)
 
     async def close(self) -> None:
         under_way = list(self._under_way)

@@ -51,7 +51,7 @@ def read_ends(found: Mapping[str, Any]) -> Ends:
     lines = Ends(_count(found, "head"), _count(found, "tail"))
     chars = Ends(_count(found, "head_chars"), _count(found, "tail_chars"), "chars")
     if _is_said(lines) and _is_said(chars):
-        raise Fault("INVALID_ARGS", "Invalid arguments: a text is cut by lines or by characters, not by both")
+        raise Fault("INVALID_ARGS", "Invalid arguments: cut a text by lines or by characters, not both")
     return chars if _is_said(chars) else lines
 
 
@@ -65,7 +65,7 @@ def _count(found: Mapping[str, Any], name: str) -> int | None:
         return None
     is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
     if not is_whole or value < 0:
-        raise Fault("INVALID_ARGS", f'Invalid arguments: "{name}" must be an integer that is not negative')
+        raise Fault("INVALID_ARGS", f'Invalid arguments: "{name}" must be a non-negative integer')
     return int(value)
 
 

@@ -188,7 +188,7 @@ class Exchange:
             self._waiter.set_result(None)
 
     def _expire(self) -> None:
-        self._give_up(Fault("TIMEOUT", "No answer within the time allowed", reach="sent_unknown"), TIMED_OUT)
+        self._give_up(Fault("TIMEOUT", "No answer within the time limit", reach="sent_unknown"), TIMED_OUT)
 
 
 class Part(Exchange):
@@ -236,7 +236,7 @@ def run(asker: Asker, clock: Clock, timeout: float | None, work: Callable[[Excha
             exchange.fail(Fault("SESSION_ERROR", "The call was cancelled", reach="sent_unknown"))
             raise
         except Exception as error:  # the rescue of in-process work: its bug is its own call's failure
-            log.error("%s failed by a fault of its own", asker, exc_info=error)
+            log.error("%s failed with an internal error", asker, exc_info=error)
             exchange.fail(Fault("UPSTREAM_ERROR", f"{type(error).__name__}: {error}", reach="executed"))
 
     def stop(_reason: str) -> None:

@@ -166,11 +166,11 @@ def _fault_of(message: Message) -> str:
     if message.jsonrpc != "2.0":
         return '"jsonrpc" must be "2.0"'
     if not message.method:
-        return "" if bool(message.result) != bool(message.error) else "no method, and not one of result and error"
+        return "" if bool(message.result) != bool(message.error) else "no method and not one of result and error"
     if message.id and len(memoryview(message.id)) > LONGEST_ID:
-        return f"an id has at most {LONGEST_ID:,} bytes"
+        return f"an id must have at most {LONGEST_ID:,} bytes"
     if message.id and not _is_id(message.id):
-        return "an id is a string or a number"
+        return "an id must be a string or a number"
     if message.params and memoryview(message.params)[0] != 0x7B:
         return "params must be an object"
     return ""
@@ -245,7 +245,7 @@ def read_error(raw: Raw) -> RpcError:
     try:
         return _error.decode(raw)
     except UNREADABLE:
-        return RpcError(INTERNAL_ERROR, "The server sent an error out of shape")
+        return RpcError(INTERNAL_ERROR, "The server sent a malformed error")
 
 
 def members(raw: Raw | bytes) -> Members:

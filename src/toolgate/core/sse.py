@@ -67,7 +67,7 @@ class Reader:
             self._rest += rest
             self._pending += len(rest)
         if self._pending + self._held > self._limit:
-            raise TooLong(f"an event of over {self._limit} bytes")
+            raise TooLong(f"an event of more than {self._limit} bytes")
         return events
 
     def _line(self, line: bytes, events: list[Event]) -> None:

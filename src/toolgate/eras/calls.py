@@ -41,7 +41,7 @@ def read_text(found: Members, name: str) -> str:
 def bounded(text: str, name: str) -> str:
     """A name or a URI, which much of what is remembered or noted goes by. Raises `Fault` INVALID_ARGS."""
     if len(text) > LONGEST_NAME:
-        message = f'Invalid params: "{name}" has {len(text):,} characters, and may have {LONGEST_NAME:,}'
+        message = f'Invalid params: "{name}" has {len(text):,} characters; the limit is {LONGEST_NAME:,}'
         raise Fault("INVALID_ARGS", message, reach="not_sent")
     return text
 

@@ -56,7 +56,7 @@ def of_tool(raw: Raw) -> tuple[HeaderArgument, ...]:
         if ANNOTATION in part:
             argument = _header_argument(path, part)
             if argument.header in found:
-                raise Invalid(f"two arguments are mirrored into {argument.header}")
+                raise Invalid(f"two arguments map to the header {argument.header}")
             found[argument.header] = argument
     return tuple(found.values())
 
@@ -64,11 +64,11 @@ def of_tool(raw: Raw) -> tuple[HeaderArgument, ...]:
 def _header_argument(path: tuple[str, ...] | None, part: Mapping[str, Any]) -> HeaderArgument:
     name, type = part[ANNOTATION], part.get("type")
     if not path:
-        raise Invalid("an annotation stands where no chain of properties leads")
+        raise Invalid("an annotation is not reachable through properties")
     if not isinstance(name, str) or not _token.fullmatch(name):
-        raise Invalid(f"{'.'.join(path)}: the name of a header is a token, not {name!r:.100}")
+        raise Invalid(f"{'.'.join(path)}: a header name must be a token, not {name!r:.100}")
     if type not in _TYPES:
-        raise Invalid(f"{'.'.join(path)}: only {', '.join(_TYPES)} can be mirrored")
+        raise Invalid(f"{'.'.join(path)}: only {', '.join(_TYPES)} can become headers")
     return HeaderArgument(PREFIX + name.lower(), path, f"Mcp-Param-{name}", type == "integer")
 
 
@@ -117,7 +117,7 @@ def check(header_arguments: Sequence[HeaderArgument], arguments: Raw, found: Map
         if header is None:
             raise _mismatch(f"the header {argument.name} is missing")
         if text is None:
-            raise _mismatch(f"the header {argument.name} stands for no argument")
+            raise _mismatch(f"the header {argument.name} matches no argument")
         decoded = headers.decode_value(header)
         if decoded not in (text, surrogates.shown(text)) and not _are_equal_numbers(value, decoded):
             raise _mismatch(f"the header {argument.name} differs from its argument")

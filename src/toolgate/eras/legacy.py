@@ -35,8 +35,8 @@ class Initialize(msgspec.Struct):
 def read_initialize(params: Raw) -> Initialize:
     """Raises `Fault` INVALID_ARGS. A version that is no date is an error, an unknown one is not (behaviour.md 6.9)."""
     if len(memoryview(params)) > LONGEST_INITIALIZE:
-        message = f"What initialize says is kept with its session: {LONGEST_INITIALIZE} bytes at most"
-        raise Fault("INVALID_ARGS", message, hint="leave the icons out, or name them by URL")
+        message = f"initialize is too large: the limit is {LONGEST_INITIALIZE} bytes"
+        raise Fault("INVALID_ARGS", message, hint="omit the icons, or give them by URL")
     try:
         asked = jsonrpc.read(params or b"{}", type=Initialize)
     except jsonrpc.UNREADABLE as error:
@@ -44,7 +44,7 @@ def read_initialize(params: Raw) -> Initialize:
     if not _date.fullmatch(asked.protocolVersion):
         raise Fault(
             "INVALID_ARGS",
-            f"Unsupported protocol version: {asked.protocolVersion!r} is no revision date",
+            f"Unsupported protocol version: {asked.protocolVersion!r} is not a revision date",
             extra={"supported": list(mcp.HANDSHAKE_REVISIONS), "requested": asked.protocolVersion},
         )
     return asked
@@ -148,7 +148,7 @@ def read_initialized(body: Raw) -> Initialized:
     try:
         answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:
-        raise Fault("SERVER_FAILED", f"The answer to initialize is out of shape: {error}") from None
+        raise Fault("SERVER_FAILED", f"The answer to initialize is malformed: {error}") from None
     if answer.protocolVersion not in mcp.HANDSHAKE_REVISIONS:
         raise Fault("SERVER_FAILED", f"The server speaks only {answer.protocolVersion!r}, which toolgate does not know")
     return answer

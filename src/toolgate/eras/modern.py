@@ -161,7 +161,7 @@ def write_done(method: str, body: Raw | bytes, is_foreign: bool = False) -> byte
     try:
         there = _filled.decode(body)
     except jsonrpc.UNREADABLE:
-        raise Fault("UPSTREAM_ERROR", "The server's result is no JSON object", reach="executed") from None
+        raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed") from None
     if there.resultType and bytes(there.resultType) != b'"complete"' and not counting.is_too_much(body):
         body = jsonrpc.with_members(body, {"resultType": b'"complete"'})  # an older server's own use of the word
     missing = b",".join(member for name, member in wanted if not getattr(there, name))
@@ -334,7 +334,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     try:
         peek = _type_peek.decode(body) if counting.is_too_much(body) else _result_peek.decode(body)
     except jsonrpc.UNREADABLE as error:
-        raise Fault("UPSTREAM_ERROR", f"The server's result is out of shape: {error}", reach="executed") from None
+        raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
     if peek.resultType == "complete":
         return Done(body)
     if peek.resultType == "task":
@@ -354,13 +354,13 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
                 reach="executed",
             )
     if not questions and peek.requestState is None:
-        raise Fault("UPSTREAM_ERROR", "The server asked for input but said not which", reach="executed")
+        raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which", reach="executed")
     return Required(questions, peek.requestState)
 
 
 def _asked_too_much() -> Fault:
-    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each at most"
-    return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: {most}", reach="executed")
+    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each"
+    return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 
 
 def _read_task(call: Call, body: Raw) -> Done | Accepted:
@@ -368,7 +368,7 @@ def _read_task(call: Call, body: Raw) -> Done | Accepted:
     if call.kind == "tasks":
         return Done(body)
     if call.method != "tools/call" or not tasks.declares(call.client.capabilities):
-        raise Fault("UPSTREAM_ERROR", "The server made a task for a client that cannot have one", reach="executed")
+        raise Fault("UPSTREAM_ERROR", "The server created a task for a client without task support", reach="executed")
     tasks.read_id(body)
     return Accepted(body)
 
@@ -380,4 +380,4 @@ def read_discovered(body: Raw) -> Discovered:
     try:
         return _discovered.decode(body)
     except jsonrpc.UNREADABLE as error:
-        raise Fault("UPSTREAM_ERROR", f"The answer to server/discover is out of shape: {error}") from None
+        raise Fault("UPSTREAM_ERROR", f"The answer to server/discover is malformed: {error}") from None

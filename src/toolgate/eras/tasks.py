@@ -186,7 +186,7 @@ def read_id(body: Raw | bytes) -> str:
 
 
 def _misshapen(error: Exception) -> Fault:
-    return Fault("UPSTREAM_ERROR", f"What the server says of a task is out of shape: {error}", reach="executed")
+    return Fault("UPSTREAM_ERROR", f"The server's task is malformed: {error}", reach="executed")
 
 
 def with_id(body: Raw | bytes, id: str, leave: Callable[[Raw], Raw | bytes]) -> Raw | bytes:

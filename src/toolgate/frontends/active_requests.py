@@ -40,7 +40,7 @@ class ActiveRequest:
             self._timer.cancel()
         if self._task and self.is_expelled and isinstance(error, asyncio.CancelledError):
             self._task.uncancel()  # it goes on, to say the last word
-            raise Unauthorized("What was shown is good no longer", 'Bearer error="invalid_token"') from None
+            raise Unauthorized("The key or token is no longer valid", 'Bearer error="invalid_token"') from None
 
     def lasts(self) -> None:
         """It ends only when somebody ends it."""

@@ -26,13 +26,13 @@ def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
     if raws is None:
         raise error
     if session and session.is_initialized and session.revision != mcp.REVISION_WITH_BATCHES:
-        raise _refused(f"revision {session.revision} has no batches")
+        raise _refused(f"revision {session.revision} does not support batches")
     if not 0 < len(raws) <= MOST:
         raise _refused(f"a batch has 1 to {MOST} messages")
     tokens = jsonrpc.MOST_TOKENS // len(raws)  # all of it is read in one go
     batch = [_read_one(raw, tokens) for raw in raws]
     if any(isinstance(each, Message) and each.method == mcp.INITIALIZE for each in batch):
-        raise _refused("initialize stands alone")
+        raise _refused("initialize must not be in a batch")
     return batch
 
 
@@ -42,7 +42,7 @@ def _read_one(raw: bytes, tokens: int) -> Message | Malformed:
     except Malformed as error:
         return error
     if message.is_request and modern.speaks_modern(None, message.params):
-        refused = _refused(f"revision {mcp.MODERN} has no batches")
+        refused = _refused(f"revision {mcp.MODERN} does not support batches")
         return Malformed(refused.rpc, refused.message, bytes(message.id))
     return message
 

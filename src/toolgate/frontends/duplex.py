@@ -120,7 +120,7 @@ class Conversation:
             async with self._clock.timeout(LAST_WORDS):
                 await asyncio.wait(under_way)
         except TimeoutError:
-            log.info("%d requests are given up: the client is gone", len(under_way))
+            log.info("the client disconnected; requests cancelled: %d", len(under_way))
 
     async def close(self) -> None:
         for task in list(self._in_flight.values()):

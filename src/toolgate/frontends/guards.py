@@ -104,7 +104,7 @@ class Guards:
         principal = await self._who(scope, headers, path)
         route, is_sse = self._find(path, principal)
         if not route:
-            raise Refused(404, f"Nothing is served at {scope['path']}; the endpoint is /mcp")
+            raise Refused(404, f"Not found: {scope['path']}; the endpoint is /mcp")
         if route.is_strict:
             self._check_let_in(route, principal)
         request = Request(scope, receive, route, principal, headers)
@@ -130,7 +130,7 @@ class Guards:
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, ADMIN)
         if not self._gateway.access.may_administer(principal):
-            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; and no page of a browser")
+            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; never a page in a browser")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
     def admit_page(self, scope: Scope) -> Headers:
@@ -141,7 +141,7 @@ class Guards:
         self._check_host(headers)
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
-            raise Refused(403, f"Origin {origin!r} is not that of this page")
+            raise Refused(403, f"Origin {origin!r} is not the origin of this page")
         return headers
 
     def _find(self, path: str, principal: Principal) -> tuple[Route | None, bool]:
@@ -157,7 +157,7 @@ class Guards:
 
     async def _who(self, scope: Scope, headers: Headers, path: str) -> Principal:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
-            raise Refused(400, "Authorization stands there twice")
+            raise Refused(400, "duplicate Authorization header")
         client = scope.get("client") or ("",)
         if isinstance(client, Operator):
             return THE_OPERATOR
@@ -188,13 +188,13 @@ class Guards:
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
         if self._hosts and host not in self._hosts and _hostname(host) not in self._hosts:
-            raise Refused(403, f"Host {host!r} is not served here; add it to http.allowed_hosts")
+            raise Refused(403, f"Host {host!r} is not allowed; add it to http.allowed_hosts")
 
     async def read(self, request: Request) -> bytes:
         """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
         and would find a broken connection instead of the refusal."""
         if self._gateway.snapshot.config.is_open and not _is_json(request.headers.get("content-type", "")):
-            raise Refused(415, "Send application/json: other types any page of a browser could send")
+            raise Refused(415, "Send application/json: any page in a browser could send other types")
         limit = self._config.http.body_limit
         declared = request.headers.get("content-length", "")
         announced = int(declared[:20]) if declared.isdecimal() else 0
@@ -291,7 +291,7 @@ def _is_page_of_loopback(origin: str) -> bool:
 
 def _refuse_two_hosts(twice: str) -> None:
     if twice == era_headers.HOST:
-        raise Refused(400, "The header host stands there twice")
+        raise Refused(400, "Duplicate Host header")
 
 
 @lru_cache(maxsize=64)

@@ -104,7 +104,7 @@ class HttpFrontend:
         self._guards.check(scope)
         found = self._resource.metadata(scope["path"])
         if not found:
-            raise Refused(404, "There is nothing here that tokens are for")
+            raise Refused(404, "Not found: tokens are not used at this path")
         if scope["method"] not in ("GET", "HEAD"):
             raise not_allowed("GET")
         await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300")])
@@ -155,14 +155,14 @@ class HttpFrontend:
 
     async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
         if request.twice:
-            raise Refused(400, f"Header mismatch: the header {request.twice} stands there twice", mcp.HEADER_MISMATCH)
+            raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
         if message.is_response:
-            raise Refused(400, "Invalid request: this revision has no responses of clients")
+            raise Refused(400, "Invalid request: clients do not send responses in this revision")
         if message.is_notification:
             await response.whole(202)
             return
         if message.method == mcp.LISTEN and not request.accepts_events:
-            text = "A subscription is a stream of events: accept text/event-stream"
+            text = "A subscription requires Accept: text/event-stream"
             raise Refused(406, text, id=bytes(message.id))
         if message.method == mcp.LISTEN:
             _lasts(request)
@@ -281,7 +281,7 @@ class HttpFrontend:
 
     def _new_session(self, request: Request, is_implicit: bool) -> Session:
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
-            raise Refused(400, "The first request must be initialize, and later ones carry Mcp-Session-Id")
+            raise Refused(400, "The first request must be initialize, and later requests must carry Mcp-Session-Id")
         version = request.headers.get(era_headers.VERSION)
         revision = version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER
         session = self._deps.new_session(request.route.path, request.principal, revision)
@@ -291,7 +291,7 @@ class HttpFrontend:
     def _known_session(self, request: Request, id: str) -> Session:
         session = self._sessions.get(id, request.principal)
         if not session or session.path != request.route.path:
-            raise Refused(404, "Session not found: initialize anew")
+            raise Refused(404, "Session not found: initialize again")
         return session
 
     # GET and DELETE: legacy only.
@@ -300,7 +300,7 @@ class HttpFrontend:
         session = self._existing(request)
         _lasts(request)
         if not request.accepts_events:
-            raise Refused(406, "This stream is text/event-stream; accept it")
+            raise Refused(406, "This stream requires Accept: text/event-stream")
         last = request.headers.get(LAST_EVENT, "")
         found = session.replay_buffer.find(last)
         if found:
@@ -308,7 +308,7 @@ class HttpFrontend:
         elif not last or is_of_session(last):
             await sse_delivery.listen(response, request.receive, session, self._clock)
         else:
-            raise Refused(400, f"Event {last!r} is not known, or no longer: its stream cannot be resumed")
+            raise Refused(400, f"Event {last!r} is unknown or has expired: its stream cannot be resumed")
 
     async def _delete(self, request: Request, response: Response) -> None:
         self._sessions.end(self._existing(request))

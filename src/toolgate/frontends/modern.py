@@ -94,7 +94,7 @@ async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> boo
     try:
         await watch(name)
     except Fault as fault:
-        log.debug("%s is not watched: %s", name, fault.message)
+        log.debug("cannot subscribe to %s: %s", name, fault.message)
         return False
     return True
 
@@ -345,11 +345,11 @@ class ModernResponses:
         if (state.path, state.digest) != (route.path, calls.digest(call)):
             raise Fault("INVALID_STATE", "requestState belongs to another request")
         if state.expires <= self._clock.wall():
-            raise Fault("INVALID_STATE", "requestState is no longer valid: its time is over")
+            raise Fault("INVALID_STATE", "requestState is no longer valid: it has expired")
         if state.parked_call is not None and state.node != self._node:
-            raise Fault("INVALID_STATE", "requestState belongs to a gateway that is gone")
+            raise Fault("INVALID_STATE", "requestState belongs to a gateway that has ended")
         return state
 
 
 def _unknown() -> Fault:
-    return Fault("INVALID_STATE", "requestState is not one of ours")
+    return Fault("INVALID_STATE", "requestState is invalid")

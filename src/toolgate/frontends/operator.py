@@ -66,7 +66,7 @@ async def _listen(frontend: HttpFrontend, path: Path, clock: Clock) -> None:
     try:
         await _serve(frontend, path)
     except OSError as error:
-        log.info("commands cannot reach this gateway: %s cannot be listened on (%s)", path, error)
+        log.info("commands cannot reach this gateway: cannot listen on %s (%s)", path, error)
     finally:
         os.close(lock)
 
@@ -88,7 +88,7 @@ async def _owned(path: Path, clock: Clock) -> int:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return lock
             if is_first:
-                log.info("another gateway of this configuration is running already; commands are answered by that one")
+                log.info("another gateway with this configuration is already running and will answer commands")
                 is_first = False
             await clock.sleep(AGAIN)
     except BaseException:

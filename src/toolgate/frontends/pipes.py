@@ -86,7 +86,7 @@ class Pipes:
             raise Refused(400, f"This is the transport of 2024-11-05: GET opens its stream, which names the {SESSION}")
         pipe = self._open.get(id)
         if not pipe or not request.principal.may_act_as(pipe.principal) or pipe.path != request.route.path:
-            raise Refused(404, "Session not found: open the stream anew")
+            raise Refused(404, "Session not found: open the stream again")
         pipe.conversation.session.is_shown(request.principal)
         return pipe.conversation
 
@@ -117,7 +117,7 @@ class Pipes:
     @contextmanager
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
-            raise Refused(503, "No more connections are taken")
+            raise Refused(503, "Too many connections")
         pipe = Pipe(self._deps, request.principal, request.route.path)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)

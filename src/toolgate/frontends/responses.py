@@ -28,8 +28,8 @@ def rescued(error: BaseException) -> Fault:
     """Any failure as a fault: the one place where an exception of ours becomes an answer."""
     if isinstance(error, Fault):
         return error
-    log.error("a request failed by a fault of the gateway", exc_info=error)
-    return Fault("INTERNAL", f"The gateway failed: {type(error).__name__}")
+    log.error("a request failed because of an internal error", exc_info=error)
+    return Fault("INTERNAL", f"Internal error: {type(error).__name__}")
 
 
 def let_go(error: BaseException) -> None:
@@ -60,7 +60,7 @@ def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int
 
 def write_reused(message: Message) -> bytes:
     """The error response for a request whose id is that of another one in flight."""
-    text = f"Invalid request: the id {bytes(message.id).decode()} is still in flight"
+    text = f"Invalid request: the id {bytes(message.id).decode()} is already in use"
     return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
 
 

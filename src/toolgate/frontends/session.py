@@ -186,7 +186,7 @@ class Session:
                 call = msgspec.structs.replace(call, is_notification=True)
                 await self._gateway.handle(call, self.route)
         except Fault as fault:
-            log.debug("%s is not relayed: %s", message.method, fault.message)
+            log.debug("%s was not relayed: %s", message.method, fault.message)
 
     def answered(self, message: Message) -> None:
         """The client answers a question of ours."""
@@ -355,7 +355,7 @@ class Session:
         if isinstance(outcome, Accepted):  # it goes on when this request is answered: on no request's stream
             notes.attach(self._reporter(self.tell, token, tasks.read_id(outcome.body)))
         if isinstance(outcome, Done) and outcome.is_foreign:
-            text = "The server's result is of a type that clients of this revision do not know"
+            text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
         return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body)
 
@@ -419,14 +419,14 @@ class Session:
             async with self._clock.timeout(self._ask_time):
                 await asyncio.wait((future, settled), return_when=asyncio.FIRST_COMPLETED)
             if not future.done():
-                stream.send(legacy.cancelled(id, "the question is withdrawn"))
+                stream.send(legacy.cancelled(id, "the server withdrew the question"))
                 return
             answer = future.result()
         except TimeoutError:
-            stream.send(legacy.cancelled(id, "no answer in time"))
+            stream.send(legacy.cancelled(id, "no answer within the time limit"))
             answer = asks.unanswered(f"The client did not answer within {self._ask_time:g} s")
         except asyncio.CancelledError:
-            stream.send(legacy.cancelled(id, "the request is over"))
+            stream.send(legacy.cancelled(id, "the request has ended"))
             raise
         finally:
             settled.cancel()
@@ -450,7 +450,7 @@ def _refuse_if_unaskable(ask: Ask, stream: Stream, resume: Resume) -> None:
     if not stream.can_ask:
         resume.cancel()
         capability = mcp.ASKS[ask.method].capability
-        message = f"The call needs {capability}, and a client that accepts only JSON cannot be asked"
+        message = f"The call requires {capability}, but a client that accepts only JSON cannot be asked"
         raise Fault("SESSION_ERROR", message, reach="executed", extra={"requiredCapabilities": {capability: {}}})
 
 

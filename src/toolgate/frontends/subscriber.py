@@ -40,7 +40,7 @@ class Subscriber:
         if (method, name) in self._watched:
             return
         if len(self._watched) + self._coming >= MOST_WATCHED:
-            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} things are watched; unsubscribe from some")
+            raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} subscriptions; unsubscribe from some")
         self._coming += 1
         try:
             call = await self._gateway.watch(name, self._gateway.route(self._path), self.client, method)

@@ -233,7 +233,7 @@ class Gateway:
         except Fault as fault:
             raise self._resolver.placed(fault, entered, call.target) from None
         if watched.server == names.OWN:
-            raise Fault("METHOD_NOT_FOUND", "The gateway does not tell of changes of its own resources")
+            raise Fault("METHOD_NOT_FOUND", "The gateway does not report changes of its own resources")
         try:
             await self._subscriptions.begin(watched, route.upstream(watched.server))
         except Fault as fault:
@@ -245,7 +245,7 @@ class Gateway:
         try:
             decision = await policy_run.before(lambda next: self._through(next, route))
             if not isinstance(decision, Call):
-                raise Fault("ACCESS_DENIED", "A subscription cannot ask, so it is refused")
+                raise Fault("ACCESS_DENIED", "A subscription cannot ask the user, so it was refused")
         except BaseException as error:
             policy_run.ended(error)
             raise
@@ -349,7 +349,7 @@ async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
 
 def shutting_down(reach: Reach) -> Fault:
     """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
-    hint = "call again when it is back" if reach == "not_sent" else "it may have run: look before you call it again"
+    hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
 
 

@@ -57,12 +57,12 @@ class Notices:
         command = self.command(request.id)
         place = request.place
         who, what, where = map(safe_text.named, (place.principal, place.target, place.server))
-        about = f"{who} wants {what} of {where}"
+        about = f"{who} calls {what} on {where}"
         log.info("a call waits for approval: %s. Decide: %s", about, command)
         if not self._notify:
             return
         if len(self._waiting) >= MOST_WAITING:
-            log.warning("approvals.notify: too much waits to be told; the approval %s is in the log only", request.id)
+            log.warning("approvals.notify: too many notices are queued; approval %s is only in the log", request.id)
             return
         self._waiting.append(self._redactor.body(msgspec.json.encode(told(request, command))))
         if self._working < AT_ONCE:
@@ -87,7 +87,7 @@ class Notices:
             async with self._clock.timeout(PATIENCE):
                 await (self._post(notify, said) if isinstance(notify, str) else self._run(notify, said))
         except TimeoutError:
-            log.warning("approvals.notify did not end within %g s", PATIENCE)
+            log.warning("approvals.notify did not finish within %g s", PATIENCE)
         except Fault as fault:
             log.warning("approvals.notify failed: %s", fault.message)
 
@@ -99,7 +99,7 @@ class Notices:
         try:
             answer = await self._outside.fetch(url, "POST", headers=headers, body=said, trusted=(host,), follow=False)
         except Fault as fault:
-            raise Fault(fault.code, f"{host} was not reached") from fault
+            raise Fault(fault.code, f"{host} is unreachable") from fault
         if answer.status >= 300:
             raise Fault("UPSTREAM_ERROR", f"{host} answered with HTTP {answer.status}")
 

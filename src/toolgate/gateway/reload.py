@@ -87,7 +87,7 @@ class Reloading:
         try:
             await self.reload()
         except ConfigError as error:
-            message = f"The configuration is not understood; the old one is served on: {error}"
+            message = f"Invalid configuration, still serving the previous one: {error}"
             raise Fault("INVALID_ARGS", message, reach="not_sent") from None
 
     def reload_soon(self) -> None:
@@ -102,10 +102,10 @@ class Reloading:
             log.error("invalid configuration, still serving the previous one:\n%s", error)
             return
         if self._served == before:
-            log.info("the configuration was read again; nothing has changed")
+            log.info("configuration reloaded; nothing has changed")
         else:
             served = [upstream.name for upstream in snapshot.upstreams.values()]
-            log.info("the configuration was changed, and is served: %s", ", ".join(served) or "no servers")
+            log.info("configuration reloaded; now serving: %s", ", ".join(served) or "no servers")
 
     async def follow_files(self) -> None:
         """Serve what stands in the files whenever that is another than was read, and the same for a moment."""
@@ -122,6 +122,6 @@ def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
     """The frontends, the store and the audit stand as they were opened."""
     for part in ("http", "sessions", "parking", "state"):
         if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
-            log.warning("`%s` was changed; that takes effect when toolgate is started again", part)
+            log.warning("`%s` was changed; restart toolgate to apply it", part)
     if now.audit.path not in (opened.audit.path, before.audit.path):
-        log.warning("`audit.path` was changed; that takes effect when toolgate is started again")
+        log.warning("`audit.path` was changed; restart toolgate to apply it")

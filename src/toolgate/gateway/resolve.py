@@ -90,7 +90,7 @@ class Resolver:
             and server_list
             and hides(server_list, about.target)
         ):
-            raise Fault("ACCESS_DENIED", "Access denied: the tool behind it may not be used any more", reach="not_sent")
+            raise Fault("ACCESS_DENIED", "Access denied: its tool may no longer be used", reach="not_sent")
         return msgspec.structs.replace(call, about=about)
 
     def as_known(self, about: Call) -> Call:
@@ -166,7 +166,7 @@ class Resolver:
     def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
         if entered.method != mcp.CALL or entered.server == names.OWN:
             if entered.kind == "methods" and self._current().catalog.hides(entered.server):
-                message = "Access denied: what the method reaches may be hidden here"
+                message = "Access denied: the method may reach hidden items"
                 raise Fault("ACCESS_DENIED", message, reach="not_sent")
             return entered
         server_list = view.server_list(entered.server, "tools")

@@ -92,7 +92,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         """What is served at a path. Raises `Fault` where that was removed."""
         found = self.routes.get(path)
         if not found:
-            raise Fault("SERVER_NOT_FOUND", f"Nothing is served at {path} any more", reach="not_sent")
+            raise Fault("SERVER_NOT_FOUND", f"{path} is no longer served", reach="not_sent")
         return found
 
     def take_over(self) -> None:
@@ -187,7 +187,7 @@ def _bundles(
     for name, patterns in config.bundles.items():
         for pattern in patterns:
             if not names.meant(pattern, [server.id for server in config.servers]):
-                log.warning("bundles.%s: %s means no server's tools: begin it with SERVER__", name, pattern)
+                log.warning("bundles.%s: %s matches no server's tools: start it with SERVER__", name, pattern)
         path = f"/mcp/bundles/{name}"
         shown = {id: upstreams[id] for id in bundle.servers(patterns, upstreams)}
         routes[path] = Route(path, ToolsetSurface(bundle.Bundle(patterns)), shown, policies, own)

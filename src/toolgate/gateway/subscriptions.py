@@ -48,7 +48,7 @@ class Subscriptions:
         try:
             await upstream.watch(call.target, call.client, call.kind)
         except Fault as fault:
-            log.warning("%s was changed, and tells no more of %s: %s", upstream.name, call.target, fault.message)
+            log.warning("%s was changed; no more updates of %s: %s", upstream.name, call.target, fault.message)
             return
         if id(call) not in self._calls:  # its client has left before there was anything to end
             upstream.unwatch(call.target, call.client, call.kind)

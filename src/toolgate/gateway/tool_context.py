@@ -197,7 +197,7 @@ class RouteToolContext:
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):
-            message = "Only who may use all of a server may stop it: others use it as well"
+            message = "Only clients that may use all of a server may stop it, because others use it too"
             raise Fault("ACCESS_DENIED", message, server=server, reach="not_sent", hint=_WHO_STOPS)
         await self._route.upstream(server).stop()
 
@@ -221,6 +221,4 @@ class RouteToolContext:
         changes.check_may_request(self._contexts.access, self.client.principal)
 
 
-_WHO_STOPS = (
-    "it is for clients whose permissions leave out nothing of that server, and for those that have admin = true"
-)
+_WHO_STOPS = "only clients with full access to that server, or with admin = true, may do this"

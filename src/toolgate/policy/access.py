@@ -28,6 +28,6 @@ class Permit(Policy):
         if verdict == "off":
             raise Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
         if verdict == "ask" and not self._is_asked_behind:
-            message = "Approval required: nobody can be asked for it here"
+            message = "Approval required, but nobody can be asked here"
             raise Fault("APPROVAL_REQUIRED", message, reach="not_sent")
         return call

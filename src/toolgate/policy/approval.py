@@ -140,7 +140,7 @@ class Approval(Policy):
     def _ask(self, approval_request: ApprovalRequest, problem: str = "", can_client: bool = True) -> Required | Wait:
         call, by = approval_request.call, self._who_decides(approval_request)
         if call.method not in _ASKABLE:
-            raise _required(approval_request, "and this is no call that one could approve")
+            raise _required(approval_request, "and this kind of call cannot be approved")
         if "operator" in by and not problem:
             request = self._approvals.find(approval_request.place, approval_request.digest)
             if request and request.state != "undecided":
@@ -180,7 +180,7 @@ class Approval(Policy):
         try:
             edited = self._edited(approval_request, text)
         except Unsendable as why:
-            return self._ask(approval_request, f"What you wrote cannot be sent, and was not: {why}.")
+            return self._ask(approval_request, f"Not sent, because your arguments are invalid: {why}.")
         if decision == "once":
             return self._go_on(approval_request, edited)
         return Wait(lambda: self._grant(approval_request, edited, cast(Lasts, decision)))
@@ -189,7 +189,7 @@ class Approval(Policy):
         try:
             await self._approvals.grant(approval_request.place, lasts, "client", approval_request.session)
         except (NotKept, TooMany) as why:
-            log.warning("%s was allowed this once only: %s", approval_request.named, why)
+            log.warning("%s was allowed once only: %s", approval_request.named, why)
         else:
             self._note_grant(approval_request, lasts)
         return approval_request, edited
@@ -243,7 +243,7 @@ class Approval(Policy):
         try:
             return await self._used(approval_request, request)
         except NotKept as why:
-            return _required(approval_request, f"and what was decided cannot be used: {why}")
+            return _required(approval_request, f"and the decision cannot be used: {why}")
 
     async def _used(self, approval_request: ApprovalRequest, request: StoredRequest) -> Decided | None:
         if request.state == "denied":
@@ -253,7 +253,7 @@ class Approval(Policy):
         try:
             return approval_request, self._edited(approval_request, request.edited)
         except Unsendable as why:
-            return Fault("INVALID_ARGS", f"What the operator wrote cannot be sent: {why}", reach="not_sent")
+            return Fault("INVALID_ARGS", f"The operator's arguments are invalid: {why}", reach="not_sent")
 
 
 def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:
@@ -289,8 +289,8 @@ def _approval_pass(approval_request: ApprovalRequest, asker: Asker, state: str |
 
 
 _NOBODY = (
-    "its client has no forms (elicitation), or the arguments are too long for one; approvals.by can let operators "
-    "approve, too"
+    "its client does not support forms (elicitation), or the arguments are too long for one; "
+    "approvals.by can let operators approve too"
 )
 
 
@@ -304,11 +304,11 @@ def _undecided(approval_request: ApprovalRequest, request: StoredRequest) -> Fau
         "APPROVAL_REQUIRED",
         f"{approval_request.named} needs approval, and nobody has decided yet",
         reach="not_sent",
-        hint=f"a person decides with `{command}` (or deny); then make the very same call again",
+        hint=f"a person decides with `{command}` (or deny); then make the same call again",
         extra={"approval": {"id": request.id, "command": command, "until": request.until}},
     )
 
 
 def _denied(approval_request: ApprovalRequest, by: str) -> Fault:
-    hint = "a person has decided so; do not try it in another way"
+    hint = "a person denied it; do not try to work around this"
     return Fault("APPROVAL_DENIED", f"{approval_request.named} was denied by {by}", reach="not_sent", hint=hint)

@@ -32,7 +32,7 @@ _TITLES: dict[Lasts | str, str] = {
     "once": "Allow this one call",
     "session": "Allow this tool, with any arguments, until this session ends",
     "hour": "Allow this tool, with any arguments, for an hour",
-    "always": "Allow this tool, with any arguments, until that is revoked",
+    "always": "Allow this tool, with any arguments, until you revoke it",
     "deny": "Deny",
 }
 
@@ -68,12 +68,12 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 def of(call: Call, place: Place, redactor: Redactor) -> ApprovalRequest:
     """Raises `Fault` for arguments that one reader takes for something else than another, or that are too long."""
     if len(memoryview(call.arguments)) > LARGEST:
-        message = f"Invalid arguments for {call.shown}: more than {LARGEST:,} bytes are approved by nobody"
+        message = f"Invalid arguments for {call.shown}: more than {LARGEST:,} bytes cannot be approved"
         raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:
         arguments = safe_text.read(bytes(call.arguments or b"{}"))
     except Ambiguous as why:
-        message = f"Invalid arguments for {call.shown}: they cannot be shown to who is to approve them, since {why}"
+        message = f"Invalid arguments for {call.shown}: they cannot be shown for approval: {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
     digest = hashlib.sha256(safe_text.canonical(arguments)).hexdigest()
     shown = masked(arguments, redactor)
@@ -122,7 +122,7 @@ def question(case: ApprovalRequest, problem: str) -> Ask | None:
     choices = [{"const": choice, "title": _TITLES[choice]} for choice in offered(case)]
     properties: dict[str, Any] = {"decision": {"type": "string", "title": "Decision", "oneOf": choices}}
     if case.call.kind != "resources":
-        title = "The arguments, in JSON: what stands here is sent"
+        title = "The arguments as JSON, sent as written here"
         properties["arguments"] = {"type": "string", "title": title, "default": safe_text.written(case.shown)}
     schema = {"type": "object", "properties": properties, "required": ["decision"]}
     return Ask(KEY, METHOD, Raw(jsonrpc.encode({"message": message, "requestedSchema": schema})))
@@ -166,7 +166,7 @@ def consequence(place: Place, shown: Tree) -> Sequence[str]:
 def _names(given: Mapping[str, Tree], key: str, title: str) -> Sequence[str]:
     found = given.get(key)
     named = ", ".join(map(safe_text.named, cast("dict[str, Tree]", found))) if isinstance(found, dict) else ""
-    return [f"- {title} that it sets: {named}"] if named else []
+    return [f"- {title} it sets: {named}"] if named else []
 
 
 def arguments(shown: Tree) -> Sequence[str]:
@@ -203,7 +203,7 @@ def edited(case: ApprovalRequest, text: str) -> Raw | None:
         return None
     found = _restored(tree, case.shown, case.arguments)
     if _count(found) > _count(case.arguments):
-        raise Unsendable(f"{GONE} stands for a secret, and can only stay where it is")
+        raise Unsendable(f"{GONE} stands for a secret and must stay where it is")
     _check_own(case.call, case.arguments, found)
     return Raw(safe_text.written(found).encode())
 
@@ -215,7 +215,7 @@ def read_edited(text: str) -> dict[str, Tree]:
     except Ambiguous as why:
         raise Unsendable(str(why)) from None
     if not isinstance(tree, dict):
-        raise Unsendable("it is no JSON object")
+        raise Unsendable("it is not a JSON object")
     return cast("dict[str, Tree]", tree)
 
 
@@ -256,4 +256,4 @@ def _check_own(call: Call, before: dict[str, Tree], after: dict[str, Tree]) -> N
     for name in before.keys() | after.keys():
         is_same = name in before and name in after and before[name] == after[name]
         if not is_same and tool_info.parameters.get(name, name) not in visible:
-            raise Unsendable(f"{name} is not the caller's to give")
+            raise Unsendable(f"{name} cannot be given by the caller")

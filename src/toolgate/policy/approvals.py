@@ -154,7 +154,7 @@ class Approvals:
         theirs = sum(each.place.principal == principal and each.state == "undecided" for each in known)
         theirs += self._being_written[principal]
         if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
-            raise TooMany("too many calls wait for an operator already")
+            raise TooMany("too many calls are already waiting for an operator")
 
     async def use(self, request: StoredRequest) -> bool:
         """Use a decision up. Whether it was there to be used: somebody else may have been faster."""
@@ -169,7 +169,7 @@ class Approvals:
     async def allow(self, request: StoredRequest, lasts: Lasts, ttl: float, edited: str = "") -> None:
         """Let it go through once within `ttl`, and others like it for as long as it `lasts`. Raises `Unfit`."""
         if lasts != "once" and is_change(request.place):
-            raise Unfit("each change of the servers is decided by itself: allow it once")
+            raise Unfit("each change of the servers needs its own decision: allow it once")
         if lasts == "session" and not request.session:
             raise Unfit("its client has no session: allow it once, for an hour or always")
         await self._decide(request, ttl, state="allowed", lasts=lasts, edited=edited)
@@ -184,7 +184,7 @@ class Approvals:
         decided = msgspec.structs.replace(request, until=self._clock.wall() + ttl, **how)
         where = key(request.place, request.digest)
         if not await self._store.compare_and_set(_REQUESTS, where, _bytes(request), _bytes(decided), ttl):
-            raise Unfit("it was decided meanwhile, or its time is over")
+            raise Unfit("it was decided in the meantime or has expired")
 
     # Grants.
 

@@ -88,9 +88,9 @@ class Audit(Policy):
         if self._blocks and self._trail.problem:
             raise Fault(
                 "INTERNAL",
-                "No call is let through while the audit cannot be written",
+                "Calls are refused while the audit cannot be written",
                 reach="not_sent",
-                hint="the log of toolgate says why; `audit.on_failure` decides whether calls wait for that",
+                hint="see toolgate's log for the reason; `audit.on_failure` sets whether calls are refused",
             )
         return Passed(call, _Begun(self._clock.now(), call.arguments))
 

@@ -82,8 +82,8 @@ def _in_one_spelling(call: Call, given: base.Given) -> Call:
     return msgspec.structs.replace(call, arguments=Raw(jsonrpc.encode({**members, **read})))
 
 
-_NO_PATTERNS = "A tool call cannot put variables of the gateway (`${`) into a server"
+_NO_PATTERNS = "A tool call cannot use the gateway's variables (`${`) in a server"
 _WHO_WRITES_PATTERNS = (
     "write the value itself; or let the operator add the server, in the configuration or with `toolgate servers add`, "
-    "where ${NAME} and ${secret:NAME} stand for values"
+    "where ${NAME} and ${secret:NAME} are allowed"
 )

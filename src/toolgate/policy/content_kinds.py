@@ -60,7 +60,7 @@ def is_parted(text: str, cut: Excerpt) -> bool:
 def shape(text: str) -> str:
     """What a JSON text is, from above."""
     if counting.is_too_much(surrogates.escaped(text)):
-        return "JSON of very many values"
+        return "JSON with very many values"
     try:
         keys = list(jsonrpc.members(surrogates.escaped(text)))
     except jsonrpc.UNREADABLE:

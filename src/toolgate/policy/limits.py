@@ -176,7 +176,7 @@ class Limits(Policy):
                 "INVALID_ARGS",
                 f"Invalid arguments for {call.shown}: they have more than {most:,} JSON values (limits.values)",
                 reach="not_sent",
-                hint="send less at once, or name what is large instead of sending it",
+                hint="send less at once, or send a reference to large data",
                 extra={"limit": most},
             )
 
@@ -214,9 +214,9 @@ def _refuse_too_large(call: Call, most: int) -> None:
     if size > most:
         raise Fault(
             "INVALID_ARGS",
-            f"Invalid arguments for {call.shown}: they have {size:,} bytes, and may have {most:,}",
+            f"Invalid arguments for {call.shown}: they have {size:,} bytes; the limit is {most:,}",
             reach="not_sent",
-            hint="send less at once, or name what is large instead of sending it",
+            hint="send less at once, or send a reference to large data",
             extra={"limit": most, "size": size},
         )
 

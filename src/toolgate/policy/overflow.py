@@ -177,7 +177,7 @@ class OverflowStore:
         size = f"{len(overflow.data):,} bytes" + (f", {count_lines(overflow.data):,} lines" if overflow.is_text else "")
         raise Fault(
             "INVALID_ARGS",
-            f"Invalid arguments: {address} is too large to be read at once ({size}): read a range, as {ranges}",
+            f"Invalid arguments: {address} is too large to read at once ({size}): read a range, such as {ranges}",
             hint=f"at most {self.at_once:,} bytes at once",
         )
 
@@ -185,16 +185,16 @@ class OverflowStore:
         asked = _ASKED.fullmatch(query)
         if not asked or (asked[1] != "bytes" and not overflow.is_text):
             ranges = " or ".join(proposed(address, overflow.data, overflow.is_text, self.at_once))
-            raise Fault("INVALID_ARGS", f"Invalid arguments: {query!r} is no range; read one as {ranges}")
+            raise Fault("INVALID_ARGS", f"Invalid arguments: {query!r} is not a range; examples: {ranges}")
         first = int(asked[2])
         last = int(asked[4]) if asked[4] else None if asked[3] else first
         if last is not None and last < first:
-            raise Fault("INVALID_ARGS", f"Invalid arguments: a range that ends before it begins: {query}")
+            raise Fault("INVALID_ARGS", f"Invalid arguments: the range ends before it starts: {query}")
         found = _READERS[asked[1]](overflow, first, last, self.at_once)
         if found.start == found.end and found.start < found.base + found.total and asked[1] == "lines":
             where = f"{address}?bytes={found.bytes.start}-{found.bytes.start + self.at_once - 1}"
             raise Fault(
-                "INVALID_ARGS", f"Invalid arguments: line {found.start} is too long: read its bytes, as {where}"
+                "INVALID_ARGS", f"Invalid arguments: line {found.start} is too long: read it as bytes, such as {where}"
             )
         return found
 

@@ -22,6 +22,6 @@ class Quarantine(Policy):
 
 def quarantined(call: Call, why: str) -> Fault:
     """Its words are the gateway's: a tool that changes must not speak to the model through its refusal."""
-    hint = f"the operator may look at it and approve it: toolgate pins diff {call.server}"
+    hint = f"the operator can review and approve it: toolgate pins diff {call.server}"
     message = f"{call.shown} is in quarantine: {why}"
     return Fault("ACCESS_DENIED", message, server=call.server, tool=call.shown, reach="not_sent", hint=hint)

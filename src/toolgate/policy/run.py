@@ -130,7 +130,7 @@ def _refuse_if_unanswerable(call: Call, required: Required) -> None:
     for ask in required.asks:
         if not asks.is_answerable(ask, call.client.capabilities):
             capability = mcp.ASKS[ask.method].capability
-            message = f"The call needs {capability}, which its client did not declare"
+            message = f"The call requires the client capability {capability}, which was not declared"
             raise Fault(
                 "MISSING_CAPABILITY", message, reach="not_sent", extra={"requiredCapabilities": {capability: {}}}
             )

@@ -59,7 +59,7 @@ class SchemaCost:
         try:
             return self._visits(self._root, min(depth, DEEPEST))
         except RecursionError:
-            raise TooMuch("it is nested too deep") from None
+            raise TooMuch("it is nested too deeply") from None
 
     def reckon(self) -> None:
         """All that `of` looks up. Raises `TooMuch`."""
@@ -93,7 +93,7 @@ class SchemaCost:
         if key in self._known:
             return self._known[key]
         if key in self._above:
-            raise TooMuch("it refers to itself without end")
+            raise TooMuch("it refers to itself endlessly")
         self.is_recursive = self.is_recursive or any(id == key[0] for id, _ in self._above)
         self._above.append(key)
         found = self._reckoned(cast("Mapping[str, Any]", node), depth)

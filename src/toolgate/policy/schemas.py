@@ -242,7 +242,7 @@ _NAMING = {
     "required": "is required",
     "additionalProperties": "is not a known argument",
     "unevaluatedProperties": "is not a known argument",
-    "unevaluatedItems": "is one item too many",
+    "unevaluatedItems": "is beyond the allowed number of items",
 }
 _ALTERNATIVES = ("anyOf", "oneOf")
 
@@ -285,13 +285,13 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "minItems": _with("must have at least", "items"),
     "maxItems": _with("must have at most", "items"),
     "additionalItems": _with("must have at most", "items"),
-    "uniqueItems": _plainly("must not have the same item twice"),
-    "contains": _plainly("lacks items that it must contain"),
+    "uniqueItems": _plainly("must not have duplicate items"),
+    "contains": _plainly("lacks required items"),
     "minProperties": _with("must have at least", "members"),
     "maxProperties": _with("must have at most", "members"),
     "propertyNames": _plainly("has a member whose name is not allowed"),
     "falseSchema": _plainly("is not allowed"),
-    "not": _plainly("is what it must not be"),
+    "not": _plainly("matches a forbidden schema"),
 }
 
 
@@ -299,9 +299,9 @@ def _of_branches(error: ValidationError, most: int) -> str:
     """What the nearest alternative wants: the one that goes deepest, then the one that misses least."""
     branches = [branch for branch in _branches(error) if branch]
     if error.kind.name == "oneOf" and len(branches) < len(_branches(error)):
-        return "fits several alternatives, and must fit exactly one"
+        return "matches several alternatives but must match exactly one"
     nearest = min(branches, key=lambda branch: (-max(len(each.instance_path) for each in branch), len(branch)))
     said = [wrong for each in nearest[:most] for wrong in _said(each, 1)]
     start = _pointer(error.instance_path)
     shown = "; ".join(f"{wrong.pointer.removeprefix(start)} {wrong.message}".strip() for wrong in said[:most])
-    return f"fits none of {len(branches)} alternatives; the nearest: {shown}"
+    return f"matches none of {len(branches)} alternatives; nearest: {shown}"

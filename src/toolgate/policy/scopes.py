@@ -48,7 +48,7 @@ class Scopes(Policy):
                 "INSUFFICIENT_SCOPE",
                 f"The token lacks the scope {' '.join(missing)}",
                 reach="not_sent",
-                hint="sign in again with the scopes that are named",
+                hint="sign in again with these scopes",
                 extra={"scopes": list(needed)},
             )
         return call

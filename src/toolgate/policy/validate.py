@@ -80,7 +80,7 @@ class Validate(Policy):
         if not schema.was_told:
             schema.was_told = True
             log.warning(
-                "%s: the schema of %s cannot be used, so that its arguments go unchecked: %s",
+                "%s: the schema of %s cannot be used, so its arguments are not checked: %s",
                 call.server,
                 call.target,
                 schema.problem,
@@ -100,6 +100,6 @@ def _refusal(call: Call, tool_info: ToolInfo, verdict: ArgumentsVerdict) -> Faul
         "INVALID_ARGS",
         f"Invalid arguments for {call.shown}: {named}{more}",
         reach="not_sent",
-        hint=hint if schema else f"{hint}; the tool's schema is in the list of its server's tools",
+        hint=hint if schema else f"{hint}; the tool's schema is in tools/list",
         extra={"errors": wrong, "error_count": verdict.count, **schema},
     )

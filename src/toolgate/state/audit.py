@@ -195,7 +195,7 @@ class Trail:
             line = jsonrpc.encode(_by_hashes(line))
         if self._is_closed or self._put - self._written + len(line) > MOST_WAITING:
             self._lost, self._lost_at = self._lost + 1, self.time()
-            self.problem = self.problem or f"the audit cannot be written as fast as it grows: {self.file}"
+            self.problem = self.problem or f"the audit log grows faster than it can be written: {self.file}"
             return
         self._put += len(line)
         self._waiting.append(line)
@@ -249,7 +249,7 @@ class Trail:
         self._told_lost = lost
         self._written += sum(map(len, lines))
         if self.problem:
-            log.warning("the audit is written again: %s", self.file)
+            log.warning("the audit log can be written again: %s", self.file)
             self.problem = ""
         if self._anchors and self._loop:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -262,8 +262,8 @@ class Trail:
     def _complain(self, why: str) -> None:
         """Once, until it goes well again."""
         if not self.problem:
-            log.error("the audit cannot be written: %s: %s", self.file, why)
-        self.problem = f"the audit cannot be written: {self.file}: {why}"
+            log.error("cannot write the audit log: %s: %s", self.file, why)
+        self.problem = f"cannot write the audit log: {self.file}: {why}"
 
 
 def operator() -> str:
@@ -416,7 +416,7 @@ class Chain:
         if not stat.S_ISREG(found.st_mode):
             return
         if found.st_nlink > 1:
-            raise ownership.NotOurs(self._file, "has another name, too: remove one of them")
+            raise ownership.NotOurs(self._file, "has another hard link: remove one of them")
         if why := ownership.problem(found):
             raise ownership.NotOurs(self._file, why)
         if found.st_mode & 0o077:
@@ -430,7 +430,7 @@ def _lock(descriptor: int) -> None:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise OSError("another process keeps it locked") from None
+                raise OSError("another process has locked it") from None
             time.sleep(0.005)
 
 
@@ -569,13 +569,13 @@ class _Checking:
         self._lines += 1
         found = read_line(line[:-1]) if line.endswith(b"\n") else None
         if not found:
-            self._say(f"{where}: this line is not as it was written")
+            self._say(f"{where}: this line was altered")
         elif self._before is None:
             self._first(where, found, line)
         elif found.seq != self._before.seq + 1:
-            self._say(f"{where}: line {found.seq} stands after line {self._before.seq}")
+            self._say(f"{where}: line {found.seq} comes after line {self._before.seq}")
         elif found.prev != self._before.hash and self._before.hash:
-            self._say(f"{where}: line {found.seq} does not follow the one before it")
+            self._say(f"{where}: line {found.seq} does not continue the previous line")
         self._before = found.head if found else self._skipped()
         if found and found.head == self._anchor:
             self._is_anchored = True
@@ -584,9 +584,9 @@ class _Checking:
         if found.seq == 1 and found.prev == NOTHING.hash:
             return
         if _event(line) == ROTATED:
-            self._remark = f"lines 1 to {found.seq - 1} are in files that were moved away: name those first"
+            self._remark = f"lines 1 to {found.seq - 1} are in files that were rotated: give those files first"
         else:
-            self._say(f"{where}: it begins with line {found.seq}")
+            self._say(f"{where}: it starts with line {found.seq}")
 
     def _say(self, wrong: str) -> None:
         if len(self._wrong) < MOST_NAMED:
@@ -601,7 +601,7 @@ class _Checking:
         wrong = self._wrong
         if not self._is_anchored:
             if head.seq < self._anchor.seq:
-                wrong = [*wrong, f"it ends at line {head.seq}, and line {self._anchor.seq} was written"]
+                wrong = [*wrong, f"it ends at line {head.seq}, but line {self._anchor.seq} was written"]
             else:
                 wrong = [*wrong, f"line {self._anchor.seq} is not the one that was written"]
         return AuditVerdict(head, self._lines, tuple(wrong), self._remark)

@@ -62,9 +62,9 @@ def open_file(file: Path, migrations: Sequence[Migration]) -> tuple[sqlite3.Conn
         with _alone(file):
             return _writer(file, (KEPT, *migrations)), _reader(file)
     except ownership.NotOurs as error:
-        raise Unusable(f"{error.filename} {error.why}, or say another folder as `state`") from None
+        raise Unusable(f"{error.filename} {error.why}, or set another folder as `state`") from None
     except (OSError, sqlite3.Error) as error:
-        raise Unusable(f"{file} cannot be used ({error}); say another folder as `state`") from None
+        raise Unusable(f"{file} cannot be used ({error}); set another folder as `state`") from None
 
 
 def _writer(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection:
@@ -111,8 +111,8 @@ def _migrated(file: Path, migrations: Sequence[Migration]) -> sqlite3.Connection
         [version] = connection.execute("PRAGMA user_version").fetchone()
         if version > len(steps):
             raise Unusable(
-                f"{file} is of a newer toolgate (version {version}; this one knows {len(steps)}); "
-                "use the newer one, or say another folder as `state`"
+                f"{file} is from a newer toolgate (version {version}; this one supports {len(steps)}); "
+                "use the newer one, or set another folder as `state`"
             )
         connection.execute("PRAGMA page_size = 16384")  # of a new file: lists are long
         connection.execute("PRAGMA journal_mode = WAL")
@@ -143,7 +143,7 @@ def _make(file: Path) -> None:
 def damaged(file: Path) -> str:
     """Whether there was another file before this one, whose content is missing now; empty where there was none."""
     aside = next(iter(sorted(file.parent.glob(f"{file.name}.damaged-[0-9]*"))), None)
-    return f"an earlier store was damaged; when it is no longer needed, remove {aside}" if aside else ""
+    return f"an earlier store was damaged; remove {aside} when you no longer need it" if aside else ""
 
 
 def _move_aside(file: Path, error: Exception) -> None:
@@ -151,4 +151,4 @@ def _move_aside(file: Path, error: Exception) -> None:
     for end in ("", "-wal", "-shm"):
         if os.path.exists(f"{file}{end}"):
             os.rename(f"{file}{end}", f"{aside}{end}")
-    log.warning("%s was damaged (%s); it is kept as %s, and a new one begun", file, error, aside.name)
+    log.warning("%s was damaged (%s); moved it to %s and started a new one", file, error, aside.name)

@@ -39,7 +39,7 @@ class Round:
             return await asyncio.shield(self.task)
         except asyncio.CancelledError:
             if self.task.cancelled() and not _is_cancelled():
-                raise Fault("SESSION_ERROR", "The call was given up by the gateway", reach="sent_unknown") from None
+                raise Fault("SESSION_ERROR", "The gateway gave up the call", reach="sent_unknown") from None
             if self._waiting == 1 and not self.task.done():
                 abandon()
             raise
@@ -184,4 +184,4 @@ class Parking:
 
 
 def _used_up() -> Fault:
-    return Fault("INVALID_STATE", "requestState is no longer valid: it was answered already, or its time is over")
+    return Fault("INVALID_STATE", "requestState is no longer valid: it was already answered or has expired")

@@ -62,7 +62,7 @@ class Settings:
     def _as_written(self) -> Config:
         """A file that is a pipe now is not opened: reading it might never end, and all edits would wait."""
         if self._path and self._was_file and self._path.exists() and not self._path.is_file():
-            raise ConfigError((Problem(str(self._path), "", "is not a file any more"),))
+            raise ConfigError((Problem(str(self._path), "", "is no longer a file"),))
         return self._written()
 
     def whence(self, name: str) -> Path | None:

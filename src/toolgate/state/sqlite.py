@@ -131,7 +131,7 @@ class SqliteStore:
         done: asyncio.Future[Result] = self._loop.create_future()
         queued = _Queued(work, done)
         if self._is_closed or self._queue.qsize() >= MOST_QUEUED:
-            queued.tell(None, NotKept("the store is closed" if self._is_closed else "too much waits for the disk"))
+            queued.tell(None, NotKept("the store is closed" if self._is_closed else "too many queued writes"))
         else:
             self._queue.put(queued)
         return done
@@ -215,5 +215,5 @@ class SqliteStore:
     def _complain(self, error: Exception) -> None:
         """Once, until it goes well again."""
         if not self._problem:
-            log.warning("nothing is kept for the next start: %s: %s", self._file, error)
+            log.warning("nothing is stored for the next start: %s: %s", self._file, error)
         self._problem = f"the store cannot be read or written: {self._file}: {error}"

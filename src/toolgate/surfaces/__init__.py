@@ -32,9 +32,9 @@ from toolgate.surfaces.components import Components
 from toolgate.surfaces.controls import CONTROLS, SETS
 from toolgate.surfaces.toolset import ToolsetSurface
 
-_CHILDREN = "list_registered_children names the servers, get_schema their tools; execute_child_tool calls one."
+_CHILDREN = "list_registered_children lists the servers, get_schema their tools; execute_child_tool calls one."
 _META = "mcp_discover finds tools on all servers; mcp_call calls one."
-_DAEMON = "list_tools names tools, get_tool_schema tells one in full, call_tool calls it."
+_DAEMON = "list_tools lists tools, get_tool_schema describes one in full, call_tool calls it."
 
 
 def toolset_surfaces(config: Config) -> Mapping[str, Surface]:

@@ -170,7 +170,7 @@ def _shown(server: str, kind: str, raw: Raw) -> Raw:
 def _not_found(call: Call, exposed: Iterable[str], view: View) -> Fault:
     listed, kind = call.kind, mcp.KINDS[call.kind]
     close = names.did_you_mean(names.near(call.target, exposed))
-    hint = close or f"ask {kind.noun.lower()}s/list for what there is"
+    hint = close or f"see {kind.noun.lower()}s/list"
     message = f"{kind.noun} not found: {call.target}" + (f" ({hint})" if close else "")
     failed = [server for server in view.servers if view.fault(server, listed)]
     extra = {"unavailable_servers": failed} if failed else {}

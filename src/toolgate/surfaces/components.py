@@ -44,7 +44,7 @@ class Components(Aggregate):
                 if _calls_others(name):
                     yield server, f"{server} has a tool with the name of a control tool, {name}: rename it"
                 elif seen.setdefault(name, server) != server:
-                    yield server, f"{seen[name]} and {server} have a tool of one name, {name}: rename one of the two"
+                    yield server, f"{seen[name]} and {server} both have a tool named {name}: rename one of the two"
 
     def claims(self, call: Call, view: View) -> bool:
         return self._is_bare(call, view) or super().claims(call, view)

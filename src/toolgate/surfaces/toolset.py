@@ -140,7 +140,7 @@ class ToolsetSurface:
         try:
             wrapped = control.family.wrap(base.read(control, call.asked), call, left.body)
         except jsonrpc.UNREADABLE as error:
-            raise Fault("UPSTREAM_ERROR", f"The result is out of shape: {error}", reach="executed") from None
+            raise Fault("UPSTREAM_ERROR", f"The result is malformed: {error}", reach="executed") from None
         return Done(jsonrpc.encode(wrapped))
 
     def refuse(self, call: Call, fault: Fault, view: View) -> Outcome:

@@ -95,8 +95,8 @@ class Breaker:
 
     def _hint(self, reason: str) -> str:
         remaining = self.remaining
-        when = f"it is tried again in {remaining:.2g} s" if remaining else "it is being tried again now"
-        return f"{when}; it last failed with: {reason}"
+        when = f"next try in {remaining:.2g} s" if remaining else "a try is in progress"
+        return f"{when}; last failure: {reason}"
 
     def failed(self, fault: Fault) -> None:
         self.failures += 1

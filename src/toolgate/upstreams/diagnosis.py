@@ -66,15 +66,15 @@ CAUSES: tuple[tuple[str, str], ...] = (
         r"|new[ug]idmap\S*:? .*(?:Operation not permitted|exit status)"
         r"|(?:snap-confine|cap_dac_override) .*not (?:found|permitted)|snap-confine has elevated permissions"
         r"|fusermount3?: .*Operation not permitted",
-        'it wants more privileges than its user has: write "new_privileges": true beside its command',
+        'it needs more privileges than its user has: add "new_privileges": true next to its command',
     ),
     # packages and programs
     (r"(?:npm (?:ERR!|error) (?:code E)?404|No matching version found)", "check the package's name and version"),
     (
         r"(?:not found in the package registry|No matching distribution found|No solution found when resolving)",
-        "check the package's name and version, and that it can be had for this version of Python",
+        "check the package's name and version, and that it exists for this version of Python",
     ),
-    (r"npm (?:ERR!|error) could not determine executable", "the package has no program of its own: name it after `-p`"),
+    (r"npm (?:ERR!|error) could not determine executable", "the package has no default program: name it after `-p`"),
     (
         r"(?:Unsupported engine|EBADENGINE|requires Node(?:\.js)? |engine \"node\" is incompatible)",
         "install a newer Node.js",
@@ -82,48 +82,48 @@ CAUSES: tuple[tuple[str, str], ...] = (
     (r"(?:SyntaxError: Unexpected token '?[?.]|ERR_REQUIRE_ESM|ERR_UNKNOWN_BUILTIN_MODULE)", "install a newer Node.js"),
     (
         r"(?:requires a different Python|Requires-Python|requires-python|requires Python)",
-        "run it with a version of Python that it takes, as in `uvx --python 3.12 NAME`",
+        "run it with a supported version of Python, such as `uvx --python 3.12 NAME`",
     ),
     (r"(?:Cannot connect to the Docker daemon|docker daemon is not running)", "start Docker"),
     (r"(?:Unable to find image|pull access denied)", "check the image's name, and `docker pull` it"),
     (
         r"(?:ModuleNotFoundError: )?No module named '?([\w.]+)",
-        "install what it needs ({0}), or run it with `uvx`, which does",
+        "install its dependency {0}, or run it with `uvx`, which installs dependencies",
     ),
     (
         r"(?:Cannot find (?:module|package)|ERR_MODULE_NOT_FOUND)",
-        "install what it needs, or run it with `npx -y`, which does",
+        "install its dependencies, or run it with `npx -y`, which installs them",
     ),
     (
         r"(?:sh|bash|env)(?:: line \d+|: \d+)?: '?([\w./+-]+)'?: (?:command not found|not found|No such file)",
-        "install {0}, which it starts itself",
+        "install {0}, which the server starts",
     ),
-    (r"spawn (\S+) ENOENT", "install {0}, which it starts itself"),
+    (r"spawn (\S+) ENOENT", "install {0}, which the server starts"),
     # the machine
     (
         r"(?:EADDRINUSE|[Aa]ddress already in use|port is already allocated)",
-        "a port that it wants is taken: end who has it, or give it another",
+        "its port is in use: stop the other program, or set another port",
     ),
     (
         r"(?:EACCES|EPERM|[Pp]ermission denied|PermissionError)",
-        "let it read and write what it wants to: check the permissions",
+        "check the permissions of the files that it reads and writes",
     ),
-    (r"(?:ENOSPC|[Nn]o space left on device)", "make room on the disk"),
+    (r"(?:ENOSPC|[Nn]o space left on device)", "free some disk space"),
     (r"(?:EMFILE|Too many open files)", "raise the limit of open files (ulimit -n)"),
     (r"(?:JavaScript heap out of memory|MemoryError|\bOOMKilled\b)", "give it more memory"),
     (
         r"(?:CERTIFICATE_VERIFY_FAILED|SELF_SIGNED_CERT|self[- ]signed certificate|UNABLE_TO_GET_ISSUER_CERT)",
-        "name the file of the certificates to trust in SSL_CERT_FILE or NODE_EXTRA_CA_CERTS",
+        "set SSL_CERT_FILE or NODE_EXTRA_CA_CERTS to the file of trusted certificates",
     ),
     (
         r"(?:ENOTFOUND|EAI_AGAIN|getaddrinfo|Name or service not known|Temporary failure in name resolution"
         r"|nodename nor servname|Could not resolve host|dns error)",
-        "there is no such host, or no network: check its address, the network, and a proxy",
+        "host not found: check the address, the network and the proxy",
     ),
-    (r"(?:ENETUNREACH|Network is unreachable|No route to host)", "there is no network: check it, and a proxy"),
+    (r"(?:ENETUNREACH|Network is unreachable|No route to host)", "no network: check the network and the proxy"),
     (
         r"(?:ECONNREFUSED|Connect(?:ion)? (?:call failed|refused))",
-        "nothing listens there: start that server, or check the port in its url",
+        "nothing is listening there: start that server, or check the port in its url",
     ),
     # what is there is no MCP server
     (r"Method not found: initialize", "it speaks JSON-RPC but not MCP: check that this starts an MCP server"),
@@ -166,8 +166,8 @@ def last_words(stderr: str) -> str:
 _LACKS: Mapping[int, str] = {
     errno.EMFILE: "toolgate has too many files and connections open: raise its limit (ulimit -n, LimitNOFILE=)",
     errno.ENFILE: "the machine has too many files open: raise its limit (fs.file-max)",
-    errno.EAGAIN: "there are too many processes: raise the limit (ulimit -u), or end some",
-    errno.ENOMEM: "give the machine more memory, or end something",
+    errno.EAGAIN: "too many processes: raise the limit (ulimit -u), or stop some",
+    errno.ENOMEM: "the machine is out of memory: add memory, or stop some programs",
 }
 
 

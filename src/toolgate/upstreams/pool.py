@@ -110,6 +110,6 @@ class Pool:
 
     def _is_full(self, name: str) -> Fault:
         most = self._limits.max_live
-        message = f"{name} cannot start: the pool is full, {most} servers are up and all are needed (pool.max_live)"
+        message = f"{name} cannot start: the pool is full: all {most} servers are in use (pool.max_live)"
         hint = f"try again when one of them is idle, or raise pool.max_live above {most}"
         return Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)

@@ -106,9 +106,9 @@ class OAuth:
         none is possible."""
         server, authority = credential.server, found.authority
         if "S256" not in authority.code_challenge_methods_supported:
-            raise failed(server, f"cannot be signed in at safely: {authority.issuer} does not know PKCE with S256")
+            raise failed(server, f"cannot complete sign-in: {authority.issuer} does not support PKCE with S256")
         if not authority.authorization_endpoint:
-            raise failed(server, f"cannot be signed in at: {authority.issuer} has no page for that")
+            raise failed(server, f"cannot complete sign-in: {authority.issuer} has no authorization endpoint")
         link = self._still_offered(credential, authority, scopes)
         if not link:
             client = await self.ourselves.at(server, credential.auth, authority)
@@ -139,8 +139,8 @@ class OAuth:
         if len(self._warned) < MOST_WARNED:
             self._warned.add(place)
         log.warning(
-            "%s: %s does not name itself in its answers (RFC 9207), and `auth.client_id` has one redirect URI for all: "
-            "another such authorization server could have a code of this one sent to it",
+            "%s: %s does not send its issuer in its answers (RFC 9207), and `auth.client_id` has one redirect URI: "
+            "another such authorization server could obtain a code of this one",
             server.name,
             authority.issuer,
         )
@@ -197,16 +197,16 @@ class OAuth:
         state = answer.get("state", "")
         found = self.vault.sign_in(state) if state else None
         if not found or not found.verifier:
-            raise Fault("INVALID_STATE", "This sign-in is not known, or its time is over", reach="not_sent")
+            raise Fault("INVALID_STATE", "This sign-in is unknown or has expired", reach="not_sent")
         if not hmac.compare_digest(found.cookie.encode(), hashed(cookie).encode()):
-            raise Fault("INVALID_STATE", "This sign-in was begun in another browser", reach="not_sent")
+            raise Fault("INVALID_STATE", "This sign-in was started in another browser", reach="not_sent")
         found = await self.vault.use_up(state)
         if not found:
-            raise Fault("INVALID_STATE", "This sign-in is over", reach="not_sent")
+            raise Fault("INVALID_STATE", "This sign-in has already ended", reach="not_sent")
         check_issuer(found, answer, path)
         if "error" in answer or not answer.get("code"):
             said = error_word(answer.get("error", ""))
-            raise Fault("ACCESS_DENIED", f"{found.plan.issuer} has not signed you in: {said or 'no code'}")
+            raise Fault("ACCESS_DENIED", f"{found.plan.issuer} did not sign you in: {said or 'no code'}")
         server = self._server_of(found)
         await self._take(server, found, answer["code"])
         return found.server_name
@@ -214,7 +214,7 @@ class OAuth:
     def _server_of(self, found: SignIn) -> Server:
         server = self._servers.get(found.plan.server)
         if not server or server.url != found.plan.url or not server.auth or not fits(server.auth, found.plan):
-            raise Fault("SERVER_NOT_FOUND", f"{found.server_name} is no longer configured as it was", reach="not_sent")
+            raise Fault("SERVER_NOT_FOUND", f"{found.server_name} was reconfigured in the meantime", reach="not_sent")
         return server
 
     async def _take(self, server: Server, found: SignIn, code: str) -> None:
@@ -225,7 +225,7 @@ class OAuth:
             )
         except NotGranted as no:
             await self.ourselves.forget_if_unknown(found.plan.client, no, found.redirect_uri)
-            raise failed(server, f"cannot be signed in at: {found.plan.issuer} says {no or 'no'}") from None
+            raise failed(server, f"cannot complete sign-in: {found.plan.issuer} said {no or 'no'}") from None
         await self.vault.keep(grant)
         self._offered.pop((server.id, grant.principal), None)
         self._on_grant(server.id, grant.principal)
@@ -277,7 +277,7 @@ class UpstreamCredential:
         try:
             return await self._renewed(grant)
         except (NotGranted, Fault) as error:
-            log.info("a token for %s is not renewed: %s", self.server.name, error)
+            log.info("cannot renew a token for %s: %s", self.server.name, error)
             return grant.shown
 
     async def _renewed(self, grant: Grant) -> str:
@@ -293,9 +293,7 @@ class UpstreamCredential:
             if other := self._after(grant):
                 return other.shown
             if self._oauth.clock.now() >= until:
-                raise failed(
-                    self.server, "cannot be signed in at: another gateway is still renewing what it was granted"
-                )
+                raise failed(self.server, "cannot complete sign-in: another gateway is still renewing the token")
             await self._oauth.clock.sleep(LOOK)
         try:
             if other := self._after(grant):
@@ -327,7 +325,7 @@ class UpstreamCredential:
             try:
                 return await self._renewed(grant)
             except NotGranted as no:
-                log.info("a token for %s is not renewed: %s", self.server.name, no)
+                log.info("cannot renew a token for %s: %s", self.server.name, no)
         scopes = self._scopes(found, wants, grant)
         if refusal.status == 403:
             self._check_step(grant, scopes, wants)
@@ -369,7 +367,7 @@ class UpstreamCredential:
             named = " ".join(wants.scopes or ()) or "more"
             raise Fault(
                 "UPSTREAM_ERROR",
-                f"{self.server.name} wants {named} allowed, which was asked for and does not help",
+                f"{self.server.name} still requires {named}, although it was requested",
                 server=self.server.id,
                 reach="not_sent",
             )
@@ -382,7 +380,7 @@ class UpstreamCredential:
             grant = await self._oauth.grants.by_own(self.server, found.authority, plan)
         except NotGranted as no:
             hint = "check `client_id` and its secret or key in the server's `auth`"
-            raise failed(self.server, f"cannot be signed in at: {plan.issuer} says {no or 'no'}", hint) from None
+            raise failed(self.server, f"cannot complete sign-in: {plan.issuer} said {no or 'no'}", hint) from None
         await self._vault.keep(grant)
         return grant.shown
 

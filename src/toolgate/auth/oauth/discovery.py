@@ -81,7 +81,7 @@ class Discovery:
         if auth.issuer:
             issuer = next((each for each in issuers if each.rstrip("/") == auth.issuer.rstrip("/")), "")
             if issuers and not issuer:
-                raise failed(server, f"wants tokens of {issuers[0]}, and `auth.issuer` is {auth.issuer}")
+                raise failed(server, f"requires tokens of {issuers[0]}, but `auth.issuer` is {auth.issuer}")
             issuer = issuer or auth.issuer
         else:
             issuer = before if before in issuers else issuers[0] if issuers else _origin(urlsplit(server.url))
@@ -109,14 +109,14 @@ class Discovery:
             if found:
                 return found
         if named:
-            raise failed(server, f"has no metadata at {named}, where it says that they are")
+            raise failed(server, f"has no metadata at {named}, the URL that it gave")
         return ProtectedResource(server.url.partition("#")[0])  # of a revision without such metadata (2025-03-26)
 
     async def _authority(self, server: Server, issuer: str) -> Authority:
         for url in _places(issuer):
             found = _read(await self._fetch(url, server), Authority)
             if found and found.issuer != issuer:
-                raise failed(server, f"names the authorization server {issuer}, which says that it is {found.issuer}")
+                raise failed(server, f"names the authorization server {issuer}, whose metadata is for {found.issuer}")
             if found:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:

@@ -128,14 +128,14 @@ class Grants:
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
             answer = _Answer()
         if fetched.status >= 500 or (fetched.status != 200 and not answer.error):
-            raise failed(server, f"cannot be signed in at: {authority.issuer} answered HTTP {fetched.status}")
+            raise failed(server, f"cannot complete sign-in: {authority.issuer} answered HTTP {fetched.status}")
         if fetched.status != 200:
             raise NotGranted(answer.error, error_word(answer.error))
         return self._read(server, authority, plan, answer)
 
     def _read(self, server: Server, authority: Authority, plan: Grant, answer: _Answer) -> Grant:
         if not _visible.fullmatch(answer.access_token) or answer.token_type.lower() != "bearer":
-            raise failed(server, f"cannot be signed in at: {authority.issuer} gives no bearer token")
+            raise failed(server, f"cannot complete sign-in: {authority.issuer} issued no bearer token")
         lasts = _seconds(answer.expires_in)
         now = self._clock.wall()
         return msgspec.structs.replace(

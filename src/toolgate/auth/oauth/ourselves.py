@@ -39,8 +39,8 @@ class Ourselves:
         if found := registering.configured(auth, authority):
             bound = auth.issuer or await self._vault.bound_issuer(server, auth.client_id, authority.issuer)
             if bound.rstrip("/") != authority.issuer.rstrip("/"):
-                what = f"wants tokens of {authority.issuer}, and its `auth.client_id` was registered at {bound}"
-                raise failed(server, what, "register a client there, and write its `client_id` and `issuer`")
+                what = f"requires tokens of {authority.issuer}, but its `auth.client_id` was registered at {bound}"
+                raise failed(server, what, "register a client there, and set its `client_id` and `issuer`")
             return found
         base = self._base()
         # Any issuer could send a browser to another one in the name of our document, and take what comes back.
@@ -51,8 +51,8 @@ class Ourselves:
         if found := self._vault.client(authority.issuer, redirect_uri):
             return found
         if not authority.registration_endpoint:
-            what = f"cannot be signed in at: {authority.issuer} registers no clients by itself"
-            raise failed(server, what, f"register one there for {redirect_uri}, and write its `client_id` into `auth`")
+            what = f"cannot complete sign-in: {authority.issuer} has no dynamic client registration"
+            raise failed(server, what, f"register one there for {redirect_uri}, and set its `client_id` in `auth`")
         fetched = await self._outside.fetch(
             authority.registration_endpoint,
             "POST",
@@ -73,13 +73,13 @@ class Ourselves:
         if not base:
             raise Fault(
                 "SIGN_IN_REQUIRED",
-                f"{server.name} wants its user to sign in: run `toolgate connect {server.id}`",
+                f"{server.name} requires its user to sign in: run `toolgate connect {server.id}`",
                 server=server.id,
                 reach="not_sent",
             )
         if parts.scheme != "https" and parts.hostname not in LOOPBACK:
-            hint = "write the https URL that browsers reach this gateway by into `auth.audience`"
-            raise failed(server, "cannot be signed in at: no browser may be sent back to plain http", hint)
+            hint = "set `auth.audience` to the https URL by which browsers reach this gateway"
+            raise failed(server, "cannot complete sign-in: browsers must not be redirected to plain http", hint)
         return base + CALLBACK + (f"/{hashed(issuer)[:32]}" if issuer else "")
 
     async def forget_if_unknown(self, client: Registration, no: NotGranted, redirect_uri: str) -> None:

@@ -123,8 +123,8 @@ def read_registered(server: Server, authority: Authority, status: int, body: byt
         said = f"HTTP {status}, {word}" if word else f"HTTP {status}"
         raise failed(
             server,
-            f"cannot be signed in at: {authority.issuer} does not register us, it answered {said}",
-            "register a client there by hand, and write its `client_id` into the server's `auth`",
+            f"cannot complete sign-in: {authority.issuer} refused to register a client: {said}",
+            "register a client there by hand, and set its `client_id` in the server's `auth`",
         )
     method = found.token_endpoint_auth_method or _first_known(authority, has_secret=bool(found.client_secret))
     return Registration(
@@ -178,5 +178,5 @@ def _assertion(client: Registration, auth: ServerAuth, wall: float) -> str:
         key = cast(Any, import_key(auth.private_key, cast(Any, kinds[auth.algorithm])))
         return jwt.encode({"alg": auth.algorithm}, claims, key, algorithms=[auth.algorithm])
     except (JoseError, ValueError, TypeError, KeyError) as error:
-        message = f"`auth.private_key` is no key for {auth.algorithm}: {type(error).__name__}"
+        message = f"`auth.private_key` is not a valid key for {auth.algorithm}: {type(error).__name__}"
         raise Fault("SERVER_FAILED", message, reach="not_sent") from None

@@ -66,7 +66,7 @@ def check_issuer(found: SignIn, answer: Mapping[str, str], path: str) -> None:
     if not found.redirect_uri.endswith(path) or (is_named and said != found.plan.issuer):
         raise Fault(
             "INVALID_STATE",
-            f"The answer is not from {found.plan.issuer}, where this sign-in was begun",
+            f"The answer is not from {found.plan.issuer}, where this sign-in was started",
             reach="not_sent",
         )
 
@@ -77,11 +77,11 @@ def asked_to_sign_in(server: Server, auth: ServerAuth, url: str, link: str) -> F
     if auth.shared:
         return Fault(
             "SIGN_IN_REQUIRED",
-            f"{server.name} wants the operator to sign in: run `toolgate connect {server.id}`",
+            f"{server.name} requires the operator to sign in: run `toolgate connect {server.id}`",
             server=server.id,
             reach="not_sent",
         )
-    message = f"{server.name} wants you to sign in"
+    message = f"{server.name} requires you to sign in"
     page = {"mode": "url", "message": message, "url": url, "elicitationId": hashed(link)[:32]}
     text = f"{message}: open {url}"
     error = jsonrpc.RpcError(mcp.URL_ELICITATION_REQUIRED, text, Raw(jsonrpc.encode({"elicitations": [page]})))

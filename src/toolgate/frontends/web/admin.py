@@ -110,7 +110,7 @@ class Admin:
             found = {"POST": self._reload}
         if not found:
             paths = ("status", "call", "list", "servers", "servers/NAME", "servers/NAME/check")
-            raise Refused(404, f"There are {', '.join(f'{PREFIX}/{each}' for each in paths)} and {PREFIX}/reload")
+            raise Refused(404, f"Available: {', '.join(f'{PREFIX}/{each}' for each in paths)} and {PREFIX}/reload")
         if method not in found:
             raise not_allowed(", ".join(found))
         return found[method]
@@ -180,7 +180,7 @@ class Admin:
             raise Fault("INVALID_ARGS", f"The body must be a JSON object: {error}") from None
         name = table.pop("name", None)
         if not isinstance(name, str):
-            raise Fault("INVALID_ARGS", "`name` is missing: the server's name, beside its other keys")
+            raise Fault("INVALID_ARGS", "`name`, the server's name, is missing")
         id = await self._editor.add(name, table, by)
         return 201, {"id": id, "name": name}
 
@@ -236,7 +236,7 @@ def _read(body: bytes, type: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=type)
     except jsonrpc.UNREADABLE as error:
-        raise Fault("INVALID_ARGS", f"The body is not what is wanted here: {error}", reach="not_sent") from None
+        raise Fault("INVALID_ARGS", f"Invalid body: {error}", reach="not_sent") from None
 
 
 def _written(fault: Fault) -> dict[str, Any]:

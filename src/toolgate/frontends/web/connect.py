@@ -109,12 +109,12 @@ class Connect:
     async def _document(self, response: Response) -> None:
         found = self._sign_ins.document()
         if found is None:
-            raise Refused(404, "This gateway is not reached by https, and has no such document")
+            raise Refused(404, "This gateway has no https URL, so it has no such document")
         await response.whole(200, found)
 
     async def _gone(self, response: Response) -> None:
-        text = "This link is not known, was used before, or its time is over. Make the call again to get another."
-        await self._say(response, 404, f"<h1>Nothing to sign in at</h1><p>{text}</p>")
+        text = "This link is unknown, already used or expired. Make the call again to get a new one."
+        await self._say(response, 404, f"<h1>Sign-in link not valid</h1><p>{text}</p>")
 
     async def _say(self, response: Response, status: int, body: str) -> None:
         page = (
@@ -127,16 +127,16 @@ class Connect:
 def _offer(offered: Offered) -> str:
     known = {
         "Server": f"{offered.server} ({offered.host})",
-        "You sign in at": offered.authority,
+        "Sign-in page": offered.authority,
         "On behalf of": offered.client,
-        "It asks for": ", ".join(offered.scopes) or "what it thinks right",
+        "Requested permissions": ", ".join(offered.scopes) or "not specified",
     }
     rows = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in known.items() if value)
     return (
-        f"<h1>Sign in at {html.escape(offered.server)}</h1>"
-        "<p>toolgate wants to use this server with your account there.</p>"
+        f"<h1>Sign in to {html.escape(offered.server)}</h1>"
+        "<p>toolgate asks to use this server with your account.</p>"
         f"<dl>{rows}</dl>"
-        '<p class="care">Go on only if you have just asked for this yourself. If somebody sent you this link, that '
+        '<p class="care">Continue only if you have just requested this yourself. If somebody sent you this link, that '
         "person, and not you, would use your account.</p>"
         f'<form method="post"><input type="hidden" name="confirm" value="{html.escape(offered.confirm)}">'
         "<button>Sign in</button></form>"

@@ -127,7 +127,7 @@ def _decoded(control: Control, call: Call) -> tuple[dict[str, Any], list[str]]:
             what, decode = _TYPES[control.parameters[name]["type"]]
             size = len(memoryview(raw))
             if size > _LONGEST_WRITTEN and memoryview(raw)[0] == _QUOTE:  # it is read several times in a call
-                wrong.append(f"`{spelling}` has {size:,} bytes, and may have {_LONGEST_WRITTEN:,} as a text")
+                wrong.append(f"`{spelling}` has {size:,} bytes as text; the limit is {_LONGEST_WRITTEN:,}")
                 continue
             try:
                 given[name] = decode(raw)
@@ -221,7 +221,7 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
         return
     noun = mcp.KINDS[kind].noun
     close = names.did_you_mean(names.near(target, server_list.items))
-    hint = close or f"ask for the list of what {server} offers"
+    hint = close or f"list what {server} offers"
     raise Fault(
         mcp.KINDS[kind].missing,
         f"{noun} not found: {target} on {server}" + (f" ({hint})" if close else ""),
@@ -236,7 +236,7 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
 def _check_length(what: str, named: str) -> None:
     """Names without end would be taken apart, compared and repeated. Raises `Fault` INVALID_ARGS."""
     if len(named) > LONGEST_NAMED:
-        message = f"Invalid params: the name of {what} has {len(named):,} characters, and may have {LONGEST_NAMED:,}"
+        message = f"Invalid params: the name of {what} has {len(named):,} characters; the limit is {LONGEST_NAMED:,}"
         raise Fault("INVALID_ARGS", message, reach="not_sent")
 
 

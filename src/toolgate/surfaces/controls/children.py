@@ -123,7 +123,7 @@ CONTROLS = (
         {
             "server_id": _SERVER,
             "tool_name": {"type": "string", "description": "Name of the tool to execute on the child server"},
-            "arguments": {"type": "object", "description": "Arguments of that tool, as its schema says"},
+            "arguments": {"type": "object", "description": "Arguments of that tool, as in its schema"},
             "head": {"type": "integer", "minimum": 0, "description": "Number of output lines to include from start"},
             "tail": {"type": "integer", "minimum": 0, "description": "Number of output lines to include from end"},
             "head_chars": {"type": "integer", "minimum": 0, "description": "The same in characters"},
@@ -149,7 +149,7 @@ CONTROLS = (
     Control(
         "get_child_status",
         FAMILY,
-        "How a child MCP server is: running, starting, stopped, or failed with its error and stderr. "
+        "The state of a child MCP server: running, starting, stopped, or failed with its error and stderr. "
         "Without server_id: all of them.",
         {"server_id": _SERVER},
         work=get_child_status,

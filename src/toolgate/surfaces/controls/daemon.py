@@ -184,7 +184,7 @@ async def remove_mcp_server(given: Given, context: ToolContext) -> Object:
 
 
 CONTROLS = (
-    Control("status", FAMILY, "How the gateway is: its uptime, and the state of all MCP servers.", work=status),
+    Control("status", FAMILY, "The state of the gateway: its uptime, and the state of all MCP servers.", work=status),
     Control(
         "list_mcp_servers",
         FAMILY,
@@ -194,7 +194,7 @@ CONTROLS = (
     Control(
         "call_tool",
         FAMILY,
-        "Execute a tool of an MCP server. list_tools and get_tool_schema say what there is.",
+        "Execute a tool of an MCP server. See list_tools and get_tool_schema first.",
         {
             "server_name": _SERVER,
             "tool_name": {"type": "string", "description": "Name of the tool to execute"},
@@ -230,7 +230,7 @@ CONTROLS = (
     Control(
         "add_mcp_server",
         FAMILY,
-        "Add an MCP server: it is checked, a person is asked, and it is kept, started and listed at once.",
+        "Add an MCP server. It is checked, a person approves it, and it is stored, started and listed at once.",
         {
             "name": {"type": "string", "description": "Unique server name"},
             "transport": {"type": "string", "enum": ["http", "stdio", "websocket", "sse"]},

@@ -117,7 +117,7 @@ CONTROLS = (
         {
             "query": {"type": "string", "description": "What to search for"},
             "server": {"type": "string", "description": "Only this server"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10, "description": "At most so many"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10, "description": "Result limit"},
             "format": {
                 "type": "string",
                 "enum": ["typescript", "python"],
@@ -129,7 +129,7 @@ CONTROLS = (
     Control(
         "mcp_call",
         FAMILY,
-        "Call a tool of an MCP server, with arguments as its signature says. mcp_discover finds the tool.",
+        "Call a tool of an MCP server, with arguments as in its signature. mcp_discover finds the tool.",
         {
             "server": {"type": "string", "description": "Target server name"},
             "tool": {"type": "string", "description": "Tool name to call"},

@@ -65,9 +65,9 @@ CONTROLS = (
     Control(
         "search_tools",
         FAMILY,
-        "Search the tools, resources and prompts of all MCP servers. What is found can be called by its name at once.",
+        "Search the tools, resources and prompts of all MCP servers. The results can be called by name at once.",
         {
-            "query": {"type": "string", "description": "What is wanted, in words"},
+            "query": {"type": "string", "description": "What you need, in words"},
             "type": {"type": "string", "enum": list(KINDS), "default": "tools"},
             "limit": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
             "mode": {"type": "string", "enum": ["bm25", "regex", "semantic"], "default": "bm25"},

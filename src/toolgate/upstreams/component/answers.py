@@ -33,9 +33,9 @@ def result(answer: ComponentResponse, server: Server) -> bytes:
     try:
         answer.body.decode()  # the decoder skips over raw members without looking at their encoding
         if memoryview(_result.decode(answer.body).content)[0] != 0x5B:
-            raise msgspec.ValidationError("content is no array")
+            raise msgspec.ValidationError("content is not an array")
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
-        hint = f"a component answers POST with a JSON object that has an array `content`: {error}"
+        hint = f"a component must answer POST with a JSON object that has an array `content`: {error}"
         raise _refused(answer, server, hint) from None
     return answer.body
 
@@ -54,8 +54,8 @@ def tools(answer: ComponentResponse, line: ComponentClient, server: Server) -> T
     try:
         return metadata.read(answer.body)
     except metadata.NoTools as why:
-        hint = "a component answers GET with {name, description, inputSchema}, or with an array of such objects"
-        message = f"{line} answered GET with what is no tool: {why}"
+        hint = "a component must answer GET with {name, description, inputSchema}, or with an array of such objects"
+        message = f"{line} answered GET with an invalid tool: {why}"
         raise fault(server, message, "not_sent", "UPSTREAM_ERROR", hint) from None
 
 
@@ -63,9 +63,9 @@ def none(lost: Lost, server: Server) -> Fault:
     """Why there is none."""
     hint = ""
     if lost.reach == "not_sent" and ".spin.internal" in server.url:
-        hint = "such names are known inside Spin alone: say with component_url where components are"
+        hint = "such names resolve only inside Spin: set component_url"
     elif lost.reach == "not_sent" and not server.command:
-        hint = f"start it, or give {server.name} a command to start it with"
+        hint = f"start it, or set a command for {server.name}"
     return fault(server, str(lost), "not_sent", hint=hint)
 
 

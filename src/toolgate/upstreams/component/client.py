@@ -58,7 +58,7 @@ class _Reply:
         if self._status != 200:
             chunk = chunk[: max(0, MOST_OF_A_REFUSAL - self._size + len(chunk))]
         elif self._size > self._most:
-            self.fail(Lost(f"its answer has over {self._most} bytes", "executed"))
+            self.fail(Lost(f"its answer has more than {self._most} bytes", "executed"))
             return
         self._body += chunk
 
@@ -67,7 +67,7 @@ class _Reply:
             self.answer.set_result(ComponentResponse(self._status, bytes(self._body), self._location))
 
     def lost(self, reason: str) -> None:
-        self.fail(Lost(f"the connection broke before its answer was whole ({reason})", "sent_unknown"))
+        self.fail(Lost(f"the connection broke before the answer was complete ({reason})", "sent_unknown"))
 
     def fail(self, why: Lost) -> None:
         if not self.answer.done():

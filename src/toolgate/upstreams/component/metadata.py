@@ -51,7 +51,7 @@ def read(body: bytes) -> Tools:
         is_array = body.lstrip()[:1] == b"["
         items = _array.decode(body) if is_array else [Raw(body)]
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
-        raise NoTools(f"it is no JSON: {error}") from None
+        raise NoTools(f"it is not valid JSON: {error}") from None
     found = _sorted_out(items, is_array)
     if items and not found.raw:
         raise NoTools(found.faults[0])
@@ -68,9 +68,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
             faults.append(f"{error}: {shown(bytes(item))}")
             continue
         if is_array and name in _NOT_IN_PATHS:
-            faults.append(f"the name {name} is none that a path can end in")
+            faults.append(f"the name {name} cannot be part of a path")
         elif name in good:
-            faults.append(f"a second tool of the name {name}")
+            faults.append(f"a second tool with the name {name}")
         else:
             good[name] = item
     return Tools(tuple(good.values()), {name: _path(name, is_array) for name in good}, tuple(faults))

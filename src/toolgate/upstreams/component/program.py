@@ -58,8 +58,8 @@ class Program:
                     await clock.sleep(POLL)
                 return answer
         except TimeoutError:
-            hint = f"have it listen on the port that PORT names, or raise start_timeout of {self._server.name}"
-            message = f"it does not answer at {line} after {patience:g} s"
+            hint = f"make it listen on the port in PORT, or raise start_timeout of {self._server.name}"
+            message = f"no answer at {line} after {patience:g} s"
             raise fault(self._server, message, "not_sent", "TIMEOUT", hint) from None
 
     def describe(self) -> dict[str, object]:
@@ -92,7 +92,7 @@ class Program:
         return (self._child.stderr.text() if self._child else "") or self._log.text()
 
     def _exited(self, reason: str) -> None:
-        hint = f"see the end of what it wrote: toolgate doctor --server {self._server.id}"
+        hint = f"see the end of its output: toolgate doctor --server {self._server.id}"
         self.fault = fault(self._server, reason, "not_sent", hint=hint)
         if not reason.endswith("stopped") and (last := diagnosis.last_words(self._words())):
             self.fault.words = Words(excerpt(last))

@@ -119,7 +119,7 @@ class ComponentUpstream:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
-        raise Fault("METHOD_NOT_FOUND", f"{self.name} has nothing that can be watched", reach="not_sent")
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} has nothing to subscribe to", reach="not_sent")
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
 
@@ -141,7 +141,7 @@ class ComponentUpstream:
             async with self._clock.timeout(seconds):
                 await self._idle.wait()
         except TimeoutError:
-            log.info("%s is closed with %d calls under way", self.name, self._calls)
+            log.info("closing %s with %d calls in progress", self.name, self._calls)
         await self.close()
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ class ComponentUpstream:
         if call.kind == "tasks":
             return tasks.not_found()
         if call.reference:
-            return Fault("METHOD_NOT_FOUND", f"{self.name} completes nothing", reach="not_sent")
+            return Fault("METHOD_NOT_FOUND", f"{self.name} does not support completion", reach="not_sent")
         kind = mcp.KINDS[call.kind]
         return Fault(kind.missing, f"{kind.noun} not found: {call.target}", reach="not_sent")
 
@@ -273,13 +273,13 @@ class ComponentUpstream:
                 return await self._started()
             raise answers.none(lost, self._server) from None
         except TimeoutError:
-            message = f"{line} did not say within {self._server.timeout:g} s what tools it has"
+            message = f"{line} did not list its tools within {self._server.timeout:g} s"
             raise Fault("TIMEOUT", message, server=self.id, reach="not_sent") from None
 
     def _learn(self, line: ComponentClient, tools: Tools) -> None:
         for fault in tools.faults:
             if self._complaints.takes(self.id):
-                log.warning("%s: a tool is left out: %s", self.name, fault)
+                log.warning("%s: ignored a tool: %s", self.name, fault)
         before, self._tools = self._tools, tools
         self._heads = {name: line.head_of(path) for name, path in tools.paths.items()}
         self._unlisted = self._clock.now()

@@ -48,7 +48,7 @@ def greeter() -> InProcessTools:
         "greet": InProcessItem(
             {
                 "name": "greet",
-                "description": "Greets somebody; asks whom, where no name is given.",
+                "description": "Greets someone; asks for the name if none is given.",
                 "inputSchema": _NAME,
             },
             greet,

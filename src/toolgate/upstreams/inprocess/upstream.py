@@ -43,7 +43,7 @@ class InProcessUpstream:
         return True
 
     async def open(self) -> None:
-        """It is there already."""
+        """It already exists."""
 
     async def about(self, client: Client) -> About:
         kinds = [kind for kind, entries in self._tools.entries.items() if entries]
@@ -87,7 +87,7 @@ class InProcessUpstream:
         return {}
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
-        raise Fault("METHOD_NOT_FOUND", f"{self.name} does not tell of changes of its resources", reach="not_sent")
+        raise Fault("METHOD_NOT_FOUND", f"{self.name} does not report changes of its resources", reach="not_sent")
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None: ...
 
@@ -122,7 +122,7 @@ class InProcessUpstream:
 
     def _work(self, call: Call) -> Work:
         if call.reference:
-            raise Fault("METHOD_NOT_FOUND", f"{self.name} completes nothing", reach="not_sent")
+            raise Fault("METHOD_NOT_FOUND", f"{self.name} does not support completion", reach="not_sent")
         entry = self._tools.entries.get(call.kind, {}).get(call.target)
         if entry and entry.work:
             return entry.work

@@ -128,7 +128,7 @@ class HttpLink:
         self._listener = headers
 
         def over(status: int) -> None:
-            log.debug("%s says nothing by itself: HTTP %d", self._server.name, status)
+            log.debug("%s offers no stream of its own messages: HTTP %d", self._server.name, status)
             if status == 404 and listening.was_accepted and self._session:
                 self._forgotten()
 
@@ -188,7 +188,7 @@ class HttpLink:
             headers = (*(self._listener or ()), *shown)
             wire.send(self._head(b"DELETE" + self._prefix, headers, 0), b"", _Reply(self, None))
         except (OSError, TimeoutError, Fault):
-            log.debug("%s could not be told that its session is over", self._server.name)
+            log.debug("could not tell %s that its session has ended", self._server.name)
 
     def _followed(self) -> list[Following]:
         streams = [stream for stream in self._streams.values() if isinstance(stream, Following)]
@@ -238,7 +238,7 @@ class HttpLink:
     def answered_in(self, session: bytes | None) -> None:
         """The session that a successful answer to a request named. An id without end would go with each request."""
         if session and len(session) > LONGEST_ID:
-            log.warning("%s names a session by %d characters, which is passed over", self._server.name, len(session))
+            log.warning("%s sent a session id of %d characters; ignored", self._server.name, len(session))
             session = None
         self._named = session
 
@@ -263,7 +263,7 @@ class HttpLink:
             self._streams.pop(origin, None)
             if status == 404 and self._session:
                 self._forgotten()
-            self.broke(origin, f"{what}, and does not go on with it: HTTP {status}")
+            self.broke(origin, f"{what} and did not resume it: HTTP {status}")
 
         self._streams[origin] = self._follow(origin, lambda: self._receiver.awaits(origin), over, cursor)
 
@@ -357,7 +357,7 @@ class _Reply:
         """A request is on the stream of what it belongs to, or on that for which it is listened. On the answer to what
         wants none (a notification, or an answer of ours) it would be of no call, and each answer could bring more."""
         if self.origin is None and _is_request(data):
-            log.info("a request on the answer to a message that asks nothing is passed over")
+            log.info("ignored a request on the answer to a notification")
             return
         self._link.received(data, self.origin)
 
@@ -375,7 +375,7 @@ class _Reply:
     def _too_long(self) -> None:
         """Nobody waits for the rest."""
         self._body, self._more = b"", bytearray()
-        self._link.broke(self.origin, f"sent an answer of over {LONGEST_BODY} bytes", "executed")
+        self._link.broke(self.origin, f"sent an answer of more than {LONGEST_BODY} bytes", "executed")
         if self.origin is not None:
             self._link.abandon(self.origin)
 

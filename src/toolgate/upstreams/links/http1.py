@@ -126,7 +126,7 @@ class Wire(asyncio.Protocol):
 
     def give_up(self) -> None:
         """Nobody needs the rest."""
-        self._break("nobody waits for the rest of its answer")
+        self._break("the rest of its answer is no longer needed")
         self.abort()
 
     # What the event loop and the parser call.
@@ -141,11 +141,11 @@ class Wire(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._break(f"the answer is no HTTP: {error}")
+            self._break(f"the answer is not valid HTTP: {error}")
             return
         self._head = self._head + len(data) if self._is_in_head else 0
         if self._head > LONGEST_HEAD:
-            self._break(f"the head of its answer has over {LONGEST_HEAD} bytes")
+            self._break(f"the header of its answer has more than {LONGEST_HEAD} bytes")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.finish()

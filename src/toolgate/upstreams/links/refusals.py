@@ -38,7 +38,7 @@ def credentials_hint(status: int, server: Server | None = None) -> str:
     has_own = server is None or server.auth or any(name.lower() == "authorization" for name in server.headers)
     if has_own or status == 403:
         return "check the credentials in its headers" if not (server and server.auth) else "check its `auth`"
-    return 'check the credentials in its headers, or write `auth = "oauth"` where users are to sign in'
+    return 'check the credentials in its headers, or set `auth = "oauth"` if users must sign in'
 
 
 def moved_hint(status: int, url: str, location: str) -> str:
@@ -46,9 +46,9 @@ def moved_hint(status: int, url: str, location: str) -> str:
     if status >= 400 or not location:
         return ""
     try:
-        return f"it has moved: write {urljoin(masking.url(url), location)} into its configuration"
+        return f"it has moved: set its url to {urljoin(masking.url(url), location)}"
     except ValueError:  # a place that is none
-        return f"it has moved, it says, to {redaction.excerpt(location)!r}"
+        return f"it says that it has moved to {redaction.excerpt(location)!r}"
 
 
 def is_rpc_error(body: bytes, to: int | None = None) -> bool:

@@ -72,7 +72,7 @@ class SseLink(PipeLink):
                 endpoint = await self._opened()
         except TimeoutError:
             self._end()
-            what = f"{masking.url(self._server.url)} did not say within {patience:g} s where messages go"
+            what = f"{masking.url(self._server.url)} did not send its message endpoint within {patience:g} s"
             raise fault(self._server, what, "not_sent") from None
         except OSError as error:
             self._end()
@@ -160,7 +160,7 @@ class SseLink(PipeLink):
         if endpoint and endpoint.origin == self._pool.target.origin and _visible.fullmatch(endpoint.path):
             self._endpoint.set_result(endpoint)
         else:
-            self.refused(f"wants its messages sent to {excerpt(written)!r}, which is not of the origin of {told}")
+            self.refused(f"gave the message endpoint {excerpt(written)!r}, which does not have the origin of {told}")
 
     def refused(self, what: str, hint: str = "") -> None:
         """There is no stream."""
@@ -168,7 +168,7 @@ class SseLink(PipeLink):
             self._endpoint.set_exception(fault(self._server, f"{self._server.name} {what}", "not_sent", hint=hint))
 
     def no_stream(self, status: int) -> None:
-        self.refused(f"answered HTTP {status} without a stream of events", credentials_hint(status, self._server))
+        self.refused(f"answered HTTP {status} without an event stream", credentials_hint(status, self._server))
 
     def challenged(self, refusal: Refusal) -> None:
         """There is no stream for what was shown."""
@@ -195,7 +195,7 @@ class SseLink(PipeLink):
 
     def not_taken(self, origin: int | None, status: int, body: bytes) -> None:
         """An HTTP error to a message. A JSON-RPC error in its body is the server's own answer. Where the server
-        does not know our session, or wants other credentials, only another stream helps."""
+        does not know our session, or rejected the credentials, only another stream helps."""
         is_unknown = is_disowned(status, body, self._where)
         wants_others = status == 401 and self._credential is not None
         if not is_unknown and origin is not None and is_rpc_error(body):
@@ -212,7 +212,7 @@ class SseLink(PipeLink):
         if is_unknown or status == 404:
             self.over("no longer knows our session")
         elif wants_others:
-            self.over("wants other credentials")
+            self.over("rejected the credentials")
 
     def lost(self, origin: int | None, reason: str) -> None:
         if origin is not None:

@@ -80,15 +80,15 @@ class StdioLink(PipeLink):
             self._intake.put_all(lines)
         if self._lines.pending > LONGEST_LINE and self._child:
             self._lines.drop()
-            log.error("%s wrote a line of over %d bytes; it is stopped", self._server.name, LONGEST_LINE)
-            self._child.end(f"wrote a line of over {LONGEST_LINE} bytes, and was stopped")
+            log.error("%s wrote a line of more than %d bytes and was stopped", self._server.name, LONGEST_LINE)
+            self._child.end(f"wrote a line of more than {LONGEST_LINE} bytes and was stopped")
 
     def _take(self, line: bytes) -> None:
         text = line.strip()
         if text[:1] == b"{":
             self._receiver.received(text, None)
         elif text and (not self._complaints or self._complaints.takes(self._server.id)):
-            log.warning("%s wrote a line to stdout that is no message: %r", self._server.name, excerpt(text))
+            log.warning("%s wrote a line to stdout that is not a message: %r", self._server.name, excerpt(text))
 
     def _stderr(self) -> None:
         self._signs += 1

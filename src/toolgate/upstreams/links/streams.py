@@ -115,7 +115,7 @@ class Following:
             self._wire = await self._open(self._cursor.headers(), reply)
             await reply.over.wait()
         except (OSError, TimeoutError, Fault) as error:
-            log.debug("a stream of events cannot be asked for: %s", error)
+            log.debug("cannot open an event stream: %s", error)
         return reply
 
     def _heard(self, data: bytes) -> None:

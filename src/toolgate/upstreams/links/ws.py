@@ -82,7 +82,7 @@ class WsLink(PipeLink):
             ) from None
         except (InvalidHandshake, InvalidMessage, InvalidURI) as error:
             why = str(error).replace(url, address)
-            raise fault(self._server, f"{address} is no WebSocket: {why}", "not_sent") from None
+            raise fault(self._server, f"{address} is not a WebSocket: {why}", "not_sent") from None
         except (OSError, TimeoutError) as error:
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
@@ -119,11 +119,11 @@ class WsLink(PipeLink):
             message = f"Server not started: {self._server.name} has ended"
             raise fault(self._server, message, "not_sent", "SESSION_ERROR")
         if socket.transport.get_write_buffer_size() > MOST_UNREAD:
-            raise fault(self._server, f"{self._server.name} does not read what it is sent", "not_sent")
+            raise fault(self._server, f"{self._server.name} does not read its messages", "not_sent")
         try:
             await socket.send(data, text=True)
         except ConnectionClosed as error:
-            log.debug("%s: %s, as whoever waits will be told", self._server.name, error)
+            log.debug("%s: %s", self._server.name, error)
 
     def describe(self) -> dict[str, object]:
         return {"url": self._server.url}

@@ -323,7 +323,7 @@ class Connection:
             async with self._clock.timeout(TELLING):
                 await self.link.send(message, self.dialect.other())
         except (Fault, TimeoutError) as error:
-            log.info("%s could not be told: %s", self._server.name, error)
+            log.info("could not notify %s: %s", self._server.name, error)
 
     def _expect(
         self, id: int, call: Call | None, timeout: float | None, is_long: bool = False, whole: Exchange | None = None
@@ -402,7 +402,7 @@ class Connection:
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         if self._complaints.takes(self._server.id):
-            log.warning("%s sent a message out of shape: %s: %r", self._server.name, error, excerpt(data))
+            log.warning("%s sent an invalid message: %s: %r", self._server.name, error, excerpt(data))
         if error.id != b"null" and error.only == "method":
             self.answer(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
@@ -451,7 +451,7 @@ class Connection:
             self._questions.over(id, is_answered=request is not None or not message.error)
         if not request:
             self._asks_no_more(id or 0)
-            log.debug("%s answered a request that nobody waits for", self._server.name)
+            log.debug("%s answered a request that is not pending", self._server.name)
             return
         try:
             if message.error:
@@ -517,7 +517,7 @@ class Connection:
         if call is None:
             return Done(body)
         if bytes(memoryview(body)[:1]) != b"{":
-            raise Fault("UPSTREAM_ERROR", "The server's result is no JSON object", reach="executed")
+            raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
         found = self.dialect.read(call, body)
         if isinstance(found, Required):
             return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self._clock))
@@ -528,7 +528,7 @@ class Connection:
         if size > LONGEST_NOTE and message.method != mcp.TASK_CHANGED:  # which may have a result in it
             if self._complaints.takes(self._server.id):
                 told = (self._server.name, excerpt(message.method), size, LONGEST_NOTE)
-                log.warning("%s sent a %s of %d bytes; it is dropped, since it may have %d", *told)
+                log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
             return
         changed = mcp.LIST_CHANGED.get(message.method)
         if changed:

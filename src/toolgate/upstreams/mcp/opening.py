@@ -46,7 +46,7 @@ async def open_connection(
         async with clock.timeout(server.start_timeout):
             return await _open(connection, server, client, clock, order)
     except TimeoutError:
-        message = f"{server.name} did not answer within {server.start_timeout:g} s of its start"
+        message = f"{server.name} did not answer within {server.start_timeout:g} s after its start"
         hint = "if it is slow to start, raise its start_timeout"
         raise Fault("SERVER_FAILED", message, server=server.id, reach="not_sent", hint=hint) from None
     except Fault as fault:
@@ -77,7 +77,7 @@ async def _open_legacy(connection: Connection, server: Server, client: Client, c
             raise
         if or_else:
             _raise_if_modern_only(fault)
-            log.debug("%s does not initialize (%s); it is asked to discover", server.name, fault.message)
+            log.debug("%s does not support initialize (%s); trying server/discover", server.name, fault.message)
             try:
                 await _discover(connection, server, client, clock, patient=True)
                 return True
@@ -108,7 +108,7 @@ async def _open_modern(connection: Connection, server: Server, client: Client, c
         if mcp.MODERN in (_supported(fault) or ()):  # it had something against the request, and speaks our revision
             await _discover(connection, server, client, clock, patient=True)
             return False
-        log.debug("%s does not discover (%s); it is asked to initialize", server.name, fault.message)
+        log.debug("%s does not support server/discover (%s); trying initialize", server.name, fault.message)
     try:
         await _initialize(connection, server, client)
     except Fault as fault:
@@ -134,9 +134,7 @@ def _raise_if_modern_only(fault: Fault) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
     if supported is not None and not set(supported) & {mcp.MODERN, *mcp.HANDSHAKE_REVISIONS}:
-        message = (
-            f"{fault.message}: it speaks {', '.join(map(str, supported)) or 'nothing'}, toolgate speaks {mcp.MODERN}"
-        )
+        message = f"{fault.message}: it has {', '.join(map(str, supported)) or 'none'}, toolgate has {mcp.MODERN}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
 
 
@@ -169,7 +167,7 @@ async def _discover(
         silence.cancel()
         await asyncio.gather(answer, silence, return_exceptions=True)
     if mcp.MODERN not in found.supportedVersions:
-        raise Fault("UPSTREAM_ERROR", f"it speaks {', '.join(found.supportedVersions)} only")
+        raise Fault("UPSTREAM_ERROR", f"it supports only {', '.join(found.supportedVersions)}")
     connection.dialect = Modern(found)
 
 

@@ -61,7 +61,7 @@ async def read_list(lister: Lister, method: str, kind: str, client: Client) -> I
     while cursor not in seen:
         seen.add(cursor)
         if len(seen) > MOST_PAGES:
-            raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} has no end", server=lister.server_id)
+            raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is endless", server=lister.server_id)
         params, headers = lister.dialect.listing(method, cursor, client)
         raw = await lister.ask_server(method, params, headers)
         size += len(memoryview(raw))
@@ -110,7 +110,7 @@ def _read_page(page: Raw, kind: str) -> Page:
             is_public=found.cacheScope == Raw(b'"public"'),
         )
     except jsonrpc.UNREADABLE as error:
-        raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is out of shape: {error}") from None
+        raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is malformed: {error}") from None
 
 
 def _joined(pages: Sequence[Page]) -> Items:

@@ -242,7 +242,7 @@ class Questions:
             return
         self._kept.append((id, ask))
         if len(self._kept) > MOST_KEPT:
-            self._refuse(*self._kept.pop(0), "Nobody waits for the result of this task")
+            self._refuse(*self._kept.pop(0), "No client is waiting for the result of this task")
 
     def _put(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
@@ -294,13 +294,13 @@ class Questions:
         self._send(legacy.write_answer(id, asks.unanswered(why)))
 
 
-_OVER = "The call that this question belongs to is over, and nobody can answer it"
-_NOBODYS = "No call is in flight that this question could belong to, so there is nobody to be asked"
-_TOO_MANY = f"This call has {asks.MOST_OPEN} questions open already: ask again when they are answered"
+_OVER = "The call that this question belongs to has ended, so no client can answer it"
+_NOBODYS = "This question belongs to no call in progress, so no client can be asked"
+_TOO_MANY = f"This call has {asks.MOST_OPEN} open questions already: ask again when they are answered"
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
 _UNCLEAR = (
-    "Calls of several clients are in flight, or were given up a moment ago, and it is not clear which of them this "
-    "question belongs to, so nobody was asked. From now on calls run one at a time here: the same call can be made "
+    "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
+    "question belongs to, so no client was asked. From now on calls run one at a time here: make the same call "
     "again"
 )
 

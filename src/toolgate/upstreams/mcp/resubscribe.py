@@ -53,7 +53,7 @@ class Resubscriber:
             async with wanted.turn:
                 if not wanted.watched[what] and connection.subscriptions:
                     if wanted.fell_silent > began:  # those who wait in line do not each find that out for themselves
-                        message = f"{self._name} does not answer who wants to hear of changes"
+                        message = f"{self._name} does not answer subscription requests"
                         raise Fault("TIMEOUT", message, reach="not_sent")
                     await self._ask(connection.subscriptions, what)
                 wanted.watched[what] += 1
@@ -93,7 +93,7 @@ class Resubscriber:
             try:
                 await live.subscriptions.unwatch(what)
             except Fault as fault:
-                log.info("%s was not told that nobody watches %s: %s", self._name, what[1], fault.message)
+                log.info("could not unsubscribe at %s from %s: %s", self._name, what[1], fault.message)
         self._line.rest()
 
     def lost(self) -> None:
@@ -111,7 +111,7 @@ class Resubscriber:
                 await self._line.use(wanted.client, _nothing)
                 return
             except Fault as fault:
-                log.info("%s is not there again: %s", self._name, fault.message)
+                log.info("cannot reconnect to %s: %s", self._name, fault.message)
 
     async def close(self) -> None:
         """Nobody is told of anything any more."""

@@ -140,7 +140,7 @@ class LegacySubscriptions:
             try:
                 await self.watch(what)
             except Fault as fault:
-                log.info("%s no longer tells of changes of %s: %s", self._connection, what[1], fault.message)
+                log.info("%s no longer reports changes of %s: %s", self._connection, what[1], fault.message)
 
     async def watch(self, what: Watched) -> None:
         if not _can_watch(self._connection, what):
@@ -159,7 +159,7 @@ class LegacySubscriptions:
         try:
             await self._ask(mcp.SET_LEVEL, {"level": level})
         except Fault as fault:
-            log.info("%s does not take the log level %s: %s", self._connection, level, fault.message)
+            log.info("%s rejected the log level %s: %s", self._connection, level, fault.message)
 
     def acknowledged(self, params: Raw) -> None:
         """This era acknowledges by answering."""
@@ -220,7 +220,7 @@ class ModernSubscriptions:
                     if pauses.losses:
                         self._connection.missed()
             except Fault as fault:
-                log.info("%s does not tell of changes: %s", self._connection, fault.message)
+                log.info("%s does not report changes: %s", self._connection, fault.message)
                 if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
                     return
             current = self._current
@@ -242,13 +242,13 @@ class ModernSubscriptions:
             honoured = await self._renew()
         except Fault as fault:  # the server's own words may be on what others watch: it is one stream
             self._watched.discard(what)
-            raise Fault(fault.code, "The server does not tell of changes at present", reach=fault.reach) from None
+            raise Fault(fault.code, "The server does not report changes at present", reach=fault.reach) from None
         except BaseException:
             self._watched.discard(what)
             raise
         if what not in honoured:
             self._watched.discard(what)
-            raise Fault("RESOURCE_NOT_FOUND", f"The server does not tell of changes of {what[1]}", reach="executed")
+            raise Fault("RESOURCE_NOT_FOUND", f"The server does not report changes of {what[1]}", reach="executed")
 
     async def unwatch(self, what: Watched) -> None:
         self._watched.discard(what)
@@ -294,11 +294,11 @@ class ModernSubscriptions:
                 await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 ending.result()
-                raise Fault("UPSTREAM_ERROR", "The server ended what it was to tell before it began")
+                raise Fault("UPSTREAM_ERROR", "The server ended the subscription before it started")
             return ending, waiting.result()
         except TimeoutError:
             ending.cancel()
-            raise Fault("TIMEOUT", "The server did not acknowledge what it is to tell") from None
+            raise Fault("TIMEOUT", "The server did not acknowledge the subscription") from None
         except BaseException:
             ending.cancel()
             raise
@@ -334,4 +334,4 @@ def _capability(connection: Speaker, name: str, part: str) -> bool:
 
 
 def _no_subscriptions() -> Fault:
-    return Fault("METHOD_NOT_FOUND", "The server does not tell of changes of its resources", reach="not_sent")
+    return Fault("METHOD_NOT_FOUND", "The server does not report changes of its resources", reach="not_sent")

@@ -146,7 +146,7 @@ class McpUpstream:
             header_arguments.of_tool(tool)
         except header_arguments.Invalid as why:
             if self._complaints.takes(self.id):
-                log.warning("%s: a tool is left out: %s: %r", self.name, why, excerpt(bytes(tool)))
+                log.warning("%s: ignored a tool: %s: %r", self.name, why, excerpt(bytes(tool)))
             return False
         return True
 
@@ -206,7 +206,7 @@ class McpUpstream:
                     self._rest.clear()
                     await self._rest.wait()
         except TimeoutError:
-            log.info("%s is closed with %d calls under way", self.name, self.calls)
+            log.info("closing %s with %d calls in progress", self.name, self.calls)
         await self.close()
 
     async def close(self) -> None:

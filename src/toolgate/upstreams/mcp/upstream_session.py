@@ -236,7 +236,7 @@ class UpstreamSession:
             elif self.beside:
                 self.is_refused = True
                 self.condition = before
-                log.info("%s is not spoken to as %s: %s", server.name, self.beside, fault.message)
+                log.info("cannot use %s as %s: %s", server.name, self.beside, fault.message)
             else:
                 speaking.forget()
                 self._failed(fault)
@@ -268,7 +268,7 @@ class UpstreamSession:
                 raise connection.fault
             return connection, was_refused
         except Ended as ended:
-            log.info("%s did not go on after the first message (%s); it is started once more", self._server.name, ended)
+            log.info("%s ended after the first message (%s); starting it once more", self._server.name, ended)
         except Fault as fault:
             why = connection.fault or fault  # that it could not be spoken to says less than what it died of
             await asyncio.wait((self._end(connection),))
@@ -336,7 +336,7 @@ class UpstreamSession:
 
     def _wants_sign_in(self) -> Fault:
         """What everybody may know of it: the page is for one user alone."""
-        message = f"{self._server.name} wants its user to sign in"
+        message = f"{self._server.name} requires its user to sign in"
         return Fault(SIGN_IN, message, server=self._server.id, hint=f"toolgate connect {self._server.id}")
 
     def _not_started(self, fault: Fault) -> Fault:

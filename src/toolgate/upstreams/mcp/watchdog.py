@@ -58,7 +58,7 @@ class Watchdog:
             if self._is_silent(seen):
                 await self._clock.sleep(max(0.0, until - self._clock.now()))
             if self._is_silent(seen) and self._connection.link:
-                self._connection.link.replace(f"did not answer for {self._silence:g} s, nor a ping, and was stopped")
+                self._connection.link.replace(f"did not answer for {self._silence:g} s, even a ping, and was stopped")
         finally:
             self._is_checking = False
 

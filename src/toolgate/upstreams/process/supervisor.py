@@ -147,7 +147,7 @@ class Guard:
     def _lost(self) -> None:
         process = self._let_go()
         if process and process.wait() < 0:  # killed; one that fails by itself is tried again with the next child
-            log.warning("the guard process was killed; it is started again")
+            log.warning("the guard process was killed; restarting it")
             self.ready()
 
     def _let_go(self) -> subprocess.Popen[bytes] | None:
@@ -168,7 +168,7 @@ def _wait_for_the_end(process: subprocess.Popen[bytes]) -> None:
             return
         except subprocess.TimeoutExpired:
             pass
-    log.error("the guard process does not end what servers have started: it is killed")
+    log.error("the guard process did not end the servers' processes; killing it")
     process.kill()
     process.wait()
 
@@ -338,7 +338,7 @@ class Child:
             control.write_eof()  # the keeper kills what is left
             guard.wake()
             if not await self._in_time(self._gone, LONGEST_END):
-                log.error("%s cannot be ended: kill process %d", self.name, self.pid)
+                log.error("cannot end %s: kill process %d", self.name, self.pid)
                 self._signal_group(signal.SIGKILL)
             listening.cancel()
             await self._in_time(self._drained)
@@ -363,10 +363,10 @@ class Child:
         if self._is_terminated:
             return "closed its stdin or stdout, and was stopped"
         if code is None:
-            return "was killed with its keeper"
+            return "was killed with its guard process"
         if code < 0:
             known = {number.value: number.name for number in signal.Signals}
-            return f"was ended by signal {known.get(-code, -code)}"
+            return f"was killed by signal {known.get(-code, -code)}"
         return f"exited with status {code}"
 
     async def _wait_for_an_end(self) -> None:
@@ -425,8 +425,8 @@ def _cure(command: str, name: str, file: str | None) -> str:
         return known
     first, _, rest = command.partition(" ")
     if rest:
-        return f'command is the program alone: "command": "{os.path.basename(first)}", "args": {rest.split()}'
-    return f"install {command}, or write its whole path into the configuration of {name}"
+        return f'command must be the program only: "command": "{os.path.basename(first)}", "args": {rest.split()}'
+    return f"install {command}, or set its full path in the configuration of {name}"
 
 
 class Supervisor:
@@ -482,7 +482,7 @@ class Supervisor:
         try:
             await child.start(self._guard, order)
         except TimeoutError:
-            message = f"Cannot start {program}: nothing has come of it for {LONGEST_START:g} s"
+            message = f"Cannot start {program}: no result for {LONGEST_START:g} s"
             raise Fault("SERVER_FAILED", message, reach="not_sent") from None
         except OSError as error:
             why, hint = diagnosis.of_system(error)
