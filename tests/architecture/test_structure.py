@@ -19,7 +19,6 @@ def test_a_figure_is_the_one_that_is_kept(name: str) -> None:
 
 def test_each_figure_is_kept() -> None:
     assert KEPT["figures"].keys() == measure.FIGURES.keys()
-    assert all(row.get("goal", 0) <= row["kept"] for row in KEPT["figures"].values())
 
 
 def test_a_protocol_is_excused_with_a_reason_while_it_has_one_implementation() -> None:
