@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from toolgate.config import Server, masking
 from toolgate.core import jsonrpc, redaction
 from toolgate.core.model import Code, Fault, Reach
 from toolgate.upstreams import diagnosis
 
+LONGEST_PLACE = 500  # characters of a URL that is written into a hint
 HTTP_STATUS = "http_status"  # in the `extra` of a fault that is a server's own HTTP error
 
 
@@ -45,10 +46,14 @@ def moved_hint(status: int, url: str, location: str) -> str:
     """Where a server says that it is now; empty where it does not say so."""
     if status >= 400 or not location:
         return ""
+    said = f"it says that it has moved to {redaction.excerpt(location)!r}"
     try:
-        return f"it has moved: set its url to {urljoin(masking.url(url), location)}"
+        there, here = urlsplit(place := urljoin(masking.url(url), location)), urlsplit(url)
     except ValueError:  # a place that is none
-        return f"it says that it has moved to {redaction.excerpt(location)!r}"
+        return said
+    # What it says is advice of ours only where it leads to the same host: anything else is its word alone.
+    is_ours = there.scheme in ("http", "https") and there.hostname == here.hostname and len(place) <= LONGEST_PLACE
+    return f"it has moved: set its url to {place}" if is_ours else said
 
 
 def is_rpc_error(body: bytes, to: int | None = None) -> bool:
