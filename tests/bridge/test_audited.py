@@ -142,7 +142,7 @@ async def test_failures_say_whose_they_are(tmp_path: Path, server: Any) -> None:
             ["allow", "error", "UPSTREAM_ERROR"],
             ["deny", "error", "INVALID_ARGS"],
         ]
-        assert "may have 50" in lines[2]["reason"]
+        assert "the limit is 50" in lines[2]["reason"]
         assert "xxx" not in json.dumps(lines) and "password" not in json.dumps(lines)
 
 
@@ -304,6 +304,6 @@ async def test_a_name_without_end_goes_nowhere(tmp_path: Path, revision: str) ->
             "read_mcp_resource": {"server_name": "other", "resource_uri": f"file:///{long}"},
         }.items():
             reply = await client.request("tools/call", name=tool, arguments=asked)
-            assert "may have 16,384" in reply.raw.decode()
+            assert "the limit is 16,384" in reply.raw.decode()
         assert (await client.request("tools/call", name="there__plain")).error["code"] == -32600
         assert [line["code"] for line in await there.lines()] == ["ACCESS_DENIED"]

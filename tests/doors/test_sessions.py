@@ -175,7 +175,7 @@ async def test_an_id_that_is_in_flight_is_not_taken_twice() -> None:
         first = visitor.begin("POST", call)
         await settle()
         again = await visitor.send("POST", b'{"jsonrpc":"2.0","id":"\\u0061","method":"ping"}')
-        assert again.error["code"] == -32600 and "in flight" in again.error["message"]
+        assert again.error["code"] == -32600 and "already in use" in again.error["message"]
         script.answer_last(said("done"))
         assert (await first.response()).result == said("done")
 

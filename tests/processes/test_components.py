@@ -316,7 +316,7 @@ async def test_an_answer_that_is_none_is_a_fault_that_shows_it(
 async def test_a_component_that_has_moved_says_where_to() -> None:
     on_post = writes(lambda request: request.whole(b"", "308 Permanent Redirect", "Location: /new"))
     async with component(on_post=on_post) as script, upstream(script) as echo:
-        assert f"write {script.url}/new into" in (await fault(echo.invoke(call()))).hint
+        assert f"set its url to {script.url}/new" in (await fault(echo.invoke(call()))).hint
 
 
 @real

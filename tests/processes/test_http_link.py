@@ -408,7 +408,7 @@ async def test_a_redirect_is_told_with_the_url_to_configure() -> None:
 
     error = await fails(writes(moved))
     assert error.data["outcome"] == "sent_unknown"
-    assert "/mcp/ " in error.data["hint"]
+    assert error.data["hint"].endswith("/mcp/")
 
 
 @real
