@@ -31,7 +31,7 @@ from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.mcp.connection import LONGEST_NOTE, MOST_ANSWERS
+from toolgate.upstreams.mcp.connection import LONGEST_NOTE, MOST_ANSWERS, TELLING
 from toolgate.upstreams.process.supervisor import Supervisor
 
 
@@ -493,8 +493,9 @@ async def test_few_messages_are_on_their_way_to_a_server_that_does_not_take_them
     receipts.note(3)
     await waiting
     receipts.expect("another")
-    await receipts.room()  # after some seconds nobody waits for them any more
-    await receipts.all()
+    async with asyncio.timeout(TELLING / 2):  # of a server that gives none nobody waits for them any more
+        await receipts.room()
+        await receipts.all()
 
 
 class _Heard:

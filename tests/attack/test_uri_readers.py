@@ -51,8 +51,6 @@ VARIATIONS = [
     "file:///P/Key",
     "file:///ｐ/key",
     "file:///p\u200b/key",
-    "x:///p/key",
-    "x:/p/key",
     "url:file:///p/key",
     "view-source:file:///p/key",
     "jar:file:///p/key",
@@ -219,3 +217,12 @@ def test_what_node_takes_for_a_closed_resource_is_closed() -> None:
         name = _path(path) if scheme == "file" else _path(f"/{host}{path}")
         if (scheme, name) in PROTECTED:
             assert is_closed(uri) and is_closed(uri, EXACT), f"Node reads {uri!r} as {read}"
+
+
+@pytest.mark.parametrize(
+    "uri", ["memo:///insights", "memo://insights", "urn:isbn:1", "mail:Ann@h/x", "https://h/p/key"]
+)
+def test_who_closes_all_files_closes_nothing_else(uri: str) -> None:
+    closed = {"docs+file:///*": "off"}
+    assert not is_closed(uri, closed)
+    assert is_closed("file:///etc/passwd", closed) and is_closed("/etc/passwd", closed)

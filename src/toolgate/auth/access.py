@@ -415,17 +415,13 @@ def forms(uri: str) -> tuple[str, ...]:
 
 
 def _as_a_file(uri: str) -> Iterable[str]:
-    """What a server of files takes a URI for: also one that has no scheme, no host, or another scheme before that of a
-    file."""
-    if uri.startswith("file:"):
-        yield uri
-    found = _parts.fullmatch(uri)
-    if not found or (found[1].lower() != "file" and found[2] != "//"):
-        path = found[3] + found[4] if found else uri
-        yield "file:///" + path.lstrip("/")
+    """What a server of files takes a URI for: also one without a scheme, or with another one before `file:`. What has
+    a scheme of its own is no file: `urn:a` stays open where all files are closed."""
     before, scheme, path = uri.rpartition("file:")
-    if before and scheme:
-        yield "file:///" + path.lstrip("/")
+    if scheme:
+        yield uri if not before else "file:///" + path.lstrip("/")
+    elif not _parts.fullmatch(uri):
+        yield "file:///" + uri.lstrip("/")
 
 
 def _decoded_last(uri: str) -> Iterable[str]:

@@ -198,7 +198,8 @@ class _Bounded(logging.Filter):
         self.complaints = Complaints(SystemClock())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return self.complaints.takes("an HTTP client")
+        # What fails in here has a share of its own: nobody hides it behind what is no HTTP.
+        return self.complaints.takes("an HTTP client" if record.levelno < logging.ERROR else "the HTTP server")
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import asyncio
 from toolgate.core.clock import Clock
 
 PATIENCE = 5.0  # seconds in which a server says that it has taken a message
+ROOM_PATIENCE = 1.0  # seconds in which there is room for another one: a message may take longer than that
 MOST = 16  # receipts that are waited for at once: each message has a connection of its own
 
 
@@ -35,14 +36,14 @@ class Receipts:
         self._all_came.set()
 
     async def room(self) -> None:
-        """Return when few are expected. After `PATIENCE` seconds none is: the server gives no receipts."""
+        """Return when few are expected. After `ROOM_PATIENCE` none is: the server gives no receipts."""
         try:
-            async with self._clock.timeout(PATIENCE):
+            async with self._clock.timeout(ROOM_PATIENCE):
                 while len(self._expected) >= MOST:
                     self._one_came.clear()
                     await self._one_came.wait()
         except TimeoutError:
-            self._expected.clear()
+            self.close()
 
     async def all(self) -> None:
         """Return when nothing is expected, at the latest after `PATIENCE` seconds."""

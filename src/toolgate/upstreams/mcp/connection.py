@@ -307,9 +307,12 @@ class Connection:
                 self._spawn(self._send_answers())
 
     async def _send_answers(self) -> None:
-        while self._answers:
-            await self.tell(self._answers[0])
-            self._answers.popleft()
+        try:
+            while self._answers:
+                await self.tell(self._answers[0])
+                self._answers.popleft()
+        finally:
+            self._answers.clear()  # whatever has ended this: the next answer begins anew
 
     def remark(self, message: bytes) -> None:
         """The same of what may be lost: where the server does not read, it is."""
