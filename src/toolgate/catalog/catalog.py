@@ -96,6 +96,8 @@ class Catalog:
         self._pins = pins
         self._clock = clock
         self.limits = limits
+        self.version = 0
+        """Advances with whatever a plan may depend on (`gateway.plan`): any list, and whether it is of now."""
         self._tell = tell
         self._cache = CatalogCache(store, clock, prints)
         self._refresh = Refresh(clock)
@@ -109,6 +111,7 @@ class Catalog:
     def use(self, upstreams: Mapping[str, Upstream], prints: Mapping[str, str]) -> None:
         """Serve these from now on. What is known of servers that stay the same objects stays."""
         before, self._upstreams = self._upstreams, upstreams
+        self.version += 1
         others = [id for id in {**before, **upstreams} if before.get(id) is not upstreams.get(id)]
         for id in others:
             self._drop(id)
@@ -125,6 +128,7 @@ class Catalog:
     def show(self, changes: Mapping[str, Overlays]) -> None:
         """What operators change of servers' tools, by server id. Clients hear of the lists that are others by it."""
         self.overlays = changes
+        self.version += 1
         for place, slot in list(self._slots.items()):
             before = slot.server_list
             slot.server_list = self._shown(place, before) if before else None
@@ -300,6 +304,7 @@ class Catalog:
         if server in self._loaded:
             return
         self._loaded.add(server)
+        self.version += 1
         server_lists, faults, about = self._cache.load(server)
         for kind, fault in faults.items():
             self._slots.setdefault((server, "", kind), Slot()).fault = fault
@@ -335,6 +340,7 @@ class Catalog:
         if server not in self._upstreams:
             return
         before = self._refresh.before((server, scope), lambda: self._compare(server, scope))
+        self.version += 1
         for kind in kinds:
             slot = self._slot((server, scope, kind))
             before.setdefault(kind, _items(slot.server_list) if slot and slot.server_list else None)
@@ -348,6 +354,7 @@ class Catalog:
         if not scope:
             self._refresh.now(lambda: self._learn(server))
         places = [place for place in self._places(server, scope) if not self._slots[place].fetch]
+        self.version += 1
         for place in places:
             self._slots[place].is_checked = False
         if places:
@@ -355,6 +362,7 @@ class Catalog:
 
     def forget(self, server: str, scope: str) -> None:
         """A scope has ended: nobody will ask for its lists again, and no fetch under way must bring it back."""
+        self.version += 1
         for place in self._places(server, scope):
             slot = self._slots.pop(place)
             if slot.fetch:
@@ -480,6 +488,7 @@ class Catalog:
         if slot.fault:
             self._cache.drop_fault(place)
         before = None if slot.is_outdated else slot.server_list
+        self.version += 1
         is_news = slot.is_missed or (before and _items(before) != _items(server_list))
         slot.server_list, slot.is_checked, slot.failing, slot.fault = server_list, True, None, None
         slot.is_outdated = slot.is_missed = False
@@ -504,6 +513,7 @@ class Catalog:
 
     def _lose(self, place: Place, slot: Slot) -> None:
         """A list has failed for so long that it is no longer shown."""
+        self.version += 1
         slot.server_list, slot.failing, slot.is_missed = None, None, True
         self._cache.drop(place)
         self._tell_of(place)

@@ -31,7 +31,7 @@ from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.gateway.tool_context import ToolContexts
 from toolgate.policy import scrub, validate
 from toolgate.policy.overflow import OverflowStore
-from toolgate.policy.run import PolicyRun, missed
+from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import Scrubber
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.base import find_server
@@ -93,25 +93,25 @@ class Gateway:
 
         try:
             try:  # here, and in no function of its own: each call passes this
-                entered = await self._resolver.enter(call, route)
+                entered, hooks = await self._resolver.enter(call, route)
             except Fault as fault:
                 raise _missed(call, fault, route) from None
-            outcome = await self._handled(entered, route, call.target)
+            outcome = await self._handled(entered, hooks, route, call.target)
         except Fault as fault:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
 
-    async def _handled(self, call: Call, route: Route, written: str) -> Outcome:
+    async def _handled(self, call: Call, hooks: Sequence[Hooks], route: Route, written: str) -> Outcome:
         try:
-            return await self._through(call, route)
+            return await self._through(call, hooks, route)
         except Fault as fault:
             raise self._resolver.placed(fault, call, written) from None
 
-    async def _through(self, call: Call, route: Route) -> Outcome:
+    async def _through(self, call: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
         """A round through the policies and back."""
-        policy_run = PolicyRun(call, route.own_hooks if call.server == names.OWN else route.hooks, self._clock)
+        policy_run = PolicyRun(call, hooks, self._clock)
         try:
-            decision = await policy_run.before(lambda next: self._through(next, route))
+            decision = await policy_run.before(lambda next: self._through(next, route.judged_by(next), route))
             outcome = await self._invoke(decision, route) if isinstance(decision, Call) else decision
         except BaseException as error:
             policy_run.ended(error)
@@ -225,7 +225,7 @@ class Gateway:
 
     async def _watched(self, call: Call, route: Route) -> Call:
         try:
-            entered = await self._resolver.enter(call, route)
+            entered, _ = await self._resolver.enter(call, route)
         except Fault as fault:
             raise _missed(call, fault, route) from None
         try:
@@ -243,7 +243,7 @@ class Gateway:
     async def _let_watch(self, call: Call, route: Route) -> Call:
         policy_run = PolicyRun(call, route.hooks, self._clock)
         try:
-            decision = await policy_run.before(lambda next: self._through(next, route))
+            decision = await policy_run.before(lambda next: self._through(next, route.hooks, route))
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask the user, so it was refused")
         except BaseException as error:

@@ -1,5 +1,6 @@
 """What a call is for: a client's name for something led to the true server, and to the server's own name.
 
+    a plan that was made before, or
     what the surface needs of the catalog → surface.enter → the server's own names (`overlays`) and `tool info`
 
 The rules this file keeps: a client's names mean what stands in its own view, which is filtered by what it may do. What
@@ -15,16 +16,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from toolgate.auth.access import HARMLESS, KEPT, Access, Rules
-from toolgate.catalog import overlays, tool_info
+from toolgate.catalog import tool_info
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.catalog import unlisted
 from toolgate.catalog.overlays import hides
 from toolgate.catalog.views import CatalogView, Wanted, anything
 from toolgate.core import mcp, names
 from toolgate.core.model import Call, Client, Fault, Principal, ToolInfo
-from toolgate.eras import header_arguments
+from toolgate.gateway.plan import Plan, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.overflow import Source
+from toolgate.policy.run import Hooks, applying
 from toolgate.policy.validate import Validate
 from toolgate.surfaces.handles import Handles, about_made
 
@@ -47,30 +49,62 @@ class Resolver:
         self._source = source
         self._current = current
 
-    async def enter(self, call: Call, route: Route) -> Call:
-        """The call with its true target. What that takes of the catalog is fetched. Raises `Fault`."""
+    async def enter(self, call: Call, route: Route) -> tuple[Call, tuple[Hooks, ...]]:
+        """The call with its true target, and the policies that judge it. What that takes of the catalog is fetched.
+        Raises `Fault`."""
         if call.kind == "tasks":
-            return self._about(self._handles.enter(call, route.path))
+            return self._about(self._handles.enter(call, route.path)), route.hooks
         rules = self._access.rules(call.client.principal)
+        if plan := self._plan(call, route, rules):
+            return plan.enter(call), route.hooks if call.resumption else plan.hooks
         route.check_let_in(rules)
         view = self.known(route, call.client, rules)
         needs = list(route.surface.needs(call, view))
-        if any(view.server_list(*need) is None for need in needs):
+        is_known = all(view.server_list(*need) is not None for need in needs)
+        if not is_known:
             # A bare name may be any server's: those that do not come up in time cannot be meant.
             snapshot = self._current()
             patience = snapshot.list_timeout if len(needs) > 1 else None
             view = await snapshot.catalog.view(route.servers, needs, call.client, patience, rules=rules)
-        entered = self._tried(call, route, view, rules)
+        entered, plan = self._tried(call, route, view, rules)
         if doubtful := self._doubtful(entered, needs, call, route):
-            entered = self._tried(call, route, await self._looked_at(doubtful, route, call.client, rules), rules)
+            is_known, view = False, await self._looked_at(doubtful, route, call.client, rules)
+            entered, plan = self._tried(call, route, view, rules)
         if isinstance(entered, Fault):
             try:
                 raise entered
             finally:
                 del entered  # or this frame and it would hold each other, and the request with them
         if entered.server == names.OWN and entered.target.startswith(KEPT):
-            return self._kept(entered)
-        return entered
+            entered = self._kept(entered)
+        if plan and is_known:
+            self._keep(plan, entered, needs, call, route, rules)
+        return entered, route.judged_by(entered)
+
+    def _plan(self, call: Call, route: Route, rules: Rules | None) -> Plan | None:
+        """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
+        if call.method != mcp.CALL:
+            return None
+        plan = route.plans.find(rules, call.target, call.client, self._current().catalog.version)
+        if plan:
+            upstream = route.upstreams[plan.server]
+            if upstream.scope(call.client) == plan.scope and upstream.is_up(call.client):
+                return plan
+        return None
+
+    def _keep(
+        self, plan: Plan, entered: Call, needs: Sequence[Wanted], call: Call, route: Route, rules: Rules | None
+    ) -> None:
+        """Keep what a name was found to mean, where that is the same for each call of it."""
+        catalog, upstream = self._current().catalog, route.upstreams[plan.server]
+        is_scoped = any(route.upstreams[server].scope(call.client) for server, _ in needs)
+        if not plan.tool_info or entered.asked or (is_scoped and len(needs) > 1):
+            return
+        if catalog.is_live(plan.server, "tools", call.client):
+            kept = msgspec.structs.replace(
+                plan, scope=upstream.scope(call.client), hooks=applying(route.hooks, entered)
+            )
+            route.plans.keep(kept, rules, call.target, call.client, catalog.version)
 
     def _kept(self, call: Call) -> Call:
         """A call for something that was kept, with the one whose result that was."""
@@ -98,13 +132,17 @@ class Resolver:
         found = tool_info.of(server_list, about.target) if about.method == mcp.CALL else None
         return msgspec.structs.replace(about, tool_info=found) if found else about
 
-    def _tried(self, call: Call, route: Route, view: CatalogView, rules: Rules | None) -> Call | Fault:
-        """The call as it is by what is known; why it is none."""
+    def _tried(
+        self, call: Call, route: Route, view: CatalogView, rules: Rules | None
+    ) -> tuple[Call | Fault, Plan | None]:
+        """The call as it is by what is known, with its plan where it is of a tool; or why it is none."""
         try:
-            return self._by_own_name(_entered(route, call, view), view)
+            entered = _entered(route, call, view)
+            plan = self._planned(entered, view)
+            return (plan.enter(entered) if plan else entered), plan
         except Fault as fault:
             is_hidden = rules is not None and fault.code in NOT_FOUND
-            return (rules and is_hidden and self._denied(call, route, rules)) or fault.with_traceback(None)
+            return (rules and is_hidden and self._denied(call, route, rules)) or fault.with_traceback(None), None
 
     def _doubtful(self, entered: Call | Fault, needs: Sequence[Wanted], call: Call, route: Route) -> Sequence[Wanted]:
         """The lists to be looked at before a call goes by them. A server may be another program each time that it is
@@ -163,20 +201,18 @@ class Resolver:
 
         return server_list
 
-    def _by_own_name(self, entered: Call, view: CatalogView) -> Call:
+    def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
+        """None for what is no tool of a server. Raises `Fault` for what may be hidden."""
+        catalog = self._current().catalog
         if entered.method != mcp.CALL or entered.server == names.OWN:
-            if entered.kind == "methods" and self._current().catalog.hides(entered.server):
+            if entered.kind == "methods" and catalog.hides(entered.server):
                 message = "Access denied: the method may reach hidden items"
                 raise Fault("ACCESS_DENIED", message, reach="not_sent")
-            return entered
+            return None
         server_list = view.server_list(entered.server, "tools")
-        if server_list is None and self._current().catalog.hides(entered.server):
+        if server_list is None and catalog.hides(entered.server):
             raise (view.fault(entered.server, "tools") or unlisted()).at(entered.server, entered.target)
-        return (
-            _by_own_names(entered, server_list)
-            if server_list and server_list.is_overlaid
-            else _with_tool_info(entered, server_list)
-        )
+        return of_tool(entered, server_list)
 
     def placed(self, fault: Fault, call: Call, written: str) -> Fault:
         """The fault with its place. What a client may not see has the name that it has `written` itself, if any."""
@@ -214,26 +250,6 @@ def _entered(route: Route, call: Call, view: CatalogView) -> Call:
             with contextlib.suppress(Fault):
                 return route.surface.enter(call, view.with_held())
         raise fault.at("", call.target) from None
-
-
-def _with_tool_info(call: Call, server_list: ServerList | None) -> Call:
-    """The call with what its tool says of itself. Raises `Fault` where the client's headers do not match."""
-    found = tool_info.of(server_list, call.target)
-    if found and found.header_arguments and call.headers is not None:
-        header_arguments.check(found.header_arguments, call.arguments, call.headers)
-    return msgspec.structs.replace(call, tool_info=found) if found else call
-
-
-def _by_own_names(call: Call, server_list: ServerList) -> Call:
-    """The same for a server whose tools an operator has changed: the call is held against what its client was shown,
-    and goes on as the server knows it."""
-    if server_list.whole and call.target not in server_list.items:
-        server_list = server_list.whole
-    change = overlays.find(server_list, call)
-    if call.headers is not None:
-        header_arguments.check(tool_info.header_arguments_shown(server_list, call.target), call.arguments, call.headers)
-    own = overlays.enter(call, change)
-    return msgspec.structs.replace(own, tool_info=tool_info.of(server_list, own.target))
 
 
 def _found(call: Call, route: Route, server_lists: ServerLists) -> Call | Fault:

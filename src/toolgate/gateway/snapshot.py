@@ -15,7 +15,8 @@ from toolgate.auth.access import Rules
 from toolgate.catalog.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.core import names
-from toolgate.core.model import EventSink, Fault
+from toolgate.core.model import Call, EventSink, Fault
+from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import PolicyDeps
@@ -51,6 +52,7 @@ class Route(msgspec.Struct, frozen=True):
     is_strict: bool = False
     is_transparent: bool = False
     servers: Mapping[str, str] = {}  # their configured names by id, in the order of the configuration
+    plans: Plans = msgspec.field(default_factory=Plans)
 
     def __post_init__(self) -> None:
         servers = {id: upstream.name for id, upstream in self.upstreams.items()}
@@ -64,6 +66,10 @@ class Route(msgspec.Struct, frozen=True):
         if not found:
             raise Fault("SERVER_NOT_FOUND", f"Server not found: {server} is no longer configured", reach="not_sent")
         return found
+
+    def judged_by(self, call: Call) -> tuple[Hooks, ...]:
+        """The hooks for any round of a call whose true target is known."""
+        return self.own_hooks if call.server == names.OWN else self.hooks
 
     def seen_by(self, rules: Rules | None) -> Mapping[str, str]:
         """Its `servers`, as far as a client of these rules may know of them."""

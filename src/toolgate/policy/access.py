@@ -23,6 +23,9 @@ class Permit(Policy):
         self._access = access
         self._is_asked_behind = is_asked_behind
 
+    def applies(self, call: Call) -> bool:
+        return self._access.judge(call) != "allow"
+
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         verdict = self._access.judge(call)
         if verdict == "off":

@@ -71,6 +71,9 @@ class Approval(Policy):
         self._audit = audit
         self._asking = asyncio.Lock()
 
+    def applies(self, call: Call) -> bool:
+        return self._verdict(call) != "allow"
+
     def before(self, call: Call, was_passed: bool, waited: Decided | None = None) -> Decision:
         if call.kind == "tasks":
             return call  # it was approved, if need be, when it was made

@@ -37,6 +37,11 @@ class Policy:
 
     name = ""
 
+    def applies(self, call: Call) -> bool:
+        """Whether it may have anything to do with first rounds of calls like this one: of the same tool, as it is
+        listed now, by clients of the same rules. Asked once for all of them; nothing else of the call may matter."""
+        return True
+
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Decision:
         """Let the call go on (as it is or changed, with a ticket or without), answer it, ask its user (`Required`), or
         be asked again later (`Wait`, whose result is then `waited`). Refuse by raising `Fault`.

@@ -32,6 +32,9 @@ class Changes(Policy):
         self._config = config
         self._access = access
 
+    def applies(self, call: Call) -> bool:
+        return call.server == names.OWN
+
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         if call.server != names.OWN or not changes_servers(call):
             return call

@@ -13,6 +13,9 @@ from toolgate.policy.base import Policy
 class Quarantine(Policy):
     name = "quarantine"
 
+    def applies(self, call: Call) -> bool:
+        return bool(call.tool_info and call.tool_info.held)
+
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         judged = call.about or call
         if judged.tool_info and judged.tool_info.held and call.method != mcp.TASK_CANCEL:

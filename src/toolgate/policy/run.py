@@ -24,6 +24,7 @@ class Hooks(NamedTuple):
     before: Callable[..., Decision]
     after: Callable[[Call, Outcome, Any], Outcome] | None
     ended: Callable[[Call, Outcome | BaseException, Any], None] | None
+    applies: Callable[[Call], bool] | None
 
 
 def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
@@ -35,9 +36,15 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
             each.before,
             None if type(each).after is Policy.after else each.after,
             None if type(each).ended is Policy.ended else each.ended,
+            None if type(each).applies is Policy.applies else each.applies,
         )
         for each in policies
     )
+
+
+def applying(hooks: Iterable[Hooks], call: Call) -> tuple[Hooks, ...]:
+    """Those of the policies that have anything to do with calls of this target."""
+    return tuple(each for each in hooks if not each.applies or each.applies(call))
 
 
 class PolicyRun:

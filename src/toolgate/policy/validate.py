@@ -35,6 +35,9 @@ class Validate(Policy):
     def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
         self._trusted = trusted
 
+    def applies(self, call: Call) -> bool:
+        return bool(call.tool_info) and call.tool_info.schema not in _TRIVIAL and call.server not in self._trusted
+
     def before(self, call: Call, was_passed: bool, waited: ArgumentsVerdict | None = None) -> Call | Wait:
         """What was passed once comes back with the same arguments: the state that a client hands back is bound to them,
         and a list that changed meanwhile must not end what is under way."""
