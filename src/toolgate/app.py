@@ -65,6 +65,7 @@ from toolgate.upstreams.process.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 DRAIN = 30.0  # seconds for what is under way on a server that is configured no more
+LAST_ANSWERS = 2.0  # seconds for the answers to calls that were given up
 
 
 class App:
@@ -221,7 +222,11 @@ class App:
         left = self._under_way()
         for work in left:
             work.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        try:
+            async with self.clock.timeout(LAST_ANSWERS):  # a client may not read its own
+                await self._all_ended()
+        except TimeoutError:
+            pass
         log.info("drained after %.1f s; calls cancelled: %d", self.clock.now() - began, len(left))
 
     async def _all_ended(self) -> None:

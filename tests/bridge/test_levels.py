@@ -166,13 +166,13 @@ async def test_two_calls_of_one_client_with_two_levels_each_hear_their_own() -> 
         await go.wait()
         return await talks(scene)
 
-    new = ModernServer({"waits": waits}, heeds_levels=True)
+    new = ModernServer({"waits": waits, "talks": talks}, heeds_levels=True)
     async with gateway(new=new) as rig:
         client = rig.modern()
         loud = client.start("tools/call", name="new__waits", meta={META + "logLevel": "debug"})
         await new.got("tools/call")
+        assert heard(await client.call("new__talks", meta={META + "logLevel": "error"})) == from_("error")
         go.set()
-        assert heard(await client.call("new__waits", meta={META + "logLevel": "error"})) == from_("error")
         assert heard(await loud.reply()) == list(LEVELS)
 
 

@@ -18,7 +18,7 @@ FORM = {"elicitation": {"form": {}}}
 
 def envelope(**more: bytes) -> modern.Envelope:
     found = {**META, **{mcp.PREFIX + key: value for key, value in more.items()}}
-    return modern.read_envelope({key: Raw(value) for key, value in found.items()})
+    return modern.read_envelope(Raw(jsonrpc.encode({key: Raw(value) for key, value in found.items()})))
 
 
 def params(**members: Any) -> Raw:
@@ -49,14 +49,14 @@ def test_an_envelope_says_who_asks() -> None:
     found = envelope(clientInfo=b'{"name":"a"}', logLevel=b'"error"', clientCapabilities=b'{"roots":{}}')
     assert (found.version, found.info, found.log_level) == ("2026-07-28", {"name": "a"}, "error")
     assert found.capabilities == {"roots": {}}
-    assert not found.progress_token
+    assert not found.meta.progress_token
 
 
 @pytest.mark.promise("spec.2026.envelope.required")
 @pytest.mark.parametrize("key", META)
 def test_an_envelope_that_lacks_a_key_is_refused_by_its_name(key: str) -> None:
     with pytest.raises(Fault, match=key) as caught:
-        modern.read_envelope({name: Raw(value) for name, value in META.items() if name != key})
+        modern.read_envelope(Raw(jsonrpc.encode({name: Raw(value) for name, value in META.items() if name != key})))
     assert caught.value.rpc == jsonrpc.INVALID_PARAMS
 
 

@@ -53,22 +53,34 @@ def check_level(level: str) -> str:
     return level
 
 
-def read_meta(params: Members) -> Members:
-    """The members of `_meta`, none where it is missing. Raises `Fault` INVALID_ARGS."""
-    meta = params.get("_meta")
-    if not meta:
-        return {}
-    found = read_members(meta, "_meta")
-    if mcp.PROGRESS_KEY in found and len(memoryview(found[mcp.PROGRESS_KEY])) > jsonrpc.LONGEST_ID:
+class Meta(msgspec.Struct, frozen=True):
+    """The `_meta` of a request. `passed_on` is what goes with the call; all else belongs to the hop that it came over.
+    `progress_token` is empty where the client wants no progress."""
+
+    members: Members
+    passed_on: Members
+    progress_token: Raw
+
+
+def read_meta(raw: Raw | None) -> Meta:
+    """Raises `Fault` INVALID_ARGS."""
+    if not raw:
+        return _NO_META
+    found = read_members(raw, "_meta")
+    token = found.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING)
+    if len(token) > jsonrpc.LONGEST_ID:
         message = f'Invalid params: "{mcp.PROGRESS_KEY}" has at most {jsonrpc.LONGEST_ID:,} bytes'  # each note has it
         raise Fault("INVALID_ARGS", message, reach="not_sent")
-    return found
+    return Meta(found, {name: member for name, member in found.items() if name not in mcp.HOP_KEYS}, token)
+
+
+_NO_META = Meta({}, {}, jsonrpc.NOTHING)
 
 
 def read_call(
     method: str,
     params: Members,
-    meta: Members,
+    meta: Meta,
     client: Client,
     notes: Notes,
     log_level: str | None,
@@ -89,10 +101,10 @@ def read_call(
         client=client,
         arguments=arguments,
         extra={name: member for name, member in params.items() if name not in taken},
-        meta={name: member for name, member in meta.items() if name not in mcp.HOP_KEYS},
+        meta=meta.passed_on,
         reference=reference,
         notes=notes,
-        wants_progress=mcp.PROGRESS_KEY in meta,
+        wants_progress=bool(meta.progress_token),
         headers=headers,
         passed_on=passed_on or {},
         wants_logs=wants_logs,
@@ -120,12 +132,11 @@ def _read_reference(params: Members) -> tuple[str, str]:
 def read_told(params: Raw) -> Raw:
     """The parameters of a notification, without what belongs to the hop that it came over."""
     found = jsonrpc.members(params)
-    meta = read_meta(found)
-    rest = {name: member for name, member in meta.items() if name not in mcp.HOP_KEYS}
-    if len(rest) == len(meta):
+    meta = read_meta(found.get("_meta"))
+    if len(meta.passed_on) == len(meta.members):
         return params
     del found["_meta"]
-    return Raw(jsonrpc.encode(found | ({"_meta": rest} if rest else {})))
+    return Raw(jsonrpc.encode(found | ({"_meta": meta.passed_on} if meta.passed_on else {})))
 
 
 def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
@@ -149,7 +160,7 @@ def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
 def read_undefined(
     method: str,
     params: Members,
-    meta: Members,
+    meta: Meta,
     client: Client,
     notes: Notes | None,
     era: Literal["legacy", "modern"],
@@ -162,10 +173,10 @@ def read_undefined(
         target="",
         client=client,
         arguments=Raw(jsonrpc.encode({name: member for name, member in params.items() if name not in taken})),
-        meta={name: member for name, member in meta.items() if name not in mcp.HOP_KEYS},
+        meta=meta.passed_on,
         notes=notes,
         asked_in=era,
-        wants_progress=mcp.PROGRESS_KEY in meta,
+        wants_progress=bool(meta.progress_token),
         **more,
     )
 

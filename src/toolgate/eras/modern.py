@@ -40,7 +40,7 @@ class Envelope(msgspec.Struct, frozen=True):
     capabilities: Mapping[str, Any]
     info: Mapping[str, Any]
     log_level: str | None
-    progress_token: Raw
+    meta: calls.Meta
     told: Raw  # as `Client` has it
 
 
@@ -66,20 +66,6 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
     except jsonrpc.UNREADABLE:
         return False
     return meta is not None and meta.version is not None
-
-
-def read_envelope(meta: Members) -> Envelope:
-    """Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is served: `check_version`."""
-    version = _required(meta, mcp.VERSION_KEY, _text.decode)
-    capabilities, told = _required(meta, mcp.CAPABILITIES_KEY, _declared)
-    return Envelope(
-        version,
-        capabilities,
-        info=_optional(meta, mcp.CLIENT_INFO_KEY, _info) or {},
-        log_level=_log_level(meta),
-        progress_token=meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING),
-        told=told,
-    )
 
 
 def check_version(version: str) -> None:
@@ -115,6 +101,17 @@ def _declared(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
 
 
 _info = _once(_object.decode)
+
+
+@_once
+def read_envelope(meta: Raw) -> Envelope:
+    """The `_meta` of a request. Raises `Fault` INVALID_ARGS for a missing or misshapen key. Whether the version is
+    served: `check_version`."""
+    read = calls.read_meta(meta)
+    version = _required(read.members, mcp.VERSION_KEY, _text.decode)
+    capabilities, told = _required(read.members, mcp.CAPABILITIES_KEY, _declared)
+    info = _optional(read.members, mcp.CLIENT_INFO_KEY, _info) or {}
+    return Envelope(version, capabilities, info, _log_level(read.members), read, told)
 
 
 def _required(meta: Members, key: str, read: Callable[[Raw], Value]) -> Value:

@@ -18,16 +18,17 @@ from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Fault
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, guards, responses, sse_delivery, streams
+from toolgate.frontends import batches, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequests, Known
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
+from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
-from toolgate.frontends.streams import HeaderList, Outbox, Receive, Response, Send
+from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
 from toolgate.frontends.web import admin, connect
 from toolgate.frontends.web.admin import Admin
 from toolgate.frontends.web.connect import Connect
@@ -59,7 +60,7 @@ class HttpFrontend:
         self._pipes = Pipes(deps, self.scheduler)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
-        self._modern_work: set[asyncio.Task[Any]] = set()
+        self._modern_work: dict[Delivery, str] = {}  # requests of modern clients, and their methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -124,7 +125,8 @@ class HttpFrontend:
 
     def under_way(self) -> list[asyncio.Task[Any]]:
         """What works for modern clients, and for those on connections that go both ways; subscriptions do not end."""
-        return [work for work in self._modern_work if work.get_name() != mcp.LISTEN] + self._pipes.under_way()
+        modern_work = [each.work for each, method in self._modern_work.items() if each.work and method != mcp.LISTEN]
+        return modern_work + self._pipes.under_way()
 
     def close(self) -> None:
         """End the requests of modern clients, subscriptions by a last word, and the connections that go both ways; all
@@ -135,8 +137,8 @@ class HttpFrontend:
     def end(self) -> None:
         """The same, at once."""
         self.scheduler.close()
-        for work in list(self._modern_work):
-            work.cancel()
+        for delivery in list(self._modern_work):
+            delivery.cancel()
         self._pipes.close()
 
     # POST.
@@ -166,53 +168,43 @@ class HttpFrontend:
             raise Refused(406, text, id=bytes(message.id))
         if message.method == mcp.LISTEN:
             _lasts(request)
-        outbox = Outbox(can_stream=request.accepts_events, can_ask=False)
-        work = asyncio.get_running_loop().create_task(
-            self._modern.answer(message, request.headers, request.principal, request.route, outbox.note),
-            name=message.method,
-        )
-        self._modern_work.add(work)
-        work.add_done_callback(lambda _done: outbox.end())
-        leaving = Leaving(request.receive, work)
-        try:
-            await streams.relay(response, outbox, self._clock, leaving.start)
-            await self._modern_end(request, response, message, work, leaving)
-        finally:
-            work.cancel()
-            self._modern_work.discard(work)
-            leaving.stop()
-
-    async def _modern_end(
-        self, request: Request, response: Response, message: Message, work: asyncio.Task[Any], leaving: Leaving
-    ) -> None:
+        delivery = Delivery(response, request.receive, self._clock, request.accepts_events)
+        self._modern_work[delivery] = message.method
         id = bytes(message.id)
         error: BaseException | None = None
-        reply: Any = None
-        if work.cancelled():  # the gateway ends, or the client is gone and nobody reads this
-            error = self._deps.gateway.given_up() or _cancelled()
-        else:
-            try:
-                reply = work.result()  # not `exception()`: the task would keep the traceback, and with it the request
-            except Exception as raised:  # noqa: BLE001  the rescue: see face.rescued
-                error = raised
-        if error:
-            fault = responses.rescued(error)
-            code = modern.error_code(fault)
-            status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
-            responses.let_go(error)
-            await _finish(response, status, responses.write_error(id, fault, code), headers)
-            return
+        reply: Reply | None = None
         try:
+            try:
+                reply = await self._modern.answer(
+                    message, request.headers, request.principal, request.route, delivery.note
+                )
+            except asyncio.CancelledError:
+                error = self._deps.gateway.given_up() or _cancelled()
+                is_expelled = request.active_request and request.active_request.is_expelled
+                if is_expelled or not delivery.goes_on(error.code == "SHUTTING_DOWN"):
+                    raise
+            except Exception as raised:  # noqa: BLE001  the rescue: see responses.rescued
+                error = raised
+            await delivery.finish()
+            if error:
+                fault = responses.rescued(error)
+                code = modern.error_code(fault)
+                status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
+                responses.let_go(error)
+                await _finish(response, status, responses.write_error(id, fault, code), headers)
+                return
+            assert reply
             if request.accepts_events_only:
                 await response.begin(b"")
             await _finish(response, 200, jsonrpc.result(id, reply.body))
-        except BaseException:
-            self._modern.unsent(reply)
-            raise
-        if leaving.has_left:
-            self._modern.unsent(reply)
-        else:
-            self._modern.flushed(reply)
+            if not delivery.has_left:
+                self._modern.flushed(reply)
+                reply = None
+        finally:
+            if reply:
+                self._modern.unsent(reply)
+            del self._modern_work[delivery]
+            delivery.close()
 
     async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
         if not message.is_request and era_headers.SESSION not in request.headers and not request.route.is_strict:
@@ -349,28 +341,6 @@ class HttpFrontend:
                 await Response(send, kind=DENIAL).whole(refused.status, refused.body, refused.headers)
             else:
                 await send({"type": "websocket.close", "code": 1008, "reason": str(refused)[:100]})
-
-
-class Leaving:
-    """Cancels the work of a client that goes away."""
-
-    def __init__(self, receive: Receive, work: asyncio.Task[Any]) -> None:
-        self._receive = receive
-        self.has_left = False
-        self._work = work
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._wait())
-
-    def stop(self) -> None:
-        if self._task:
-            self._task.cancel()
-
-    async def _wait(self) -> None:
-        await streams.gone(self._receive)
-        self.has_left = True
-        self._work.cancel()
 
 
 def _cancelled() -> Fault:

@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from toolgate.auth.oauth.base import Credentials
 from toolgate.auth.seal import Broken, Seal
-from toolgate.core import asks, mcp
+from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
 from toolgate.core.jsonrpc import Members, Message
@@ -128,8 +128,7 @@ class ModernResponses:
         """The answer to one request; notes go through `send` before it. `http` are the headers, where there are any.
         Raises `Fault`."""
         params = calls.read_members(message.params, "params")
-        meta = calls.read_meta(params)
-        envelope = modern.read_envelope(meta)
+        envelope = modern.read_envelope(params.get("_meta", jsonrpc.EMPTY_OBJECT))
         if http is not None:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
@@ -138,7 +137,7 @@ class ModernResponses:
         if message.method in mcp.TASK_CALLS:
             tasks.check_declared(client.capabilities)
         if message.method in mcp.CALLS or message.method in mcp.TASK_CALLS:
-            return await self._call(message.method, params, meta, envelope, http, client, route, send)
+            return await self._call(message.method, params, envelope, http, client, route, send)
         if message.method in mcp.LISTS:
             listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
             page = self._pages.cut(listing, params, route, client)
@@ -149,7 +148,7 @@ class ModernResponses:
         if message.method == mcp.LISTEN:
             return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
         if route.is_transparent and message.method not in mcp.DEFINED:
-            return await self._call(message.method, params, meta, envelope, http, client, route, send)
+            return await self._call(message.method, params, envelope, http, client, route, send)
         raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
 
     def flushed(self, reply: Reply) -> None:
@@ -206,7 +205,6 @@ class ModernResponses:
         self,
         method: str,
         params: Members,
-        meta: Members,
         envelope: modern.Envelope,
         http: Mapping[str, str] | None,
         client: Client,
@@ -215,13 +213,13 @@ class ModernResponses:
     ) -> Reply:
         def listen(note: Note) -> None:
             if note.kind == "progress":
-                if envelope.progress_token:
-                    send(responses.write_note(note, bytes(envelope.progress_token)))
+                if meta.progress_token:
+                    send(responses.write_note(note, bytes(meta.progress_token)))
             elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
                 send(responses.write_note(note, b""))
 
         passed_on = self._gateway.passed_on(http) if http else None
-        level = envelope.log_level
+        meta, level = envelope.meta, envelope.log_level
         if method in mcp.TARGETED:
             call = calls.read_call(
                 method, params, meta, client, Notes(listen), level, headers=http, passed_on=passed_on

@@ -181,7 +181,7 @@ class Session:
         try:
             if self.route.is_transparent:
                 params = calls.read_members(message.params or jsonrpc.EMPTY_OBJECT, "params")
-                meta = calls.read_meta(params)
+                meta = calls.read_meta(params.get("_meta"))
                 call = calls.read_undefined(message.method, params, meta, self.client, None, "legacy")
                 call = msgspec.structs.replace(call, is_notification=True)
                 await self._gateway.handle(call, self.route)
@@ -337,8 +337,8 @@ class Session:
         if client.principal is not principal:
             client = msgspec.structs.replace(client, principal=principal)
         params = calls.read_members(message.params, "params")
-        meta = calls.read_meta(params)
-        token = bytes(meta.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING))
+        meta = calls.read_meta(params.get("_meta"))
+        token = bytes(meta.progress_token)
         notes = Notes(self._reporter(stream.note, token))
         passed_on = self._gateway.passed_on(stream.headers)
         level = self._log_level

@@ -125,24 +125,91 @@ class Response:
         await self._send({"type": self._body, "body": chunk, "more_body": True})
 
 
-async def relay(response: Response, outbox: Outbox, clock: Clock, on_slow: Callable[[], None] | None = None) -> None:
-    """Stream what the outbox gets until its end. `on_slow` is called once, where the end does not come at once."""
+async def relay(response: Response, outbox: Outbox, clock: Clock) -> None:
+    """Stream what the outbox gets until its end."""
     while True:
         try:
-            message = await outbox.get(clock, QUICK if on_slow else QUIET)
+            message = await outbox.get(clock, QUIET)
         except TimeoutError:
-            if on_slow:
-                on_slow()
-                on_slow = None
-            elif outbox.can_stream:
+            if outbox.can_stream:
                 await response.comment()
             continue
         if message is None:
             return
-        if on_slow:
-            on_slow()
-            on_slow = None
         await response.event(message)
+
+
+class Delivery:
+    """What a modern client gets before the answer to its request, and whether it is still there for that.
+
+    The task that makes one works for the client, and is cancelled when that goes away. Where the answer comes within
+    `QUICK` and nothing is said before it, this is a timer and no more; else another task carries what is said."""
+
+    def __init__(self, response: Response, receive: Receive, clock: Clock, can_stream: bool) -> None:
+        self.has_left = False
+        self._is_cancelled = False
+        self._response = response
+        self._receive = receive
+        self._clock = clock
+        self._outbox = Outbox(can_stream, can_ask=False)
+        self.work = asyncio.current_task()
+        self._is_over = False
+        self._carrying: asyncio.Task[None] | None = None
+        self._timer = clock.call_later(QUICK, self._carry)
+
+    def note(self, message: bytes) -> None:
+        """Send what may be lost: a client that reads too slowly goes without."""
+        self._outbox.note(message)
+        self._carry()
+
+    def cancel(self) -> None:
+        """Have the work end, unless its answer is on its way."""
+        if self.work and not self._is_cancelled and not self._is_over:
+            self._is_cancelled = True
+            self.work.cancel()
+
+    def goes_on(self, is_given_up: bool) -> bool:
+        """Whether the task of work that was cancelled goes on, to say so: where that was done here, or the gateway has
+        given up all work."""
+        if self.work and (self._is_cancelled or is_given_up):
+            self.work.uncancel()
+            return True
+        return False
+
+    async def finish(self) -> None:
+        """Return when all that was said is out; what follows is the answer."""
+        self._is_over = True
+        self._timer.cancel()
+        if self._carrying:
+            self._outbox.end()
+            await self._carrying
+
+    def close(self) -> None:
+        self._is_over = True
+        self._timer.cancel()
+        if self._carrying:
+            self._carrying.cancel()
+
+    def _carry(self) -> None:
+        if not self._carrying:
+            self._timer.cancel()
+            self._carrying = asyncio.get_running_loop().create_task(self._carried())
+
+    async def _carried(self) -> None:
+        leaving = asyncio.get_running_loop().create_task(gone(self._receive))
+        leaving.add_done_callback(self._left)
+        try:
+            await relay(self._response, self._outbox, self._clock)
+        except Exception:
+            self.cancel()  # nobody hears the answer either
+            raise
+        finally:
+            leaving.cancel()
+
+    def _left(self, gone: asyncio.Task[None]) -> None:
+        if not gone.cancelled():
+            self.has_left = True
+            self.cancel()
 
 
 async def until_any(*work: Coroutine[Any, Any, None]) -> None:
