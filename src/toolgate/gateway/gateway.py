@@ -1,6 +1,6 @@
 """The gateway: a call's whole story, from a client's name for a tool to the outcome in that client's names.
 
-    handle: resolve → policy_run.before → send (its server, or ourselves) → policy_run.after → surface.leave
+    handle: resolve → policy_run.before → its server, or ourselves → policy_run.after → surface.leave
 
 The rule this file keeps: every round of a call, a retry too, goes this whole way; what asks on the way keeps the rest
 of it around what comes later (`exchange.then`)."""
@@ -25,7 +25,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.resolve import NOT_FOUND, Resolver
-from toolgate.gateway.send import send
+from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.gateway.tool_context import ToolContexts
@@ -96,16 +96,13 @@ class Gateway:
                 entered, hooks = await self._resolver.enter(call, route)
             except Fault as fault:
                 raise _missed(call, fault, route) from None
-            outcome = await self._handled(entered, hooks, route, call.target)
+            try:
+                outcome = await self._through(entered, hooks, route)
+            except Fault as fault:
+                raise self._resolver.placed(fault, entered, call.target) from None
         except Fault as fault:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
-
-    async def _handled(self, call: Call, hooks: Sequence[Hooks], route: Route, written: str) -> Outcome:
-        try:
-            return await self._through(call, hooks, route)
-        except Fault as fault:
-            raise self._resolver.placed(fault, call, written) from None
 
     async def _through(self, call: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
         """A round through the policies and back."""
@@ -123,17 +120,23 @@ class Gateway:
         return then(outcome, policy_run.after, policy_run.failed)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
-        resumption = call.resumption
+        resumption, scrubber = call.resumption, self.snapshot.scrubber
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            return await self.scrubber.aside(await resumed(resumption, resumption.live))
+            outcome = await resumed(resumption, resumption.live)
+            return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
         if call.server == names.OWN:
             return Done(jsonrpc.encode(await own.answer(call, self._contexts.of(route, call.client))))
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
-        return await self.scrubber.aside(await send(call, route.upstream(call.server), self._current))
+        upstream = route.upstream(call.server)
+        try:
+            outcome = await upstream.invoke(call)
+        except Fault as fault:
+            outcome = await send_again(call, upstream, fault, self._current)
+        return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
 
     # Lists.
 
