@@ -2,9 +2,11 @@
 
 May import `policy` and the rooms below it.
 
-    gateway        the story itself, of a call, a list, a subscription
+    gateway        the story itself, of a call and of a subscription
     resolve        a client's name for something → the true server and its own name
-    send           how a call gets to its server, and when it is sent a second time
+    plan           what was resolved once, kept for the next call of that name
+    lists          what a client is told of what there is: lists, instructions, its tasks
+    send           when a call is sent to its server a second time
     snapshot       everything that is built from one configuration: `KINDS`, `build`, `build_routes`
     reload         another configuration, from what is written to what is served
     subscriptions  what clients watch, and asking for it anew when its server has changed
