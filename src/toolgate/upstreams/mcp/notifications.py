@@ -13,8 +13,8 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Event, EventSink, Note
 from toolgate.eras import calls, tasks
-from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
-from toolgate.upstreams.mcp.requests import OpenRequest, Requests
+from toolgate.upstreams.mcp.attribution import OpenRequest, owner_of, waiting_for
+from toolgate.upstreams.mcp.requests import Requests
 
 
 class _Progress(msgspec.Struct):

@@ -21,8 +21,8 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
-from toolgate.upstreams.mcp.attribution import askers, heir_of, is_certain, owner_of, waiting_for
-from toolgate.upstreams.mcp.requests import OpenRequest, Requests
+from toolgate.upstreams.mcp.attribution import OpenRequest, askers, heir_of, is_certain, owner_of, waiting_for
+from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
 from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links.base import Link
-from toolgate.upstreams.mcp.attribution import askers
+from toolgate.upstreams.mcp.attribution import OpenRequest, askers
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
 from toolgate.upstreams.stopping import stopped
 
@@ -39,15 +39,6 @@ TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
-
-
-class OpenRequest(msgspec.Struct, frozen=True):
-    """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
-
-    exchange: Exchange
-    call: Call | None
-    is_long: bool = False  # it goes on until somebody ends it
-    seen: int | None = None  # the server's signs of life before it
 
 
 Handler: TypeAlias = Callable[[Message, int | None], None]

@@ -23,7 +23,8 @@ from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Fault, M
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task
-from toolgate.upstreams.mcp.requests import TELLING, OpenRequest, Requests
+from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.requests import TELLING, Requests
 
 log = logging.getLogger(__name__)
 

@@ -142,6 +142,8 @@ class McpUpstream:
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         session = self._found(client)
         principal = client.principal.id
+        if not session or not session.task_owners.of(principal):
+            return {}
 
         async def read(connection: Connection) -> Mapping[str, tuple[Raw, Made]]:
             requests, mine = connection.requests, connection.tasks.owners.of(principal)
@@ -152,7 +154,7 @@ class McpUpstream:
             listed = await read_list(requests, mcp.TASKS_LIST, "tasks", Client(), self._bounds)
             return await connection.tasks.look(mine, listed.raw)
 
-        return await self._use(client, read, at=session) if session and session.task_owners.of(principal) else {}
+        return await self._use(client, read, at=session)
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
         def begin(connection: Connection) -> Awaitable[None]:
@@ -165,9 +167,7 @@ class McpUpstream:
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
         session = self._found(client)
-        if (
-            session and not session.resubscriber.wanted.watched[kind, uri]
-        ):  # then, it was not known yet that there are two
+        if session and not session.resubscriber.wanted.watched[kind, uri]:  # it was not known then that there are two
             session = self._sessions.get((self.scope(client), None))
         if session:  # else all that was held for this client has ended
             session.resubscriber.end((kind, uri))
@@ -301,12 +301,9 @@ class McpUpstream:
 
     def _rested(self, session: UpstreamSession) -> None:
         self._rest.set()
-        if (
-            session.scope
-            and session.is_blank
-            and not session.beside
-            and self._sessions.get(_place_of(session)) is session
-        ):
+        if not session.scope or session.beside or not session.is_blank:
+            return
+        if self._sessions.get(_place_of(session)) is session:
             if session.condition.fault:
                 self._latest = session
             self._drop(session)

@@ -12,7 +12,8 @@ import contextlib
 from toolgate.config import Server
 from toolgate.core.exchange import TIMED_OUT
 from toolgate.core.model import Fault
-from toolgate.upstreams.mcp.requests import OpenRequest, Requests
+from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.requests import Requests
 
 PATIENCE = 10.0  # seconds that the answer to a question may take, or anything else that shows life
 
