@@ -38,7 +38,6 @@ from toolgate.core import items
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams import diagnosis
-from toolgate.upstreams.links.stdio import LOOK
 
 app = typer.Typer(add_completion=False)
 
@@ -224,7 +223,7 @@ def fix_for(server: Server, checked: Checked) -> str:
         return ""
     fault = checked.fault or Fault()
     for found in (checked.hint, diagnosis.fix_for(checked.error or fault.error, checked.stderr), fault.hint):
-        if found and not found.startswith(LOOK):
+        if found and not found.startswith(diagnosis.LOOK):
             return found
     if server.url:
         return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is running"

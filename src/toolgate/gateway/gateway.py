@@ -237,7 +237,7 @@ class Gateway:
     def adopt(self, snapshot: Snapshot, use_access: Swap) -> None:
         """Serve another configuration from now on; `use_access` has its permissions hold. Calls under way keep the one
         that they began with; what clients watch of a server that was changed is asked for anew. The catalog, which
-        takes over next, tells of servers that came or are others now: who hears of them is on the new routes by then."""
+        takes over next, tells of servers that came or are others: who hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
         self._audience.adopt(before, snapshot, use_access)
         self._subscriptions.renew(before, snapshot)
