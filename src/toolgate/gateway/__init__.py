@@ -4,6 +4,7 @@ May import `policy` and the rooms below it.
 
     gateway        the story itself, of a call, a list, a subscription
     resolve        a client's name for something → the true server and its own name
+    plan           what a name means on a route, found once and kept while its lists and rules hold
     send           how a call gets to its server, and when it is sent a second time
     snapshot       everything that is built from one configuration: `KINDS`, `build`, `build_routes`
     reload         another configuration, from what is written to what is served
