@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "toolgate needs Python 3.11 or newer; name one with PYTHON=..."; exit 1; }
 	@echo "Setting up .venv: about half a minute, once."
 	$(PYTHON) -m venv .venv
-	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs,test]"
+	$(RUN) pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
 	@touch $(INSTALLED)
 
 interop: $(INSTALLED)
@@ -84,7 +84,7 @@ retrieval: $(INSTALLED)
 
 constraints:
 	rm -rf .venv && $(PYTHON) -m venv .venv
-	$(RUN) pip install --quiet -e ".[docs,test]"
+	$(RUN) pip install --quiet -e ".[test]"
 	{ echo "# Versions that the tests ran with; made by 'make constraints'."; \
 	  $(RUN) pip freeze --exclude-editable --exclude toolgate; } > constraints.txt
 
