@@ -139,11 +139,11 @@ class ModernResponses:
         if message.method in mcp.CALLS or message.method in mcp.TASK_CALLS:
             return await self._call(message.method, params, envelope, http, client, route, send)
         if message.method in mcp.LISTS:
-            listing = await self._gateway.list(mcp.LISTS[message.method].kind, route, client)
+            listing = await self._gateway.lists.view(mcp.LISTS[message.method].kind, route, client)
             page = self._pages.cut(listing, params, route, client)
             return Reply(modern.write_listing(page, responses.SERVER_INFO))
         if message.method == mcp.DISCOVER:
-            about = await self._gateway.about(route, client)
+            about = await self._gateway.lists.about(route, client)
             return Reply(modern.write_discovered(about.capabilities, responses.SERVER_INFO, about.instructions))
         if message.method == mcp.LISTEN:
             return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
@@ -171,7 +171,7 @@ class ModernResponses:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
         if wanted.taskIds:
             tasks.check_declared(client.capabilities)
-        capabilities = (await self._gateway.about(route, client)).capabilities
+        capabilities = (await self._gateway.lists.about(route, client)).capabilities
         honoured: dict[str, Any] = {
             key: True
             for key, (capability, _) in mcp.LIST_FILTERS.items()

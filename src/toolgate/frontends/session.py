@@ -300,7 +300,7 @@ class Session:
         can = questions.known_capabilities(asked.capabilities, self.revision)
         self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can))
         self._subscriber.client = self.client
-        about = await self._gateway.about(self.route, self.client)
+        about = await self._gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
         self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, responses.SERVER_INFO, about.instructions)
@@ -321,7 +321,7 @@ class Session:
 
     async def _list(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.list(
+        listing = await self._gateway.lists.view(
             mcp.LISTS[message.method].kind, self.route, self.client, hears=self.is_initialized
         )
         page = self._pages.cut(listing, params, self.route, self.client)
@@ -329,7 +329,7 @@ class Session:
 
     async def _list_tasks(self, message: Message) -> bytes:
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.tasks(self.route, self.client)
+        listing = await self._gateway.lists.tasks(self.route, self.client)
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
 
     async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:

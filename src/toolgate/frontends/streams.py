@@ -143,7 +143,7 @@ class Delivery:
     """What a modern client gets before the answer to its request, and whether it is still there for that.
 
     The task that makes one works for the client, and is cancelled when that goes away. Where the answer comes within
-    `QUICK` and nothing is said before it, this is a timer and no more; else another task carries what is said."""
+    `QUICK` and nothing is said before it, this is a timer and no more; else another task streams what is said."""
 
     def __init__(self, response: Response, receive: Receive, clock: Clock, can_stream: bool) -> None:
         self.has_left = False
@@ -154,13 +154,13 @@ class Delivery:
         self._outbox = Outbox(can_stream, can_ask=False)
         self.work = asyncio.current_task()
         self._is_over = False
-        self._carrying: asyncio.Task[None] | None = None
-        self._timer = clock.call_later(QUICK, self._carry)
+        self._streaming: asyncio.Task[None] | None = None
+        self._timer = clock.call_later(QUICK, self._start_stream)
 
     def note(self, message: bytes) -> None:
         """Send what may be lost: a client that reads too slowly goes without."""
         self._outbox.note(message)
-        self._carry()
+        self._start_stream()
 
     def cancel(self) -> None:
         """Have the work end, unless its answer is on its way."""
@@ -180,31 +180,29 @@ class Delivery:
         """Return when all that was said is out; what follows is the answer."""
         self._is_over = True
         self._timer.cancel()
-        if self._carrying:
+        if self._streaming:
             self._outbox.end()
-            await self._carrying
+            await self._streaming
 
     def close(self) -> None:
         self._is_over = True
         self._timer.cancel()
-        if self._carrying:
-            self._carrying.cancel()
+        if self._streaming:
+            self._streaming.cancel()
 
-    def _carry(self) -> None:
-        if not self._carrying:
+    def _start_stream(self) -> None:
+        if not self._streaming:
             self._timer.cancel()
-            self._carrying = asyncio.get_running_loop().create_task(self._carried())
+            self._streaming = asyncio.get_running_loop().create_task(self._stream())
 
-    async def _carried(self) -> None:
+    async def _stream(self) -> None:
         leaving = asyncio.get_running_loop().create_task(gone(self._receive))
         leaving.add_done_callback(self._left)
         try:
             await relay(self._response, self._outbox, self._clock)
-        except Exception:
-            self.cancel()  # nobody hears the answer either
-            raise
         finally:
             leaving.cancel()
+            self.cancel()  # where the work is not done yet nobody would hear of it
 
     def _left(self, gone: asyncio.Task[None]) -> None:
         if not gone.cancelled():

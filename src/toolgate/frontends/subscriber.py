@@ -76,7 +76,7 @@ class Subscriber:
                 self._say(mcp.UPDATED, Raw(jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})))
         elif event.kind in ("task_status", "task"):
             made = event.made if event.kind == "task_status" else self._watched_as(event)
-            told = self._gateway.told_of_task(event, made, route, self.client) if made else b""
+            told = self._gateway.lists.told_of_task(event, made, route, self.client) if made else b""
             if told:
                 self._say(mcp.TASK_CHANGED if event.kind == "task" else mcp.TASK_STATUS, Raw(told))
         elif (method := _PASSED_ON.get(event.kind)) and method in self._wants:

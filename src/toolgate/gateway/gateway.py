@@ -1,6 +1,6 @@
 """The gateway: a call's whole story, from a client's name for a tool to the outcome in that client's names.
 
-    handle: resolve → policy_run.before → send (its server, or ourselves) → policy_run.after → surface.leave
+    handle: resolve → policy_run.before → its server, or ourselves → policy_run.after → surface.leave
 
 The rule this file keeps: every round of a call, a retry too, goes this whole way; what asks on the way keeps the rest
 of it around what comes later (`exchange.then`)."""
@@ -8,36 +8,34 @@ of it around what comes later (`exchange.then`)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal
 
-import msgspec
 from msgspec import Raw
 
 from toolgate.auth.access import Access
-from toolgate.catalog import server_info
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
-from toolgate.core.model import Call, Client, Done, Event, Fault, Listing, Made, NeedInput, Outcome, Principal, Reach
+from toolgate.core.model import Call, Client, Done, Event, Fault, NeedInput, Outcome, Principal, Reach
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
+from toolgate.gateway.lists import Lists
 from toolgate.gateway.resolve import NOT_FOUND, Resolver
-from toolgate.gateway.send import send
+from toolgate.gateway.route_view import RouteViews
+from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
-from toolgate.gateway.tool_context import ToolContexts
 from toolgate.policy import scrub, validate
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import Scrubber
-from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import Editor, GatewayInfo
-from toolgate.surfaces.handles import Handles, about_made
-from toolgate.upstreams.base import About, Upstream
+from toolgate.surfaces.handles import Handles
+from toolgate.upstreams.base import Upstream
 
 Phase = Literal["serving", "draining", "ending"]
 """Calls are taken; those under way may end, and no new one is taken; what is left is given up."""
@@ -66,8 +64,11 @@ class Gateway:
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._contexts = ToolContexts(gateway_info, editor, overflow, access, self._current, events.tell)
+        self._views = RouteViews(gateway_info, editor, overflow, access, self._current, events.tell)
         self._resolver = Resolver(access, handles, overflow.source, self._current)
+        self.lists = Lists(
+            access, clock, redactor, handles, self._views.activated, self._resolver.as_known, self._current
+        )
         self._audience = Audience(access, events)
         self._subscriptions = Subscriptions()
 
@@ -96,16 +97,13 @@ class Gateway:
                 entered, hooks = await self._resolver.enter(call, route)
             except Fault as fault:
                 raise _missed(call, fault, route) from None
-            outcome = await self._handled(entered, hooks, route, call.target)
+            try:
+                outcome = await self._through(entered, hooks, route)
+            except Fault as fault:
+                raise self._resolver.placed(fault, entered, call.target) from None
         except Fault as fault:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)
-
-    async def _handled(self, call: Call, hooks: Sequence[Hooks], route: Route, written: str) -> Outcome:
-        try:
-            return await self._through(call, hooks, route)
-        except Fault as fault:
-            raise self._resolver.placed(fault, call, written) from None
 
     async def _through(self, call: Call, hooks: Sequence[Hooks], route: Route) -> Outcome:
         """A round through the policies and back."""
@@ -123,95 +121,23 @@ class Gateway:
         return then(outcome, policy_run.after, policy_run.failed)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
-        resumption = call.resumption
+        resumption, scrubber = call.resumption, self.snapshot.scrubber
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            return await self.scrubber.aside(await resumed(resumption, resumption.live))
+            outcome = await resumed(resumption, resumption.live)
+            return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
         if call.server == names.OWN:
-            return Done(jsonrpc.encode(await own.answer(call, self._contexts.of(route, call.client))))
+            return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
-        return await self.scrubber.aside(await send(call, route.upstream(call.server), self._current))
-
-    # Lists.
-
-    async def list(self, kind: str, route: Route, client: Client, hears: bool = False) -> Listing:
-        """One list of everything on this route. `hears`: this client hears later of what is not there yet
-        (`list_changed`), so that it need not wait long for that. Raises `Fault` only where no server at all has
-        answered."""
-        rules = self.access.rules(client.principal)
-        route.check_let_in(rules)
-        shown = route.surface.shown(kind, route.seen_by(rules))
-        wanted = [(server, kind) for server in shown]
-        activated = self._contexts.activated(client)
-        snapshot = self.snapshot
-        first = snapshot.config.catalog.first_wait if hears else None
-        view = await snapshot.catalog.view(
-            route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
-        )
-        failures = [
-            (route.upstreams[server].name, self.redactor.text(fault.message))
-            for server in shown
-            if (fault := view.fault(server, kind))
-        ]
-        server_lists = [server_list for server in shown if (server_list := view.server_list(server, kind))]
-        if failures and len(failures) == len(shown) and not server_lists:
-            raise _all_failed(kind, failures)
-        pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
-        is_whole = not failures and not pending and len(server_lists) == len(shown)
-        now = self._clock.now()
-        return Listing(
-            kind,
-            tuple(route.surface.list(kind, view)),
-            (*failures, *((server, self.redactor.text(why)) for server, why in route.surface.faults(kind, view))),
-            pending,
-            ttl=max(0.0, min((server_list.until or 0.0 for server_list in server_lists), default=now) - now)
-            if is_whole
-            else 0.0,
-            is_public=is_whole and rules is None and all(server_list.is_public for server_list in server_lists),
-        )
-
-    async def about(self, route: Route, client: Client) -> About:
-        """What a client is told of a route at first. Of several servers that is what the gateway serves, with the
-        instructions of those that are known or soon up; nobody is waited for longer, and those whose tools nobody knows
-        are asked for them meanwhile. At a server's own path that server says it, within `catalog.list_timeout`."""
-        self.check_let_in(route, client.principal)
-        served, catalog = route.surface.about(), self.snapshot.catalog
-        if served and served.instructions:
-            return served
-        servers = {server.id: server.name for server in self._upstreams(route, client)}
-        patience = server_info.PATIENCE if served else self.snapshot.list_timeout
-        said = await catalog.introduced(servers, client, patience)
-        if served:
-            told = {name: about for id, name in servers.items() if (about := said.get(id))}
-            about = server_info.merged(served, told, len(servers) > 1)
-        else:
-            about = server_info.alone(next(iter(said.values()), None))
-        return msgspec.structs.replace(about, instructions=self.redactor.text(about.instructions))
-
-    def _upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
-        return [route.upstreams[id] for id in route.seen_by(self.access.rules(client.principal))]
-
-    async def tasks(self, route: Route, client: Client) -> Listing:
-        """The tasks that this principal has made, of all servers on this route."""
-        self.check_let_in(route, client.principal)
-        servers = self._upstreams(route, client)
-        async with asyncio.TaskGroup() as together:
-            asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
-        answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
-        items = [
-            Raw(tasks.with_id(raw, self._handles.write(server.id, id, made, route.path, client), lambda raw: raw))
-            for server, answer in answers
-            if not isinstance(answer, Fault)
-            for id, (raw, made) in answer.items()
-            if self._may_know(server.id, made, client)
-        ]
-        failures = [
-            (server.name, self.redactor.text(answer.message)) for server, answer in answers if isinstance(answer, Fault)
-        ]
-        return Listing("tasks", tuple(items), tuple(failures))
+        upstream = route.upstream(call.server)
+        try:
+            outcome = await upstream.invoke(call)
+        except Fault as fault:
+            outcome = await send_again(call, upstream, fault, self._current)
+        return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
 
     # What is told without a call.
 
@@ -260,18 +186,6 @@ class Gateway:
         """Whether a client is to hear of an event."""
         return self._audience.concerns(event, route, client)
 
-    def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
-        """The parameters of a notification on a task, in this client's names; empty where it may no more use what has
-        made the task."""
-        if not self._may_know(event.server, made, client):
-            return b""
-        return self._handles.shown(event, made, route.path, client, route.surface)
-
-    def _may_know(self, server: str, made: Made, client: Client) -> bool:
-        """Whether a client may still use what has made a task of its own."""
-        about = self._resolver.as_known(about_made(server, made, client))
-        return self.access.judge(about) != "off"
-
     async def set_level(self, level: str, route: Route, client: Client) -> None:
         """A client wants logs of this level of `mcp.LOG_LEVELS`: see `Upstream.set_level`."""
         await self._tell_all(route, client, lambda upstream: upstream.set_level(level, client))
@@ -284,7 +198,7 @@ class Gateway:
         self, route: Route, client: Client, tell: Callable[[Upstream], Coroutine[Any, Any, None]]
     ) -> None:
         async with asyncio.TaskGroup() as together:
-            for upstream in self._upstreams(route, client):
+            for upstream in self.lists.upstreams(route, client):
                 together.create_task(tell(upstream))
 
     # Who comes in where, and goes.
@@ -313,7 +227,7 @@ class Gateway:
     async def leave(self, client: Client) -> None:
         """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
         ended, and the catalog forgets those."""
-        self._contexts.forget(client)
+        self._views.forget(client)
         for upstream in self.snapshot.upstreams.values():
             await upstream.leave(client)
 
@@ -332,31 +246,14 @@ class Gateway:
         return shutting_down("sent_unknown") if self.phase == "ending" else None
 
     async def close(self) -> None:
-        self._contexts.close()
+        self._views.close()
         await self._subscriptions.close()
-
-
-Answered = TypeVar("Answered")
-
-
-async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
-    """What one of several says, so that its failure does not end the others."""
-    try:
-        return await answer
-    except Fault as fault:
-        return fault
 
 
 def shutting_down(reach: Reach) -> Fault:
     """What is told to whoever calls while the gateway ends, and to whoever's call does not end in time."""
     hint = "call again after the restart" if reach == "not_sent" else "it may have run: check before you call again"
     return Fault("SHUTTING_DOWN", "The gateway is shutting down", reach=reach, hint=hint)
-
-
-def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
-    shown = "; ".join(f"{server}: {why}" for server, why in failures)
-    extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
-    return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
 
 
 def _missed(call: Call, fault: Fault, route: Route) -> Fault:

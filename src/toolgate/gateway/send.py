@@ -1,4 +1,4 @@
-"""How a judged call gets to its server, and when it is sent a second time.
+"""When a call is sent to its server a second time.
 
 The rule this file keeps: at most once more, and only where nothing was sent the first time, or sending it twice does no
 harm (behaviour.md 6.4); or where its server has changed the tool since it was listed, and other headers are to be sent.
@@ -22,27 +22,16 @@ from toolgate.upstreams.links.refusals import HTTP_STATUS
 from toolgate.upstreams.stopping import was_stopped
 
 
-async def send(call: Call, upstream: Upstream, current: Callable[[], Snapshot]) -> Outcome:
-    """`current` is the snapshot that is served when it has failed. Raises `Fault`."""
-    try:
-        return await upstream.invoke(call)
-    except Fault as fault:
-        if fault.rpc == mcp.HEADER_MISMATCH and fault.upstream and call.kind == "tools":
-            again = await _looked_up_again(call, upstream, current())
-            if (
-                call.tool_info
-                and again.tool_info
-                and again.tool_info.header_arguments == call.tool_info.header_arguments
-            ):
-                raise  # no other headers to send: for whatever else it said so, it may have executed the call
-            call = again
-        elif not _may_be_sent_again(call, fault, current()):
-            raise
-        return await _sent_again(call, upstream, fault)
-
-
-async def _sent_again(call: Call, upstream: Upstream, before: Fault) -> Outcome:
-    """If that fails without being sent, the call has got as far as it had before."""
+async def send_again(call: Call, upstream: Upstream, before: Fault, current: Callable[[], Snapshot]) -> Outcome:
+    """A call that has failed with `before`, once more where that may be. `current` is the snapshot that is served now.
+    Raises `Fault`; where it was not sent this time, the one before: the call has got as far as that."""
+    if before.rpc == mcp.HEADER_MISMATCH and before.upstream and call.kind == "tools":
+        again = await _looked_up_again(call, upstream, current())
+        if call.tool_info and again.tool_info and again.tool_info.header_arguments == call.tool_info.header_arguments:
+            raise before  # no other headers to send: for whatever else it said so, it may have executed the call
+        call = again
+    elif not _may_be_sent_again(call, before, current()):
+        raise before
     try:
         return await upstream.invoke(call)
     except Fault as fault:

@@ -57,10 +57,12 @@ class Scrubber(msgspec.Struct, frozen=True):
         after = self.body(before)
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
+    def takes_long(self, outcome: Outcome) -> bool:
+        """Whether a result is so large that others would wait for it: see `aside`."""
+        return isinstance(outcome, Done) and len(memoryview(outcome.body)) >= LARGE and self.has_work
+
     async def aside(self, outcome: Outcome) -> Outcome:
-        """The same in a thread where a result is so large that others would wait for it."""
-        if not isinstance(outcome, Done) or not self.has_work or len(memoryview(outcome.body)) < LARGE:
-            return outcome
+        """The same as `outcome` in a thread."""
         return msgspec.structs.replace(await asyncio.to_thread(self.outcome, outcome), is_scrubbed=True)
 
     def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:

@@ -212,7 +212,7 @@ class Admin:
             wanted = [(id, kind) for id in snapshot.upstreams for kind in mcp.LIST_OF_KIND]
             names = {id: server.name for id, server in snapshot.servers.items()}
             await snapshot.catalog.view(names, wanted, Client(by), anew=True)
-        listing = await self._gateway.list("tools", self._gateway.route(asked.path), Client(by))
+        listing = await self._gateway.lists.view("tools", self._gateway.route(asked.path), Client(by))
         servers: list[Mapping[str, Any]] = []
         for server in self._gateway.snapshot.config.servers:
             known = self._gateway.snapshot.catalog.known(server.id, "tools", Client(by))

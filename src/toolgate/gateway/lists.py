@@ -1,0 +1,154 @@
+"""What a client is told of what there is at a path: lists, instructions and capabilities, its tasks.
+
+The rule this file keeps: one server's failure or slowness is data beside what the others offer, and a client is told of
+nothing that its permissions leave out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.auth.access import Access
+from toolgate.catalog import server_info
+from toolgate.core.clock import Clock
+from toolgate.core.model import Call, Client, Event, Fault, Listing, Made
+from toolgate.core.redaction import Redactor
+from toolgate.eras import tasks
+from toolgate.gateway.snapshot import Route, Snapshot
+from toolgate.surfaces.handles import Handles, about_made
+from toolgate.upstreams.base import About, Upstream
+
+
+class Lists:
+    """`activated` are the tools that a client has found and wants to see; `as_known` is a call with what its tool says
+    of itself now; `current` is the snapshot that is served."""
+
+    def __init__(
+        self,
+        access: Access,
+        clock: Clock,
+        redactor: Redactor,
+        handles: Handles,
+        activated: Callable[[Client], Collection[str]],
+        as_known: Callable[[Call], Call],
+        current: Callable[[], Snapshot],
+    ) -> None:
+        self._access = access
+        self._clock = clock
+        self._redactor = redactor
+        self._handles = handles
+        self._activated = activated
+        self._as_known = as_known
+        self._current = current
+
+    async def view(self, kind: str, route: Route, client: Client, hears: bool = False) -> Listing:
+        """One list of everything on this route. `hears`: this client hears later of what is not there yet
+        (`list_changed`), so that it need not wait long for that. Raises `Fault` only where no server at all has
+        answered."""
+        rules = self._access.rules(client.principal)
+        route.check_let_in(rules)
+        shown = route.surface.shown(kind, route.seen_by(rules))
+        wanted = [(server, kind) for server in shown]
+        activated = self._activated(client)
+        snapshot = self._current()
+        first = snapshot.config.catalog.first_wait if hears else None
+        view = await snapshot.catalog.view(
+            route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
+        )
+        failures = [
+            (route.upstreams[server].name, self._redactor.text(fault.message))
+            for server in shown
+            if (fault := view.fault(server, kind))
+        ]
+        server_lists = [server_list for server in shown if (server_list := view.server_list(server, kind))]
+        if failures and len(failures) == len(shown) and not server_lists:
+            raise _all_failed(kind, failures)
+        pending = tuple(route.upstreams[server].name for server, _ in wanted if (server, kind) in view.pending)
+        is_whole = not failures and not pending and len(server_lists) == len(shown)
+        now = self._clock.now()
+        return Listing(
+            kind,
+            tuple(route.surface.list(kind, view)),
+            (*failures, *((server, self._redactor.text(why)) for server, why in route.surface.faults(kind, view))),
+            pending,
+            ttl=max(0.0, min((server_list.until or 0.0 for server_list in server_lists), default=now) - now)
+            if is_whole
+            else 0.0,
+            is_public=is_whole and rules is None and all(server_list.is_public for server_list in server_lists),
+        )
+
+    async def about(self, route: Route, client: Client) -> About:
+        """What a client is told of a route at first. Of several servers that is what the gateway serves, with the
+        instructions of those that are known or soon up; nobody is waited for longer, and those whose tools nobody knows
+        are asked for them meanwhile. At a server's own path that server says it, within `catalog.list_timeout`."""
+        route.check_let_in(self._access.rules(client.principal))
+        served, catalog = route.surface.about(), self._current().catalog
+        if served and served.instructions:
+            return served
+        servers = {server.id: server.name for server in self.upstreams(route, client)}
+        patience = server_info.PATIENCE if served else self._current().list_timeout
+        said = await catalog.introduced(servers, client, patience)
+        if served:
+            told = {name: about for id, name in servers.items() if (about := said.get(id))}
+            about = server_info.merged(served, told, len(servers) > 1)
+        else:
+            about = server_info.alone(next(iter(said.values()), None))
+        return msgspec.structs.replace(about, instructions=self._redactor.text(about.instructions))
+
+    def upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
+        return [route.upstreams[id] for id in route.seen_by(self._access.rules(client.principal))]
+
+    async def tasks(self, route: Route, client: Client) -> Listing:
+        """The tasks that this principal has made, of all servers on this route."""
+        route.check_let_in(self._access.rules(client.principal))
+        servers = self.upstreams(route, client)
+        async with asyncio.TaskGroup() as together:
+            asked = [together.create_task(_or_fault(server.tasks(client))) for server in servers]
+        answers = [(server, each.result()) for server, each in zip(servers, asked, strict=True)]
+        items = [
+            Raw(tasks.with_id(raw, self._handles.write(server.id, id, made, route.path, client), lambda raw: raw))
+            for server, answer in answers
+            if not isinstance(answer, Fault)
+            for id, (raw, made) in answer.items()
+            if self._may_know(server.id, made, client)
+        ]
+        failures = [
+            (server.name, self._redactor.text(answer.message))
+            for server, answer in answers
+            if isinstance(answer, Fault)
+        ]
+        return Listing("tasks", tuple(items), tuple(failures))
+
+    def told_of_task(self, event: Event, made: Made, route: Route, client: Client) -> bytes:
+        """The parameters of a notification on a task, in this client's names; empty where it may no more use what has
+        made the task."""
+        if not self._may_know(event.server, made, client):
+            return b""
+        return self._handles.shown(event, made, route.path, client, route.surface)
+
+    def _may_know(self, server: str, made: Made, client: Client) -> bool:
+        """Whether a client may still use what has made a task of its own."""
+        about = self._as_known(about_made(server, made, client))
+        return self._access.judge(about) != "off"
+
+
+Answered = TypeVar("Answered")
+
+
+async def _or_fault(answer: Awaitable[Answered]) -> Answered | Fault:
+    """What one of several says, so that its failure does not end the others."""
+    try:
+        return await answer
+    except Fault as fault:
+        return fault
+
+
+def _all_failed(kind: str, failures: Sequence[tuple[str, str]]) -> Fault:
+    shown = "; ".join(f"{server}: {why}" for server, why in failures)
+    extra = {"failures": [{"server_id": server, "error": why} for server, why in failures]}
+    return Fault("SERVER_FAILED", f"No server could list its {kind}: {shown}", extra=extra)
