@@ -21,6 +21,7 @@ from toolgate.core.clock import Timer
 from toolgate.core.complaints import Complaints
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Fault, Outcome, Words
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
@@ -38,6 +39,7 @@ log = logging.getLogger(__name__)
 
 SIGN_IN = "SIGN_IN_REQUIRED"  # no failure of the server, and a matter between it and one user
 MOMENT = 0.001  # seconds; what is due so soon is due
+LONGEST_LOGGED = 1000  # characters of what a server says of its failure: it may fail 20 times a minute, and is logged
 SHORTEST_LOOK = 1.0  # seconds between two looks at one that is busy, however short its time
 
 Found = TypeVar("Found")
@@ -100,6 +102,7 @@ class UpstreamSession:
         self._newest: Connection | None = None
         self._last: Mapping[str, object] = {}  # what was known of the newest connection when it ended
         self._revision = ""
+        self._diagnosed: tuple[Fault | None, str, Words | None] = (None, "", None)  # the last failure: see `_diagnosis`
 
     @property
     def _stays(self) -> bool:
@@ -179,7 +182,8 @@ class UpstreamSession:
     def _failed(self, fault: Fault) -> None:
         self.breaker.failed(fault)
         if self.breaker.is_open:
-            log.warning("Circuit breaker open for %s: %s", self._server.name, fault.told().message)
+            told = excerpt(fault.told().message, LONGEST_LOGGED)
+            log.warning("Circuit breaker open for %s: %s", self._server.name, told)
 
     def rest(self) -> None:
         """Somebody is done with the connection: maybe nobody needs it any more."""
@@ -242,7 +246,7 @@ class UpstreamSession:
                 self._failed(fault)
                 self._becomes("failed", fault)
                 if self._complaints.takes(server.id):
-                    log.warning("%s did not start: %s", server.name, fault.told().message)
+                    log.warning("%s did not start: %s", server.name, excerpt(fault.told().message, LONGEST_LOGGED))
             raise self._not_started(fault) from None
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
@@ -344,7 +348,7 @@ class UpstreamSession:
         if fault.code == SIGN_IN:
             return fault.at(self._server.id, "")
         message = f"Server not started: {fault.message}"
-        hint, words = self._hint(fault, ""), self._words(fault)
+        hint, words = self._diagnosis(fault)
         if fault.hint.startswith(LOOK) and words and words.hint:
             words = Words(words.last, f"{words.hint}; {fault.hint}")
         return Fault(fault.code, message, server=self._server.id, reach="not_sent", hint=hint, words=words)
@@ -423,7 +427,7 @@ class UpstreamSession:
         self._stop_checking()
         self._gone(connection)
         if self._complaints.takes(self._server.id):
-            log.warning("%s; the next call starts it again", fault.told().message)
+            log.warning("%s; the next call starts it again", excerpt(fault.told().message, LONGEST_LOGGED))
         self.resubscriber.lost()
 
     def _gone(self, connection: Connection) -> None:
@@ -459,12 +463,12 @@ class UpstreamSession:
         about = self._described()
         fault = self.condition.fault
         error = fault.message if fault else self.breaker.reason if self.state == "failed" else ""
-        words = self._words(fault)
+        hint, words = self._diagnosis(fault)
         waits = self.breaker.hint() if self.breaker.is_open else ""
         return Status(
             state=self.state,
             error=error,
-            hint=_joined(self._hint(fault, ""), waits),
+            hint=_joined(hint, waits),
             words=words and Words(words.last, _joined(words.hint, waits) if words.hint else ""),
             pid=about.get("pid") if self.live or self._opening else None,  # type: ignore[arg-type]
             started=about.get("started"),  # type: ignore[arg-type]
@@ -477,11 +481,13 @@ class UpstreamSession:
     def _described(self) -> Mapping[str, object]:
         return self._newest.link.describe() if self._newest and self._newest.link else self._last
 
-    def _words(self, fault: Fault | None) -> Words | None:
-        """What its stderr has of a fault."""
-        last = fault.words.last if fault and fault.words else ""
-        hint = self._hint(fault, str(self._described().get("stderr", "")) or last)
-        return Words(last, hint) if last or hint != self._hint(fault, "") else None
+    def _diagnosis(self, fault: Fault | None) -> tuple[str, Words | None]:
+        """What to do about a fault, and what stderr has of it: found once, since each list asks for the status."""
+        if self._diagnosed[0] is not fault:
+            last = fault.words.last if fault and fault.words else ""
+            plain, hint = (self._hint(fault, each) for each in ("", str(self._described().get("stderr", "")) or last))
+            self._diagnosed = fault, plain, Words(last, hint) if last or hint != plain else None
+        return self._diagnosed[1:]
 
     def _hint(self, fault: Fault | None, stderr: str) -> str:
         """What to do about it: the known cause's fix for a program that has said something on its stderr; else
