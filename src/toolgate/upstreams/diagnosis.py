@@ -59,7 +59,8 @@ CAUSES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"(?i:(?:missing|required|please set|must set|need to set|provide)(?: the| an?| your| required){0,3}"
-        r"(?: (?:environment|env)[ -]?var(?:iable)?s?| api key| token)?:? [`'\"]?)([A-Z][A-Z0-9]{0,50}_[A-Z0-9_]{1,100})",
+        r"(?: (?:environment|env)[ -]?var(?:iable)?s?| api key| token)?:? [`'\"]?)"
+        r"([A-Z][A-Z0-9]{0,50}_[A-Z0-9_]{1,100})",
         "set {0} in its env in the configuration",
     ),
     # what may not become another user
