@@ -200,6 +200,11 @@ def _salvaged(found: Mapping[bytes, bytes]) -> tuple[bytes, bool]:
     return (id if len(id) <= LONGEST_ID and _is_readable_id(id) else b"null"), is_answer
 
 
+def beginning(data: bytes, tokens: int) -> Mapping[bytes, bytes]:
+    """The members that stand in the first bytes of a message, as they are written, each with its first token."""
+    return _envelope(data, tokens)
+
+
 def _envelope(data: bytes, tokens: int) -> dict[bytes, bytes]:
     """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
     strings and colons are enough for that."""

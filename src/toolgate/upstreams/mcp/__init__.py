@@ -9,6 +9,7 @@
     paging            one whole list, read page by page
     questions         a legacy server's questions, given to the call that they belong to
     attribution       which call that is
+    large_notes       notes that are dropped unread, but for a task's result
     subscriptions     having a server tell of changes
     resubscribe       asking for that anew on a new connection
     tasks             tasks of 2025-11-25: whose each one is, and waiting for one

@@ -46,6 +46,7 @@ from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links.base import Headers, Link
 from toolgate.upstreams.mcp.attribution import owner_of, waiting_for
 from toolgate.upstreams.mcp.dialects import Dialect, Unknown
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.questions import OpenRequest, Questions
 from toolgate.upstreams.mcp.subscriptions import UpstreamSubscriptions, Wanted
@@ -59,7 +60,6 @@ MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may b
 MOST_ANSWERS = 1024  # that are not sent yet, beyond which a server gets none to what it asks
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
-LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -120,6 +120,7 @@ class Connection:
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
         self._extended = TaskOwners()  # of tasks of the extension
         self._wholes = 0  # calls that are run as tasks
+        self._large_notes = LargeNotes(lambda id: ("tasks", id) in self.wanted.watched)
 
     def __repr__(self) -> str:
         return f"<Connection {self._server.id} {self.dialect.revision or 'opening'} {len(self._requests)} in flight>"
@@ -386,6 +387,9 @@ class Connection:
     # What the link calls.
 
     def received(self, data: bytes, origin: int | None) -> None:
+        if len(data) > LONGEST_NOTE and (refused := self._large_notes.refused(data)):
+            self._dropped(refused, len(data))
+            return
         try:
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as error:
@@ -494,6 +498,9 @@ class Connection:
             task = tasks.read_task(body)
         except Fault:
             return  # for its client to judge
+        self._goes_on(call, task)
+
+    def _goes_on(self, call: Call | None, task: tasks.Task) -> None:
         if task.is_over:
             self._extended.over(task.taskId)
         elif call and call.method == mcp.CALL:
@@ -528,10 +535,8 @@ class Connection:
 
     def _notified(self, message: Message, origin: int | None) -> None:
         size = len(memoryview(message.params))
-        if size > LONGEST_NOTE and message.method != mcp.TASK_CHANGED:  # which may have a result in it
-            if self._complaints.takes(self._server.id):
-                told = (self._server.name, excerpt(message.method), size, LONGEST_NOTE)
-                log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
+        if size > LONGEST_NOTE and not self._large_notes.has_passed:
+            self._dropped(message.method, size)
             return
         changed = mcp.LIST_CHANGED.get(message.method)
         if changed:
@@ -549,7 +554,7 @@ class Connection:
         elif message.method == mcp.PROGRESSED:
             self._progress(message.params)
         elif message.method == mcp.LOGGED:
-            self._logged(message.params)
+            self._logged(message.params, origin)
         elif message.method == mcp.CANCELLED:
             self._questions.withdrawn(calls.read_cancelled(message))
         elif message.method not in mcp.DEFINED_NOTIFICATIONS:
@@ -557,6 +562,11 @@ class Connection:
             if owner and owner.call and owner.call.notes:
                 params = message.params or jsonrpc.EMPTY_OBJECT
                 owner.call.notes.put(Note("other", params, message.method))
+
+    def _dropped(self, method: str, size: int) -> None:
+        if self._complaints.takes(self._server.id):
+            told = (self._server.name, excerpt(method), size, LONGEST_NOTE)
+            log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
 
     def _progress(self, params: Raw) -> None:
         token = jsonrpc.read(params, type=_Progress).progressToken
@@ -567,12 +577,14 @@ class Connection:
             del rest[mcp.PROGRESS_KEY]
             request.call.notes.put(Note("progress", Raw(jsonrpc.encode(rest))))
 
-    def _logged(self, params: Raw) -> None:
+    def _logged(self, params: Raw, origin: int | None) -> None:
         """A log line belongs to a call as a question does; where it is uncertain whose it is, nobody gets it. On a
         connection that is one client's own it is that client's in any case."""
+        if origin is not None and (stream := self._requests.get(origin)) and not stream.call:
+            origin = None  # a stream of the gateway's own, which is no call's
         task, params = tasks.related(params), tasks.with_related(params, "")
         given_up = self._given_up.values()
-        owner = waiting_for(task, self._requests) if task else owner_of(None, self._requests, given_up)
+        owner = waiting_for(task, self._requests) if task else owner_of(origin, self._requests, given_up)
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not self.in_flight and params:
@@ -590,7 +602,7 @@ class Connection:
         task = tasks.read_task(message.params)
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
-            self._taken_on(None, message.params)
+            self._goes_on(None, task)
             self._on_event(Event(self._server.id, "task", self.scope, uri=task.taskId, params=params))
             return
         if task.is_over:
