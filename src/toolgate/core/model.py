@@ -481,11 +481,12 @@ class Call(msgspec.Struct, frozen=True):
 
 class Done(msgspec.Struct, frozen=True):
     """The result object, as bytes. `is_foreign`: of a `resultType` that we do not know. `is_scrubbed`: secrets
-    are taken out of it already."""
+    are taken out of it already; `is_cut`: it is within its limits already."""
 
     body: Raw | bytes
     is_foreign: bool = False
     is_scrubbed: bool = False
+    is_cut: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True):
