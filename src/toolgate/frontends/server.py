@@ -33,7 +33,8 @@ from toolgate.frontends.peers import met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 
 KEEP_ALIVE = 75  # seconds
-HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
+HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
+FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
 UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
@@ -44,11 +45,12 @@ LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
 class _Protocol(HttpToolsProtocol):
-    """Bounds what uvicorn does not: the size of a request's head, the time that it and its body may take to come, and
-    the connections of one address. A request is started when it is its principal's turn. Of one that comes whole in
-    one piece no timer is started, and none while nothing is read."""
+    """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
+    body may take to come, and the connections of one address. Trailers are dropped: what the head says was checked. A
+    request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
+    none while nothing is read."""
 
-    _head = 0
+    _overhead = 0  # bytes of this request that are not its body
     _is_in_head = True
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
     _address = ""
@@ -97,22 +99,28 @@ class _Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._intake.drop()
             return
-        self._head += len(data)
+        self._overhead += len(data)
         super().data_received(data)
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
-        if self._is_in_head and self._head > HEAD_LIMIT and not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+        if self._overhead > HEAD_LIMIT and not self.transport.is_closing():
+            if self._is_in_head:
+                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+            self._intake.drop()
             self.transport.close()
         elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head = 0
+        self._overhead = 0
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
@@ -123,6 +131,10 @@ class _Protocol(HttpToolsProtocol):
             others = [each for each in self.headers if each[0] != b"host"]
             self.headers[:] = [(b"host", found[1]), *hosts[1:], *others]  # two are refused all the same
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self._timer:
