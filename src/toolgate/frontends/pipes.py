@@ -201,3 +201,4 @@ class _Socket:
             except TimeoutError:
                 self._pipe.is_cut_off.set()
                 return
+            del message  # it may be large, and the next one may be long in coming

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -250,8 +250,16 @@ async def until_any(*work: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+    errors = _errors_of(done)
+    tasks.clear()  # an error holds this frame, which must not hold the error: messages hang on it
+    done.clear()
+    del task
+    if errors:
+        raise errors.pop()
+
+
+def _errors_of(done: Iterable[asyncio.Task[None]]) -> list[BaseException]:
+    return [error for task in done if (error := task.exception())]
 
 
 async def gone(receive: Receive) -> None:

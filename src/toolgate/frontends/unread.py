@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +21,8 @@ MOST_OF_ONE = 64 * 1024 * 1024  # bytes that wait for one principal
 MOST = 256 * 1024 * 1024  # for all
 PATIENCE = 60.0  # seconds without reading
 LOOK = 15.0  # seconds after which is looked whether somebody reads
+
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 log = logging.getLogger(__name__)
 
@@ -144,6 +148,8 @@ class Backlog:
     def cut_off(self, why: str) -> None:
         log.warning("a connection of %s was closed: %s", self.key, why)
         self.close()
+        if connection := self._transport.get_extra_info("socket"):  # else the system keeps the rest, and tries on
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self._transport.abort()
 
     def read_at(self) -> float:
