@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.inflow import PacedProtocol
+from toolgate.core.inflow import PacedProtocol, Turns
 from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met
@@ -36,8 +36,9 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         _waiting: asyncio.Task[None] | None = None
         _timer: asyncio.TimerHandle | None = None
 
-        def __init__(self, bodies: Bodies, **given: Any) -> None:
+        def __init__(self, bodies: Bodies, turns: Turns, **given: Any) -> None:
             super().__init__(**given)
+            self.turns = turns
             self._bodies = bodies
             self._connection: Connection = self.app_state[STATE]
 
@@ -50,6 +51,9 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
             self._is_whole()
             self._connection.closed()
             super().connection_lost(exc)
+
+        def whose(self) -> str:
+            return self._connection.backlog.key
 
         def pause_writing(self) -> None:
             super().pause_writing()

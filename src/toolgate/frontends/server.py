@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, SharedTransport
+from toolgate.core.inflow import Intake, SharedTransport, Turns
 from toolgate.frontends import unread
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection, Connections
@@ -63,7 +63,7 @@ class _Protocol(HttpToolsProtocol):
         self._connections = connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._intake = Intake(self._take, transport, PIECE)
+        self._intake = Intake(self._take, transport, PIECE, self._connections.turns, self._whose)
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
         self.client = met(transport) or self.client
         address = self.client[0] if self.client else ""
@@ -104,6 +104,9 @@ class _Protocol(HttpToolsProtocol):
         self._intake.drop()
         self.transport = self._intake.transport  # type: ignore[assignment]
         super().handle_websocket_upgrade()
+
+    def _whose(self) -> str:
+        return self._connection.backlog.key
 
     def data_received(self, data: bytes) -> None:
         self._intake.put(data)
@@ -191,8 +194,8 @@ class _Protocol(HttpToolsProtocol):
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
-def _websocket(bodies: Bodies, **given: Any) -> asyncio.Protocol:
-    return paced_socket()(bodies=bodies, **given)
+def _websocket(bodies: Bodies, turns: Turns, **given: Any) -> asyncio.Protocol:
+    return paced_socket()(bodies=bodies, turns=turns, **given)
 
 
 class _Server(uvicorn.Server):
@@ -229,7 +232,7 @@ async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGener
         http=cast("type[asyncio.Protocol]", http),
         loop="none",
         lifespan="off",
-        ws=cast("type[asyncio.Protocol]", partial(_websocket, frontend.bodies)),
+        ws=cast("type[asyncio.Protocol]", partial(_websocket, frontend.bodies, frontend.connections.turns)),
         ws_max_size=frontend.body_limit,
         ws_per_message_deflate=False,
         log_config=None,
