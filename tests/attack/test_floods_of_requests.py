@@ -14,7 +14,7 @@ from processes.ground import gateway, real, settings
 from uvicorn.server import ServerState
 from virtualtime import settle
 
-from toolgate.core.inflow import PacedProtocol, Turns
+from toolgate.core.inflow import PacedProtocol, IntakeQueue
 from toolgate.frontends import bodies, frames, server
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection
@@ -52,7 +52,7 @@ class Peer(asyncio.Transport):
         )
         state = {STATE: Connection(Unread(), self, "192.0.2.1")}
         given: dict[str, Any] = {"config": config, "server_state": ServerState(), "app_state": state}
-        self.connection: Any = frames.paced_socket()(bodies=of or Bodies(), turns=Turns(), **given)
+        self.connection: Any = frames.paced_socket()(bodies=of or Bodies(), turns=IntakeQueue(), **given)
 
     async def opened(self, *, hears: bool = True) -> Peer:
         self.connection.connection_made(self)

@@ -6,7 +6,7 @@ import pytest
 from virtualtime import settle
 
 from toolgate.core import inflow
-from toolgate.core.inflow import Intake, Turns
+from toolgate.core.inflow import Intake, IntakeQueue
 
 
 class Transport:
@@ -110,7 +110,7 @@ async def test_of_many_reads_of_one_connection_in_a_round_two_are_taken_at_most(
 async def test_connections_that_share_a_moment_take_turns_by_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflow, "SLICE", -1.0)  # a piece at a time
     taken: list[bytes] = []
-    turns = Turns()
+    turns = IntakeQueue()
     many = [Intake(taken.append, Transport(), 1, turns, lambda: "eve") for _ in range(50)]
     for each in many:
         each.put(b"ee" * 50)

@@ -31,7 +31,7 @@ class Readable(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Turns:
+class IntakeQueue:
     """The connections that take turns in a round."""
 
     def __init__(self) -> None:
@@ -83,12 +83,12 @@ class Intake:
         take: Callable[[bytes], object],
         transport: Readable | None = None,
         piece: int = 0,
-        turns: Turns | None = None,
+        turns: IntakeQueue | None = None,
         whose: Callable[[], str] = _anybody,
     ) -> None:
         self.transport = transport
         self.whose = whose
-        self._turns = turns or Turns()
+        self._turns = turns or IntakeQueue()
         self._take = take
         self._piece = piece
         self._waiting: deque[bytes] = deque()
@@ -183,7 +183,7 @@ class PacedProtocol(asyncio.Protocol):
     class to be named before the protocol's own."""
 
     piece = 1024  # bytes that are taken in one go
-    turns: Turns | None = None  # see Intake
+    turns: IntakeQueue | None = None  # see Intake
 
     def whose(self) -> str:
         return ""

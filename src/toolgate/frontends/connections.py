@@ -15,7 +15,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from toolgate.core.fairness import Shares
-from toolgate.core.inflow import Turns
+from toolgate.core.inflow import IntakeQueue
 from toolgate.core.model import Principal
 from toolgate.frontends.unread import Backlog, Unread
 
@@ -67,7 +67,7 @@ class Connections:
 
     def __init__(self) -> None:
         self.unread = Unread()
-        self.turns = Turns()  # of what they send
+        self.turns = IntakeQueue()  # of what they send
         self._by: Counter[str] = Counter()  # how many, by key
         self._strangers: Shares[Connection] = Shares()  # that have brought no admitted request
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.inflow import PacedProtocol, Turns
+from toolgate.core.inflow import PacedProtocol, IntakeQueue
 from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met
@@ -36,7 +36,7 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         _waiting: asyncio.Task[None] | None = None
         _timer: asyncio.TimerHandle | None = None
 
-        def __init__(self, bodies: Bodies, turns: Turns, **given: Any) -> None:
+        def __init__(self, bodies: Bodies, turns: IntakeQueue, **given: Any) -> None:
             super().__init__(**given)
             self.turns = turns
             self._bodies = bodies

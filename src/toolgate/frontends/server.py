@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, SharedTransport, Turns
+from toolgate.core.inflow import Intake, SharedTransport, IntakeQueue
 from toolgate.frontends import unread
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection, Connections
@@ -194,7 +194,7 @@ class _Protocol(HttpToolsProtocol):
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
-def _websocket(bodies: Bodies, turns: Turns, **given: Any) -> asyncio.Protocol:
+def _websocket(bodies: Bodies, turns: IntakeQueue, **given: Any) -> asyncio.Protocol:
     return paced_socket()(bodies=bodies, turns=turns, **given)
 
 

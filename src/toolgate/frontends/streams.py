@@ -247,15 +247,18 @@ async def until_any(*work: Coroutine[Any, Any, None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _ended(tasks)
     errors = _errors_of(done)
     tasks.clear()  # an error holds this frame, which must not hold the error: messages hang on it
     done.clear()
-    del task
     if errors:
         raise errors.pop()
+
+
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _errors_of(done: Iterable[asyncio.Task[None]]) -> list[BaseException]:
