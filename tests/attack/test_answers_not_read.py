@@ -65,7 +65,7 @@ class Frontend:
         await receive()
         await send({"type": "websocket.accept"})
         for _ in range(2):
-            with backlog.sending(len(message)):
+            with backlog.writing(len(message)):
                 await send({"type": "websocket.send", "bytes": message})
         while (await receive())["type"] != "websocket.disconnect":
             pass

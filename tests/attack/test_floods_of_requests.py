@@ -14,7 +14,7 @@ from processes.ground import gateway, real, settings
 from uvicorn.server import ServerState
 from virtualtime import settle
 
-from toolgate.core.inflow import PacedProtocol, IntakeQueue
+from toolgate.core.inflow import IntakeQueue, PacedProtocol
 from toolgate.frontends import bodies, frames, server
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection

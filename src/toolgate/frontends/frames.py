@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.inflow import PacedProtocol, IntakeQueue
+from toolgate.core.inflow import IntakeQueue, PacedProtocol
 from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met

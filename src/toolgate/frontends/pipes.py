@@ -54,8 +54,8 @@ class Pipe:
     def _backlog(self) -> int:
         return self.outbox.waiting
 
-    def sending(self, size: int) -> AbstractContextManager[None]:
-        return self.backlog.sending(size) if self.backlog and size > FREE else nullcontext()
+    def writing(self, size: int) -> AbstractContextManager[None]:
+        return self.backlog.writing(size) if self.backlog and size > FREE else nullcontext()
 
     async def cut_off(self) -> None:
         """Until the client has left too much unread."""
@@ -196,7 +196,7 @@ class _Socket:
                 return
             try:
                 async with self._clock.timeout(PATIENCE):
-                    with self._pipe.sending(len(message)):
+                    with self._pipe.writing(len(message)):
                         await self._send({"type": "websocket.send", "text": message.decode()})
             except TimeoutError:
                 self._pipe.is_cut_off.set()

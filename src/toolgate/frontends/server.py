@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, SharedTransport, IntakeQueue
+from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
 from toolgate.frontends import unread
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection, Connections

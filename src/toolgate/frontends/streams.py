@@ -147,7 +147,7 @@ class Response:
             await self._send({"type": self._body, "body": chunk, "more_body": True})
 
     def _waiting(self, data: bytes) -> AbstractContextManager[None]:
-        return self.backlog.sending(len(data)) if self.backlog and len(data) > FREE else _NOTHING
+        return self.backlog.writing(len(data)) if self.backlog and len(data) > FREE else _NOTHING
 
 
 _NOTHING = nullcontext()
@@ -229,7 +229,7 @@ class Delivery:
         leaving.add_done_callback(self._left)
         try:
             await relay(self._response, self._outbox, self._clock)
-        except Exception:
+        except Exception:  # a pump: it raises again
             self.cancel()  # nobody hears the answer either
             raise
         finally:

@@ -130,7 +130,7 @@ class Backlog:
             self._changed()
 
     @contextmanager
-    def sending(self, size: int) -> Generator[None]:
+    def writing(self, size: int) -> Generator[None]:
         """So much waits until the transport takes it."""
         self.waits(size)
         try:
