@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.addresses import counted
 
 Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
 
@@ -221,7 +222,7 @@ class Principal(msgspec.Struct, frozen=True):
     @property
     def cap_key(self) -> str:
         """What is capped for each is counted by this."""
-        return f"{self.id}@{self.address}"
+        return f"{self.id}@{counted(self.address)}"
 
     @property
     def counted_as(self) -> str:
