@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test attack check format install interop faults conformance behaviour tools grid fuzz soak bench retrieval \
+.PHONY: demo test attack check format install interop faults conformance behaviour tools keys grid fuzz soak bench retrieval \
 	constraints clean
 
 demo: $(INSTALLED)
@@ -55,6 +55,10 @@ behaviour: $(INSTALLED)
 # docs/tools.md, from the code.
 tools: $(INSTALLED)
 	.venv/bin/python docs/make_tools.py
+
+# docs/configuration-keys.md and docs/toolgate.schema.json, from the fields.
+keys: $(INSTALLED)
+	.venv/bin/python docs/make_configuration.py
 
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid

@@ -4,7 +4,7 @@ May import `core` and nothing else of toolgate.
 
 The rule of this room: a key is known in one place, the field that it fills. There stands what it may hold, what holds
 without it, whether it is shown, what a change of it does, and its line of documentation. Reading, showing, reloading,
-and a JSON Schema come from it.
+docs/configuration-keys.md and the JSON Schema come from it.
 
 A file is understood as a whole or refused as a whole. A refusal reports every problem at once, each with its place and
 how to fix it. There is one exception: a variable that is not set fails only its own server. Values of `env` and
@@ -45,7 +45,7 @@ Back to text, and to disk
     ownership         whether other users can write to a file
     trust             which files that were found in a folder the user has trusted
 
-A new key is a field of a struct with its `Key`. Another tool's file is a
+A new key is a field of a struct with its `Key`; `make keys` writes the page and the schema. Another tool's file is a
 row in `dialects.DIALECTS`.
 """
 
