@@ -26,7 +26,7 @@ from toolgate.config.private import Private
 from toolgate.config.problems import ConfigError, KeyPath, Problem
 from toolgate.config.secrets import Secrets, Sources
 from toolgate.config.server import Server
-from toolgate.config.server_reading import Surroundings
+from toolgate.config.server_reading import FileContext
 from toolgate.config.server_types import sound_http_url
 from toolgate.config.settings import COMPONENT_URL, Config, Known
 from toolgate.config.values import Wrong
@@ -227,7 +227,7 @@ class Reading:
         """Those of the file, then those that are only named: the template says where they are."""
         kept = [entry for entry in entries if not self._is_passed_over(entry)]
         self._check_ids(kept)
-        around = Surroundings(
+        context = FileContext(
             self.file,
             self.dialect,
             self.findings,
@@ -238,9 +238,9 @@ class Reading:
             {"validate_arguments": self.root.get("validate_arguments", True)},
             self._put_in,
         )
-        servers = [server_reading.read(entry, around) for entry in kept]
+        servers = [server_reading.read(entry, context) for entry in kept]
         self.servers = tuple(server for server in servers if server)
-        components = [server_reading.read(entry, around) for entry in self._components(path)]
+        components = [server_reading.read(entry, context) for entry in self._components(path)]
         self.servers += tuple(server for server in components if server)
 
     def _is_passed_over(self, entry: ManifestEntry) -> bool:

@@ -27,8 +27,8 @@ from toolgate.core.names import slug
 Fields: TypeAlias = dict[str, Any]
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """What the servers of a file share. `secret` looks one up. With `references`, variables are not put in but written
+class FileContext(msgspec.Struct, frozen=True):
+    """What all servers of a file share. `secret` looks one up. With `references`, variables are not put in but written
     as a native file writes them. `component_url` is the one that the file has at its root, `defaults` what holds for
     fields that no server and no dialect names. `put_in` gathers the variables that went in, with their values."""
 
@@ -43,22 +43,22 @@ class Surroundings(msgspec.Struct, frozen=True):
     put_in: set[tuple[str, str]] = msgspec.field(default_factory=set[tuple[str, str]])
 
 
-def read(entry: ManifestEntry, surroundings: Surroundings) -> Server | None:
+def read(entry: ManifestEntry, context: FileContext) -> Server | None:
     """None where something is wrong that the findings were told of."""
-    return _ServerReading(entry, surroundings).server()
+    return _ServerReading(entry, context).server()
 
 
 class _ServerReading:
     """One server while it is read. `faults` are what fails this server alone."""
 
-    def __init__(self, entry: ManifestEntry, around: Surroundings) -> None:
-        self.around = around
-        self.findings = around.findings
+    def __init__(self, entry: ManifestEntry, context: FileContext) -> None:
+        self.context = context
+        self.findings = context.findings
         self.name = entry.name
         self.written = entry.table
         self.path: KeyPath = entry.path
-        self.rows = around.dialect.rows or fields.rows(Server)
-        self.defaults = {**around.defaults, **around.dialect.defaults, **entry.defaults}
+        self.rows = context.dialect.rows or fields.rows(Server)
+        self.defaults = {**context.defaults, **context.dialect.defaults, **entry.defaults}
         self.faults: list[str] = []
         self.sound_url: Callable[[str], None] | None = None  # of the type that is written
 
@@ -115,7 +115,7 @@ class _ServerReading:
         return word
 
     def _component_of_template(self) -> str | None:
-        if not self.defaults.setdefault("url", self.around.component_url):
+        if not self.defaults.setdefault("url", self.context.component_url):
             return self._wrong(
                 "is of type component and needs `url`", "set it here, or `component_url` at the root for all components"
             )
@@ -142,17 +142,17 @@ class _ServerReading:
 
     def _put_in_variables(self, found: dict[str, Any]) -> tuple[str, ...]:
         """Expand what can be expanded, in place; the names of variables that are not set."""
-        around = self.around
-        kind = variables.References if around.references else Expansion
-        known = foreign_kinds.places(around.file)
-        expansion = kind(around.file.environ, around.dialect.style, around.inputs, known, around.secret)
-        may_name = found.get("by_operator", True) or around.references
+        context = self.context
+        kind = variables.References if context.references else Expansion
+        known = foreign_kinds.places(context.file)
+        expansion = kind(context.file.environ, context.dialect.style, context.inputs, known, context.secret)
+        may_name = found.get("by_operator", True) or context.references
         for key, value in found.items():
             row = self.rows[key]
             if isinstance(row, Key) and row.has_variables and value is not None:
                 found[key] = (self._expanded if may_name else self._as_written)(key, value, row, expansion)
         self.faults += expansion.lacks()
-        around.put_in.update(expansion.put_in)
+        context.put_in.update(expansion.put_in)
         return tuple(dict.fromkeys(expansion.missing))
 
     def _as_written(self, key: str, value: Any, row: Key, expansion: Expansion) -> Any:
@@ -171,7 +171,7 @@ class _ServerReading:
         sound = (self.sound_url if self._field(key) == "url" else None) or row.sound
         try:
             expanded = row.put_in(expansion, value) if row.put_in else expansion.expand(value)
-            is_whole = len(expansion.missing) + len(expansion.unread) == already and not self.around.references
+            is_whole = len(expansion.missing) + len(expansion.unread) == already and not self.context.references
             if sound and is_whole:
                 sound(expanded)
         except Wrong as error:
@@ -181,7 +181,7 @@ class _ServerReading:
                 message = f"`{dotted((key, *each.path))}` {each.message}"
                 self.faults.append(": ".join(filter(None, (message, each.fix))))
             return _nothing(row, value)
-        if self.around.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
+        if self.context.dialect.style is variables.LITERAL and row.sound and variables.has_pattern(expanded):
             self.findings.warn((*self.path, key), "contains `${`, which is passed on unchanged")
         return expanded
 
@@ -200,10 +200,10 @@ class _ServerReading:
         filled["tools"] = {name: Overlay.of(each) for name, each in filled.pop("tools", {}).items()}
 
     def _read_env_file(self, path: str, filled: Fields) -> None:
-        if self.around.references:
+        if self.context.references:
             return self.findings.warn((*self.path, "envFile"), "is not used", "list its variables in `env`")
         try:
-            filled["env"] = {**env_file.read(self.around.file.folder / path), **filled.get("env", {})}
+            filled["env"] = {**env_file.read(self.context.file.folder / path), **filled.get("env", {})}
         except OSError:
             self.faults.append("its `envFile` cannot be read: check that it is there")
 
