@@ -145,16 +145,9 @@ def build(
 
 
 def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
-    if not before or server.id not in before.servers or _as_it_runs(before.servers[server.id]) != _as_it_runs(server):
+    if not before or server.id not in before.servers or not server.runs_as(before.servers[server.id]):
         return None
     return before.upstreams[server.id]
-
-
-def _as_it_runs(server: Server) -> Server:
-    """A server without what concerns only how it is shown, and what is let through to it."""
-    return msgspec.structs.replace(
-        server, description="", tools={}, validate_arguments=True, result_limit=None, result_tokens=None
-    )
 
 
 def prints(config: Config) -> Mapping[str, str]:
