@@ -11,7 +11,7 @@ from toolgate.cli import COMMANDS
 from toolgate.config import ServerAuth
 from toolgate.frontends import modern
 
-TEXT = (Path(__file__).parents[2] / "docs" / "connecting.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "connecting.md").read_text()
 VARIABLES = {"CRM_SECRET": "of the crm", "REPORTS_SECRET": "of the reports"}
 
 

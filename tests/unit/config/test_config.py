@@ -42,7 +42,7 @@ from toolgate.config.access import Bounds, Rate
 from toolgate.config.fields import Key, Later, Row, Section
 from toolgate.config.formats import Format, parse
 
-PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 SCHEMA = jsonschema_rs.validator_for(showing.schema())
 SERVER = fields.rows(Server)
 SECTIONS: Mapping[str, Mapping[str, Row]] = {

@@ -13,8 +13,9 @@ from toolgate.core import counting
 from toolgate.core.counting import has_more_values
 
 TEXTS = st.text('ab,[]{}"\\: \n\té', max_size=8)
+SHORT = st.integers(-(10**30), 10**30)  # a longer number counts for more than one
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS,
+    st.none() | st.booleans() | SHORT | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=30,
 )

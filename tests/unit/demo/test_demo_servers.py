@@ -27,7 +27,7 @@ from toolgate.demo import SERVERS
 Json = dict[str, Any]
 
 WAIT = 20.0
-SPEC = Path(__file__).parents[1] / "spec"
+SPEC = Path(__file__).parents[2] / "spec"
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
