@@ -145,7 +145,7 @@ def protocols_with_one_implementation() -> int:
 # What one change touches: the files that name one example of its kind, other than its own.
 
 EXAMPLES: Mapping[str, tuple[str, str]] = {  # the names, and the modules that are its own
-    "method": (r"(resources/)?(un)?subscribe|subscribe.*|resourceSubscriptions", ""),
+    "method": (r"(resources/)?(un)?subscribe|(UN)?SUBSCRIBE|resourceSubscriptions", ""),
     "kind": (r"component|toolgate\.upstreams\.component.*", "upstreams.component"),
     "policy": (r"toolgate\.policy\.validate.*|validate_arguments|Validate", "policy.validate"),
     "revision": (r"20\d\d-\d\d-\d\d|MODERN|HANDSHAKE_REVISIONS|LATEST_HANDSHAKE", ""),

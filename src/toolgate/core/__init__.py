@@ -6,7 +6,7 @@ The protocol
     jsonrpc     the JSON-RPC envelope, read and written without looking inside
     sse         server-sent events, both ways
     lines       one message a line: the framing of stdio
-    mcp         revisions, methods, error codes and keys of MCP, as tables
+    mcp         revisions, methods, notifications, error codes and keys of MCP, as tables
     items       what an item of a list says of itself
     names       `server__tool`, `server+uri` and back; near misses
     surrogates  lone surrogates in JSON
@@ -26,5 +26,6 @@ Texts
     excerpts    the beginning and the end of a long text
     complaints  how often a server's mistakes are logged
 
-A new method of MCP is a row in `mcp`; a new failure is a row in `model.RPC_CODES`.
+A new method of MCP is a row in `mcp`: its role says which handler of `frontends.session` and `frontends.modern` takes
+it. A new failure is a row in `model.RPC_CODES`.
 """

@@ -456,9 +456,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """The kind of list that the target stands in."""
-        return (
-            mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED.get(self.method, mcp.UNDEFINED).kind
-        )
+        return (mcp.REFERENCES[self.reference] if self.reference else mcp.METHODS.get(self.method, mcp.UNDEFINED)).kind
 
     @property
     def shown(self) -> str:

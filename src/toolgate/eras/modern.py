@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -217,22 +217,28 @@ def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, 
     return jsonrpc.encode(result)
 
 
-class Filter(msgspec.Struct):
-    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter")."""
+class Filter(NamedTuple):
+    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter"): members of
+    `mcp.LIST_FILTERS`, and what it names, by the members of `mcp.WATCH_FILTERS`."""
 
-    toolsListChanged: bool = False
-    promptsListChanged: bool = False
-    resourcesListChanged: bool = False
-    resourceSubscriptions: tuple[str, ...] = ()
-    taskIds: tuple[str, ...] = ()
+    lists: tuple[str, ...]
+    named: Mapping[str, tuple[str, ...]]
 
 
 def read_filter(params: Members) -> Filter:
     """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
     try:
-        return jsonrpc.read(params.get("notifications") or b"null", type=Filter)
+        found = jsonrpc.read(params.get("notifications") or b"null", type=_FILTER)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
+    lists = tuple(key for key in mcp.LIST_FILTERS if getattr(found, key))
+    return Filter(lists, {key: getattr(found, key) for key in mcp.WATCH_FILTERS})
+
+
+_FILTER = msgspec.defstruct(
+    "Filter",
+    [*((key, bool, False) for key in mcp.LIST_FILTERS), *((key, tuple[str, ...], ()) for key in mcp.WATCH_FILTERS)],
+)
 
 
 def write_told(id: bytes, method: str, params: Raw) -> bytes:

@@ -552,7 +552,7 @@ class Connection:
             self._logged(message.params)
         elif message.method == mcp.CANCELLED:
             self._questions.withdrawn(calls.read_cancelled(message))
-        elif message.method not in mcp.DEFINED_NOTIFICATIONS:
+        elif message.method not in mcp.NOTIFICATIONS:
             owner = owner_of(origin, self._requests, self._given_up.values())
             if owner and owner.call and owner.call.notes:
                 params = message.params or jsonrpc.EMPTY_OBJECT
