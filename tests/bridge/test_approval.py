@@ -49,7 +49,7 @@ async def hello(scene: Scene) -> str:
     return f"hello {(await scene.ask(form()))['content']['name']}, {json.dumps(scene.arguments)}"
 
 
-class InProcessContext:
+class ApprovalRig:
     """Where approvals are kept and decided; `gateway` opens a gateway that asks for everything of `there`."""
 
     def __init__(self, *by: Any, **settings: Any) -> None:
@@ -112,7 +112,7 @@ def code(reply: Any) -> str:
 @REVISIONS
 async def test_the_question_names_server_tool_and_arguments(revision: str) -> None:
     asked = list[Any]()
-    async with InProcessContext().gateway(there=LegacyServer({"echo": echo})) as rig:
+    async with ApprovalRig().gateway(there=LegacyServer({"echo": echo})) as rig:
         client = await rig.client(revision)
         await client.converse(
             "tools/call", decide("once", asked=asked), name="there__echo", arguments={"path": "/tmp/a", "force": True}
@@ -152,7 +152,7 @@ async def test_nothing_that_caller_or_server_wrote_can_fake_the_question(revisio
     """It has as many lines as with harmless texts, and is the same Markdown but for the texts themselves."""
     asked = list[Any]()
     servers = {"there": LegacyServer({"echo": echo, text: echo})}
-    async with InProcessContext().gateway(**servers) as rig:
+    async with ApprovalRig().gateway(**servers) as rig:
         client = await rig.client(revision, path="/mcp/servers/there")
         for name, given in (("echo", "x"), (text, text)):
             arguments = {given: given, f"{given}2": [given, {given: given}]}
@@ -174,7 +174,7 @@ def shape(message: str) -> list[str]:
 @REVISIONS
 async def test_a_known_secret_is_not_shown_and_stays_where_it_was_left(revision: str) -> None:
     asked, there = list[Any](), LegacyServer({"echo": echo})
-    async with InProcessContext().gateway(there=there) as rig:
+    async with ApprovalRig().gateway(there=there) as rig:
         client = await rig.client(revision)
         given = {"token": SECRET, "deep": {"token": f"Bearer {SECRET}", "n": 1}}
         changed = {"token": GONE, "deep": {"token": f"Bearer {GONE}", "n": 2}}
@@ -202,7 +202,7 @@ def once_then_deny(first: Callable[[Any], Any], asked: list[Any]) -> Callable[[A
 async def test_what_a_form_cannot_show_whole_is_for_an_operator() -> None:
     there, long = LegacyServer({"echo": echo}), {"text": "x" * MOST_SHOWN}
     for by in (("client",), ("client", "operator")):
-        context = InProcessContext(*by)
+        context = ApprovalRig(*by)
         async with context.gateway(there=there) as rig:
             call = rig.modern().start("tools/call", name="there__echo", arguments=long)
             if "operator" in by:
@@ -216,7 +216,7 @@ async def test_what_a_form_cannot_show_whole_is_for_an_operator() -> None:
 @pytest.mark.parametrize("given", ['{"path":"/safe","path":"/etc"}', '{"a":{"x":1,"\\u0078":2}}'])
 async def test_arguments_that_readers_understand_in_several_ways_are_refused(given: str) -> None:
     there = LegacyServer({"echo": echo})
-    async with InProcessContext("client", "operator").gateway(there=there) as rig:
+    async with ApprovalRig("client", "operator").gateway(there=there) as rig:
         client = await rig.legacy()
         request = (
             f'{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"there__echo","arguments":{given}}}}}'
@@ -233,7 +233,7 @@ async def test_prompts_and_resources_ask_too(revision: str, method: str, target:
 
     there, asked = LegacyServer({}, {"echo": said}, {"mem://echo": said}), list[Any]()
     params = {"uri": f"there+{target}"} if method == "resources/read" else {"name": f"there__{target}"}
-    async with InProcessContext().gateway(there=there) as rig:
+    async with ApprovalRig().gateway(there=there) as rig:
         client = await rig.client(revision)
         assert code(await client.converse(method, decide("deny", asked=asked), **params)) == "APPROVAL_DENIED"
         assert (await client.converse(method, decide("once", asked=asked), **params)).text == "done"
@@ -245,7 +245,7 @@ async def test_prompts_and_resources_ask_too(revision: str, method: str, target:
 
 @pytest.mark.promise("b.approval.bound")
 async def test_an_answer_is_good_once_and_for_its_own_call_only() -> None:
-    context, there = InProcessContext(), LegacyServer({"echo": echo, "other": echo})
+    context, there = ApprovalRig(), LegacyServer({"echo": echo, "other": echo})
     async with context.gateway(there=there) as rig:
         ann, bob = rig.modern(), rig.modern("bob")
         call = ann.start("tools/call", name="there__echo", arguments={"n": 1, "m": 2})
@@ -266,7 +266,7 @@ async def test_an_answer_is_good_once_and_for_its_own_call_only() -> None:
 
 
 async def test_numbers_that_look_equal_to_some_readers_are_other_arguments() -> None:
-    context, there = InProcessContext(), LegacyServer({"echo": echo})
+    context, there = ApprovalRig(), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         client = rig.modern()
         one, other = (10**30 + number for number in (0, 1))
@@ -280,7 +280,7 @@ async def test_numbers_that_look_equal_to_some_readers_are_other_arguments() -> 
 @pytest.mark.promise("b.approval.bound")
 @REVISIONS
 async def test_what_an_operator_allows_is_good_once_and_for_that_call_only(revision: str) -> None:
-    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo, "other": echo})
+    context, there = ApprovalRig("operator", wait=0.0), LegacyServer({"echo": echo, "other": echo})
     async with context.gateway(there=there) as rig:
         ann, bob = await rig.client(revision), await rig.client(revision, principal="bob")
 
@@ -303,7 +303,7 @@ async def test_what_an_operator_allows_is_good_once_and_for_that_call_only(revis
 
 @REVISIONS
 async def test_a_grant_is_of_one_principal_tool_and_server_as_it_is_reached(revision: str) -> None:
-    context, there = InProcessContext(), LegacyServer({"echo": echo, "other": echo})
+    context, there = ApprovalRig(), LegacyServer({"echo": echo, "other": echo})
     context.prints["there"] = "as it was"
     async with context.gateway(there=there) as rig:
         ann, bob = await rig.client(revision), await rig.client(revision, principal="bob")
@@ -317,7 +317,7 @@ async def test_a_grant_is_of_one_principal_tool_and_server_as_it_is_reached(revi
 
 
 async def test_of_two_equal_calls_that_wait_one_decision_lets_one_go() -> None:
-    context, there = InProcessContext("operator"), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("operator"), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         one, two = (rig.modern().start("tools/call", name="there__echo") for _ in range(2))
         await context.book.allow(await context.request(), "once", TTL)
@@ -344,7 +344,7 @@ async def test_of_two_equal_calls_that_wait_one_decision_lets_one_go() -> None:
 @REVISIONS
 async def test_whatever_is_no_yes_is_a_no(revision: str, answer: Any) -> None:
     there = LegacyServer({"echo": echo})
-    async with InProcessContext("client", "operator").gateway(there=there) as rig:
+    async with ApprovalRig("client", "operator").gateway(there=there) as rig:
         client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo")
         assert code(reply) == "APPROVAL_DENIED"
@@ -353,7 +353,7 @@ async def test_whatever_is_no_yes_is_a_no(revision: str, answer: Any) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 async def test_where_a_client_fails_at_the_form_an_operator_decides(revision: str) -> None:
-    context, there = InProcessContext("client", "operator"), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("client", "operator"), LegacyServer({"echo": echo})
 
     def fails(_params: Any) -> Any:
         raise RpcError(-32603, "no window")
@@ -368,7 +368,7 @@ async def test_where_a_client_fails_at_the_form_an_operator_decides(revision: st
 
 @REVISIONS
 async def test_a_client_without_forms_is_the_operators(revision: str) -> None:
-    context, there = InProcessContext("client", "operator"), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("client", "operator"), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         client = await rig.client(revision, capabilities={"elicitation": {"url": {}}} if revision >= LATEST else {})
         call = client.start("tools/call", name="there__echo")
@@ -384,7 +384,7 @@ async def test_a_client_without_forms_is_the_operators(revision: str) -> None:
 @pytest.mark.parametrize("revision", ["2025-06-18", LATEST])
 async def test_a_client_that_takes_only_json_is_the_operators_where_there_is_one(revision: str) -> None:
     for by in (("client", "operator"), ("client",)):
-        context, there = InProcessContext(*by), LegacyServer({"echo": echo})
+        context, there = ApprovalRig(*by), LegacyServer({"echo": echo})
         async with context.gateway(there=there) as rig:
             client = await rig.legacy(revision, accept="application/json")
             pending = client.start("tools/call", name="there__echo", arguments={"a": 1})
@@ -404,7 +404,7 @@ async def test_a_client_that_takes_only_json_is_the_operators_where_there_is_one
 async def test_a_call_that_its_server_asks_something_of_keeps_the_arguments_that_were_approved(
     revision: str, server: Any, by: str
 ) -> None:
-    context, there = InProcessContext(by, wait=0.0), server({"hello": hello})
+    context, there = ApprovalRig(by, wait=0.0), server({"hello": hello})
     async with context.gateway(there=there) as rig:
         client = await rig.client(revision)
         asked = list[Any]()
@@ -421,7 +421,7 @@ async def test_a_call_that_its_server_asks_something_of_keeps_the_arguments_that
 
 @pytest.mark.promise("b.approval.edited")
 async def test_they_are_kept_over_a_restart() -> None:
-    context, there = InProcessContext(), ModernServer({"hello": hello})
+    context, there = ApprovalRig(), ModernServer({"hello": hello})
     async with context.gateway(there=there) as rig:
         client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"n": 1})
@@ -436,7 +436,7 @@ async def test_they_are_kept_over_a_restart() -> None:
 
 @pytest.mark.parametrize("verdict", ["allow", "off"])
 async def test_what_may_be_called_has_changed_while_a_call_waits(verdict: Any) -> None:
-    context, there = InProcessContext("operator"), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("operator"), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         call = rig.modern().start("tools/call", name="there__echo", arguments={"n": 1})
         await context.book.allow(await context.request(), "once", TTL, '{"n": 2}')
@@ -447,7 +447,7 @@ async def test_what_may_be_called_has_changed_while_a_call_waits(verdict: Any) -
 
 
 async def test_what_was_edited_stays_so_where_nobody_is_asked_any_more() -> None:
-    context, there = InProcessContext(), ModernServer({"hello": hello})
+    context, there = ApprovalRig(), ModernServer({"hello": hello})
     async with context.gateway(there=there) as rig:
         client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"n": 1})
@@ -461,7 +461,7 @@ async def test_what_was_edited_stays_so_where_nobody_is_asked_any_more() -> None
 
 
 async def test_without_a_record_of_what_was_approved_the_person_is_asked_again() -> None:
-    context, there = InProcessContext(), ModernServer({"hello": hello})
+    context, there = ApprovalRig(), ModernServer({"hello": hello})
     async with context.gateway(there=there) as rig:
         client = rig.modern()
         call = client.start("tools/call", name="there__hello", arguments={"n": 1})
@@ -477,7 +477,7 @@ async def test_without_a_record_of_what_was_approved_the_person_is_asked_again()
 
 
 async def test_calls_that_cannot_be_told_apart_are_not_let_pass() -> None:
-    context = InProcessContext()
+    context = ApprovalRig()
     context.book.let_pass("here", None, TTL)
     context.book.let_pass("here", None, TTL)
     assert context.book.approval_pass("here") is not None and not context.book.approval_pass("here").is_vague  # type: ignore[union-attr]
@@ -510,7 +510,7 @@ async def test_what_a_person_writes_is_held_against_the_schema_and_asked_again(
         given = written if len(asked) == 1 else '{"n": 2}'
         return {"action": "accept", "content": {"decision": "once", "arguments": given}}
 
-    async with InProcessContext().gateway(there=there) as rig:
+    async with ApprovalRig().gateway(there=there) as rig:
         client = await rig.client(revision)
         reply = await client.converse("tools/call", {"elicitation/create": answer}, name="there__echo", arguments={})
         assert json.loads(reply.text) == {"n": 2}
@@ -529,7 +529,7 @@ async def test_a_person_cannot_change_what_an_overlay_fixes(revision: str) -> No
         asked.append(params)
         return {"action": "accept", "content": {"decision": "once", "arguments": json.dumps(answers[len(asked) - 1])}}
 
-    async with InProcessContext().gateway(there=there) as rig:
+    async with ApprovalRig().gateway(there=there) as rig:
         client = await rig.client(revision)
         reply = await client.converse(
             "tools/call", {"elicitation/create": answer}, name="there__echo", arguments={"count": 1}
@@ -546,7 +546,7 @@ async def test_a_subscription_that_would_ask_is_refused(revision: str) -> None:
     async def said(scene: Scene) -> str:
         return "done"
 
-    context, there = InProcessContext("client", "operator"), LegacyServer({}, {}, {"mem://a": said}, tells=True)
+    context, there = ApprovalRig("client", "operator"), LegacyServer({}, {}, {"mem://a": said}, tells=True)
     async with context.gateway(there=there) as rig:
         client = await rig.client(revision)
         if revision == MODERN:
@@ -562,7 +562,7 @@ async def test_a_completion_asks_nobody(revision: str) -> None:
     async def said(scene: Scene) -> str:
         return "done"
 
-    context = InProcessContext("client", "operator")
+    context = ApprovalRig("client", "operator")
     there = LegacyServer({}, {"echo": said}, completes=lambda _params: {"values": ["x"]})
     async with context.gateway(there=there) as rig:
         client = await rig.client(revision)
@@ -575,7 +575,7 @@ async def test_a_completion_asks_nobody(revision: str) -> None:
 
 
 async def test_a_call_that_is_given_up_leaves_its_question_and_the_next_one_finds_the_answer() -> None:
-    context, there = InProcessContext("operator"), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("operator"), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         client = rig.modern()
         call = client.start("tools/call", name="there__echo")
@@ -588,7 +588,7 @@ async def test_a_call_that_is_given_up_leaves_its_question_and_the_next_one_find
 
 
 async def test_so_many_calls_of_one_principal_wait_and_no_more() -> None:
-    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("operator", wait=0.0), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         ann, bob = rig.modern(), rig.modern("bob")
         for number in range(MOST_UNDECIDED + 1):
@@ -603,7 +603,7 @@ async def test_nothing_is_made_to_be_shown_of_calls_that_may_not_wait(monkeypatc
     shown = list[int]()
     plain = safe_text.plain
     monkeypatch.setattr(safe_text, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
-    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("operator", wait=0.0), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         ann = rig.modern()
         asked = (ann.call("there__echo", arguments={"text": "*" * 50_000, "n": n}) for n in range(3 * MOST_UNDECIDED))
@@ -616,7 +616,7 @@ async def test_what_is_too_long_for_a_form_is_not_looked_at_to_be_shown(monkeypa
     shown = list[int]()
     plain = safe_text.plain
     monkeypatch.setattr(safe_text, "plain", lambda text, *how: shown.append(len(text)) or plain(text, *how))
-    async with InProcessContext().gateway(there=LegacyServer({"echo": echo})) as rig:
+    async with ApprovalRig().gateway(there=LegacyServer({"echo": echo})) as rig:
         client = await rig.legacy()
         reply = await client.converse("tools/call", decide("once"), name="there__echo", arguments={"a": "*" * 50_000})
     assert code(reply) == "APPROVAL_REQUIRED" and max(shown, default=0) < 1000
@@ -624,7 +624,7 @@ async def test_what_is_too_long_for_a_form_is_not_looked_at_to_be_shown(monkeypa
 
 @pytest.mark.parametrize("by", ["client", "operator"])
 async def test_where_nothing_can_be_kept_nothing_is_let_through_by_an_operator(by: str) -> None:
-    context, there = InProcessContext(by, wait=0.0), LegacyServer({"echo": echo})
+    context, there = ApprovalRig(by, wait=0.0), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         await context.store.close()
         client = await rig.legacy()
@@ -636,7 +636,7 @@ async def test_where_nothing_can_be_kept_nothing_is_let_through_by_an_operator(b
 
 
 async def test_a_grant_is_not_made_shorter() -> None:
-    context = InProcessContext()
+    context = ApprovalRig()
     place = Place("ann", "there", "", "tools", "echo")
     await context.book.grant(place, "always", "operator")
     await context.book.grant(place, "hour", "client")
@@ -645,7 +645,7 @@ async def test_a_grant_is_not_made_shorter() -> None:
 
 
 async def test_a_record_that_cannot_be_read_has_not_been_decided() -> None:
-    context = InProcessContext()
+    context = ApprovalRig()
     place = Place("ann", "there", "", "tools", "echo")
     await context.book.grant(place, "always", "operator")
     for key in context.store.items("grants"):
@@ -654,7 +654,7 @@ async def test_a_record_that_cannot_be_read_has_not_been_decided() -> None:
 
 
 async def test_arguments_that_are_too_long_for_anybody_are_refused() -> None:
-    context, there = InProcessContext("operator", wait=0.0), LegacyServer({"echo": echo})
+    context, there = ApprovalRig("operator", wait=0.0), LegacyServer({"echo": echo})
     async with context.gateway(there=there) as rig:
         for size, expected in ((LARGEST - 100, "APPROVAL_REQUIRED"), (LARGEST, "INVALID_ARGS")):
             reply = await rig.modern().call("there__echo", arguments={"text": "é" * (size // 6)})

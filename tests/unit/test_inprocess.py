@@ -13,27 +13,27 @@ from virtualtime import FakeClock, settle
 from toolgate.config import Server
 from toolgate.core.model import Answer, Asker, Call, Client, Done, Fault, NeedInput, Note, Notes
 from toolgate.upstreams.base import Items
-from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessItem, InProcessTools, Object, text
+from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 
 FORM = {"elicitation": {"form": {}}}
 
 
-async def echo(arguments: Arguments, _context: InProcessContext) -> Object:
+async def echo(arguments: Arguments, _context: ToolContext) -> Object:
     return text(str(arguments["message"]), seen=arguments)
 
 
-async def ask(_arguments: Arguments, context: InProcessContext) -> Object:
+async def ask(_arguments: Arguments, context: ToolContext) -> Object:
     answer = await context.ask("elicitation/create", {"message": "?"})
     return text(bytes(answer.result).decode())
 
 
-async def work(_arguments: Arguments, context: InProcessContext) -> Object:
+async def work(_arguments: Arguments, context: ToolContext) -> Object:
     context.progress(1, 2, "half")
     return text("done")
 
 
-async def hang(_arguments: Arguments, _context: InProcessContext) -> Object:
+async def hang(_arguments: Arguments, _context: ToolContext) -> Object:
     await asyncio.Event().wait()
     return {}
 

@@ -169,7 +169,7 @@ class Rules:
     def _decided(self, server: str, kind: str, name: str, hints: Hints) -> Verdict:
         if server == names.OWN:  # what it is, matters there
             if kind == "resources" and name.startswith(KEPT):
-                return "allow"  # only whose it is can read it, and `ToolContext.kept` goes by what it was cut of
+                return "allow"  # only whose it is can read it, and `GatewayView.kept` goes by what it was cut of
             own = self._thing(server, kind, name) or self._base(server, hints)
             both: list[Verdict] = [own, self._add_servers]
             return strictest(both) if name in CHANGES_SERVERS else own

@@ -11,7 +11,7 @@ May import `policy` and the rooms below it.
     reload         another configuration, from what is written to what is served
     subscriptions  what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client
-    tool_context   what control tools work by, for one client on one route
+    route_view     what one client may see and steer on its route; `toolgate` itself as a server of tools
     notices        who is told that a call waits for an operator
 
 A call keeps the route that it began with. Whatever holds a `Route` across an `await` must be ready for a server that is

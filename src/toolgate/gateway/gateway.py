@@ -24,15 +24,14 @@ from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.lists import Lists
 from toolgate.gateway.resolve import NOT_FOUND, Resolver
+from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
-from toolgate.gateway.tool_context import ToolContexts
 from toolgate.policy import scrub, validate
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import Scrubber
-from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import Editor, GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -65,10 +64,10 @@ class Gateway:
         self.phase: Phase = "serving"
         self._handles = handles
         self._clock = clock
-        self._contexts = ToolContexts(gateway_info, editor, overflow, access, self._current, events.tell)
+        self._views = RouteViews(gateway_info, editor, overflow, access, self._current, events.tell)
         self._resolver = Resolver(access, handles, overflow.source, self._current)
         self.lists = Lists(
-            access, clock, redactor, handles, self._contexts.activated, self._resolver.as_known, self._current
+            access, clock, redactor, handles, self._views.activated, self._resolver.as_known, self._current
         )
         self._audience = Audience(access, events)
         self._subscriptions = Subscriptions()
@@ -130,7 +129,7 @@ class Gateway:
             outcome = await resumed(resumption, resumption.live)
             return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
         if call.server == names.OWN:
-            return Done(jsonrpc.encode(await own.answer(call, self._contexts.of(route, call.client))))
+            return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
             raise tasks.not_as_task(call.shown)
         upstream = route.upstream(call.server)
@@ -228,7 +227,7 @@ class Gateway:
     async def leave(self, client: Client) -> None:
         """A client's session is over. Which connections end with it each upstream decides: it says which scopes have
         ended, and the catalog forgets those."""
-        self._contexts.forget(client)
+        self._views.forget(client)
         for upstream in self.snapshot.upstreams.values():
             await upstream.leave(client)
 
@@ -247,7 +246,7 @@ class Gateway:
         return shutting_down("sent_unknown") if self.phase == "ending" else None
 
     async def close(self) -> None:
-        self._contexts.close()
+        self._views.close()
         await self._subscriptions.close()
 
 

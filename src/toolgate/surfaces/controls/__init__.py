@@ -2,7 +2,7 @@
 
     __init__   `SETS`: the tools of each seed; `CONTROLS`: all of them by name
     base       `Control`: a row of data with one function; `Family`: how the tools of one seed answer
-    context    `ToolContext`: what a control tool may see and do for its client; `GatewayInfo`, `Editor`
+    context    `ControlContext`: what a control tool works by; `GatewayView`, `GatewayInfo`, `Editor`
     children   seed 000: child servers, their tools, their state
     searching  seed 001: `search_tools`
     meta       seed 002: discovery across servers, and calls to them
@@ -11,11 +11,11 @@
     own        what the gateway answers as the server `toolgate`
 
 A tool that *forwards* names a server, something of it and arguments: it becomes that call before any policy runs. A
-tool that *works* is a function of its arguments and a `ToolContext`. Not listed does not mean forbidden: each can be
+tool that *works* is a function of its arguments and a `ControlContext`. Not listed does not mean forbidden: each can be
 called by its name on any toolset surface, under the same policies.
 
-A new one is a `Control` in a seed's table. What it needs of the gateway is a method of `ToolContext`, implemented in
-`gateway.tool_context`. It also needs an example in `docs/make_tools.py` (`make tools` writes the page).
+A new one is a `Control` in a seed's table. What it needs of the gateway is a method of `GatewayView`, implemented in
+`gateway.route_view`. It also needs an example in `docs/make_tools.py` (`make tools` writes the page).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a control tool is: a row of data, with the one function that it needs.
 
 A tool that *forwards* names a server, something of it and arguments: the surface turns the call into one of that true
-target before any policy sees it. Any other *works* by what its `ToolContext` shows it. How success and failure look is
-its family's business, whatever surface it is called on."""
+target before any policy sees it. Any other *works* by what its `ControlContext` shows it. How success and failure
+look is its family's business, whatever surface it is called on."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from msgspec import Raw
 from toolgate.catalog.base import View
 from toolgate.core import jsonrpc, mcp, names, surrogates
 from toolgate.core.model import Call, Fault, Hints
-from toolgate.surfaces.controls.context import ToolContext
+from toolgate.surfaces.controls.context import ControlContext
 
 Object: TypeAlias = Mapping[str, Any]
 Given: TypeAlias = Mapping[str, Any]
 """The arguments of a control tool as they were read: objects stay raw bytes, since they may be another tool's."""
 
-Work: TypeAlias = Callable[[Given, ToolContext], Awaitable[Any]]
+Work: TypeAlias = Callable[[Given, ControlContext], Awaitable[Any]]
 
 
 class Forward(msgspec.Struct, frozen=True):
@@ -269,10 +269,10 @@ class Unfinished(msgspec.Struct, frozen=True):
     pending: Sequence[str]
 
 
-def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, context: ToolContext) -> Any:
+def unless_pending(said: Any, wanted: Iterable[tuple[str, str]], view: View, context: ControlContext) -> Any:
     """The same; an `Unfinished` one where some of these lists are still to come, and nothing is known of them."""
     late = {server for server, kind in wanted if (server, kind) in view.pending and not view.server_list(server, kind)}
-    names = [summary.name for id, summary in context.servers.items() if id in late]
+    names = [summary.name for id, summary in context.gateway.servers.items() if id in late]
     return Unfinished(said, names) if names else said
 
 

@@ -13,7 +13,7 @@ from toolgate.core import excerpts, items, jsonrpc
 from toolgate.core.model import Call, Fault
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.context import ToolContext
+from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_000
 from toolgate.upstreams.base import Status
 
@@ -38,9 +38,9 @@ _SERVER = {"type": "string", "description": "Name of the child server"}
 _CHILD_NAME = {"child_name": "server_id"}
 
 
-async def get_schema(given: Given, context: ToolContext) -> Object:
-    id = base.find_server(given["server_id"], context.names)
-    view = await context.lists([(id, "tools"), (id, "resources")])
+async def get_schema(given: Given, context: ControlContext) -> Object:
+    id = base.find_server(given["server_id"], context.gateway.names)
+    view = await context.gateway.lists([(id, "tools"), (id, "resources")])
     server_list = view.server_list(id, "tools")
     if server_list is None:
         raise view.fault(id, "tools") or base.not_listed_yet(id)
@@ -65,16 +65,16 @@ def _located(raw: Raw) -> Object:
     return {"uri": found.uri, "name": found.name, "description": found.description}
 
 
-async def list_registered_children(given: Given, context: ToolContext) -> Object:
-    children = [server.name for server in context.servers.values()]
+async def list_registered_children(given: Given, context: ControlContext) -> Object:
+    children = [server.name for server in context.gateway.servers.values()]
     return {"children": children, "count": len(children)}
 
 
-async def get_child_status(given: Given, context: ToolContext) -> Object:
+async def get_child_status(given: Given, context: ControlContext) -> Object:
     if "server_id" in given:
-        id = base.find_server(given["server_id"], context.names)
-        return _status(context.servers[id], context.status(id))
-    found = [_status(server, context.status(id)) for id, server in context.servers.items()]
+        id = base.find_server(given["server_id"], context.gateway.names)
+        return _status(context.gateway.servers[id], context.gateway.status(id))
+    found = [_status(server, context.gateway.status(id)) for id, server in context.gateway.servers.items()]
     return {"children": found, "count": len(found)}
 
 
@@ -101,12 +101,12 @@ def instant(seconds: float | None) -> str | None:
     return None if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-async def close_child_session(given: Given, context: ToolContext) -> Object:
-    id = base.find_server(given["server_id"], context.names)
-    name, status = context.names[id], context.status(id)
+async def close_child_session(given: Given, context: ControlContext) -> Object:
+    id = base.find_server(given["server_id"], context.gateway.names)
+    name, status = context.gateway.names[id], context.gateway.status(id)
     up = IN_000[status.state] == "running" and status.started is not None
-    seconds = int(max(0.0, context.gateway_info.wall() - (status.started or 0.0))) if up else 0
-    await context.stop(id)
+    seconds = int(max(0.0, context.gateway.gateway_info.wall() - (status.started or 0.0))) if up else 0
+    await context.gateway.stop(id)
     return {
         "server_id": name,
         "status": "closed",
@@ -171,18 +171,19 @@ CONTROLS = (
 # The two resources.
 
 
-async def server_summary(context: ToolContext) -> Object:
+async def server_summary(context: ControlContext) -> Object:
     return {
-        "total_children": len(context.servers),
-        "active_sessions": sum(IN_000[context.status(id).state] == "running" for id in context.servers),
-        "config_path": context.gateway_info.source,
-        "version": context.gateway_info.version,
+        "total_children": len(context.gateway.servers),
+        "active_sessions": sum(IN_000[context.gateway.status(id).state] == "running" for id in context.gateway.servers),
+        "config_path": context.gateway.gateway_info.source,
+        "version": context.gateway.gateway_info.version,
     }
 
 
-async def children_servers(context: ToolContext) -> Object:
+async def children_servers(context: ControlContext) -> Object:
     children = [
-        _child(server, context.status(id), context.known(id, "tools")) for id, server in context.servers.items()
+        _child(server, context.gateway.status(id), context.gateway.known(id, "tools"))
+        for id, server in context.gateway.servers.items()
     ]
     return {"children": children, "count": len(children)}
 

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 import msgspec
 
 from toolgate.catalog.base import ServerList, ServerSummary, View
-from toolgate.core.model import Client, Principal
+from toolgate.core.exchange import Exchange
+from toolgate.core.model import Call, Client, Principal
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
+from toolgate.upstreams.inprocess.tools import ToolContext
 
 
 class GatewayInfo(msgspec.Struct, frozen=True):
@@ -44,8 +46,8 @@ class Editor(Protocol):
         ...
 
 
-class ToolContext(Protocol):
-    """What one client may see of the gateway on its route, and do there: what control tools work by."""
+class GatewayView(Protocol):
+    """What one client may see of the gateway on its route, and do there."""
 
     @property
     def client(self) -> Client: ...
@@ -123,3 +125,11 @@ class ToolContext(Protocol):
     async def remove(self, name: str, /) -> None:
         """Take a server that was added out of the configuration. Raises `Fault`."""
         ...
+
+
+class ControlContext(ToolContext):
+    """What a control tool works by: what every tool in this process has, and `gateway`."""
+
+    def __init__(self, call: Call, exchange: Exchange, gateway: GatewayView) -> None:
+        super().__init__(call, exchange)
+        self.gateway = gateway

@@ -15,7 +15,7 @@ from toolgate.core.model import Call, Fault
 from toolgate.search.briefs import brief
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.context import ToolContext
+from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_004
 from toolgate.upstreams.base import Status
 
@@ -64,10 +64,10 @@ FAMILY = Family(_wrap, _fail, base.text)
 _SERVER = {"type": "string", "description": "Server name"}
 
 
-async def status(given: Given, context: ToolContext) -> Object:
-    gateway_info = context.gateway_info
+async def status(given: Given, context: ControlContext) -> Object:
+    gateway_info = context.gateway.gateway_info
     seconds = int(gateway_info.wall() - gateway_info.started)
-    servers = [_state(server, context.status(id)) for id, server in context.servers.items()]
+    servers = [_state(server, context.gateway.status(id)) for id, server in context.gateway.servers.items()]
     return {
         "status": "running",
         "uptime": _spoken(seconds),
@@ -78,7 +78,7 @@ async def status(given: Given, context: ToolContext) -> Object:
         "mcp_servers": servers,
         "mcp_server_count": len(servers),
         "formatted_message": _table(_spoken(seconds), servers),
-        **({"config_error": problem} if context.is_whole and (problem := gateway_info.problem()) else {}),
+        **({"config_error": problem} if context.gateway.is_whole and (problem := gateway_info.problem()) else {}),
     }
 
 
@@ -108,25 +108,25 @@ def _table(uptime: str, servers: list[Object]) -> str:
     return "\n".join(lines)
 
 
-async def list_mcp_servers(given: Given, context: ToolContext) -> Object:
+async def list_mcp_servers(given: Given, context: ControlContext) -> Object:
     return {
         "servers": [
             {
                 "name": server.name,
-                "project_id": context.gateway_info.project,
+                "project_id": context.gateway.gateway_info.project,
                 "description": server.description,
-                **{key: value for key, value in _state(server, context.status(id)).items() if key != "name"},
+                **{key: value for key, value in _state(server, context.gateway.status(id)).items() if key != "name"},
             }
-            for id, server in context.servers.items()
+            for id, server in context.gateway.servers.items()
         ]
-        + [{"name": name, "state": "disabled", "connected": False} for name in context.disabled.values()]
+        + [{"name": name, "state": "disabled", "connected": False} for name in context.gateway.disabled.values()]
     }
 
 
-async def list_tools(given: Given, context: ToolContext) -> Object:
-    one = base.find_server(given["server"], context.names) if "server" in given else None
-    servers = [one] if one else list(context.servers)
-    view = await context.lists([(id, "tools") for id in servers])
+async def list_tools(given: Given, context: ControlContext) -> Object:
+    one = base.find_server(given["server"], context.gateway.names) if "server" in given else None
+    servers = [one] if one else list(context.gateway.servers)
+    view = await context.gateway.lists([(id, "tools") for id in servers])
     if one:
         server_list = view.server_list(one, "tools")
         if server_list is None:
@@ -145,9 +145,9 @@ def _briefs(server_list: ServerList) -> list[Object]:
     return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
 
 
-async def get_tool_schema(given: Given, context: ToolContext) -> Object:
-    id = base.find_server(given["server_name"], context.names)
-    view = await context.lists([(id, "tools")])
+async def get_tool_schema(given: Given, context: ControlContext) -> Object:
+    id = base.find_server(given["server_name"], context.gateway.names)
+    view = await context.gateway.lists([(id, "tools")])
     base.check_offered(id, "tools", given["tool_name"], view)
     server_list = view.server_list(id, "tools")
     assert server_list
@@ -161,14 +161,14 @@ def table_of_new(given: Given) -> Mapping[str, Any]:
     return table_of(given["transport"], **decoded)
 
 
-async def add_mcp_server(given: Given, context: ToolContext) -> Object:
-    id = await context.add(given["name"], table_of_new(given))
+async def add_mcp_server(given: Given, context: ControlContext) -> Object:
+    id = await context.gateway.add(given["name"], table_of_new(given))
     said = {"success": True, "name": given["name"], "transport": given["transport"]}
-    if id not in context.servers:
+    if id not in context.gateway.servers:
         return {**said, "state": "disabled", "tools": []}
-    view = await context.lists([(id, "tools")])
+    view = await context.gateway.lists([(id, "tools")])
     server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
-    status = context.status(id)
+    status = context.gateway.status(id)
     told = {**said, "state": IN_004[status.state], "tools": _briefs(server_list) if server_list else []}
     if not fault:
         return told
@@ -176,10 +176,10 @@ async def add_mcp_server(given: Given, context: ToolContext) -> Object:
     return told | {"error": fault.message} | ({"hint": hint} if hint else {})
 
 
-async def remove_mcp_server(given: Given, context: ToolContext) -> Object:
-    known = {**context.names, **context.disabled}
+async def remove_mcp_server(given: Given, context: ControlContext) -> Object:
+    known = {**context.gateway.names, **context.gateway.disabled}
     name = known[base.find_server(given["name"], known)]
-    await context.remove(name)
+    await context.gateway.remove(name)
     return {"success": True, "name": name, "removed": True}
 
 

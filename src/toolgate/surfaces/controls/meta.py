@@ -13,7 +13,7 @@ from toolgate.core.model import Call, Fault
 from toolgate.search import Hit, signatures
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
-from toolgate.surfaces.controls.context import ToolContext
+from toolgate.surfaces.controls.context import ControlContext
 from toolgate.surfaces.controls.states import IN_002
 from toolgate.upstreams.base import Status
 
@@ -39,32 +39,32 @@ def _fail(control: Control, given: Given, fault: Fault) -> Object:
 FAMILY = Family(_wrap, _fail, base.text)
 
 
-async def mcp_discover(given: Given, context: ToolContext) -> Any:
-    one = base.find_server(given["server"], context.names) if "server" in given else None
-    known = context.servers
+async def mcp_discover(given: Given, context: ControlContext) -> Any:
+    one = base.find_server(given["server"], context.gateway.names) if "server" in given else None
+    known = context.gateway.servers
     servers = [one] if one else list(known)
     wanted = [(id, "tools") for id in servers]
-    view = await context.lists(wanted)
+    view = await context.gateway.lists(wanted)
     return base.unless_pending(await _discovered(given, context, known, one, view), wanted, view, context)
 
 
 async def _discovered(
-    given: Given, context: ToolContext, known: Mapping[str, ServerSummary], one: str | None, view: View
+    given: Given, context: ControlContext, known: Mapping[str, ServerSummary], one: str | None, view: View
 ) -> Any:
     servers = [one] if one else list(known)
     if "query" in given:
-        hits = await context.search(given["query"], servers=servers, limit=given.get("limit", 10))
+        hits = await context.gateway.search(given["query"], servers=servers, limit=given.get("limit", 10))
         return [_found(hit, context, given.get("format")) for hit in hits]
     if not one:
         return [
-            _summary(known[id], context.status(id), view.server_list(id, "tools"))
+            _summary(known[id], context.gateway.status(id), view.server_list(id, "tools"))
             for id in servers
-            if id in context.servers
+            if id in context.gateway.servers
         ]
     server_list = view.server_list(one, "tools")
     tools = [_told(raw, given.get("format")) for raw in server_list.items.values()] if server_list else []
     fault = view.fault(one, "tools")
-    said = {**_summary(known[one], context.status(one), server_list), "tools": tools}
+    said = {**_summary(known[one], context.gateway.status(one), server_list), "tools": tools}
     return said | ({"error": fault.message} if fault and not server_list else {})
 
 
@@ -77,16 +77,16 @@ def _summary(server: ServerSummary, status: Status, tools: ServerList | None) ->
     }
 
 
-def _found(hit: Hit, context: ToolContext, format: str | None) -> Object:
+def _found(hit: Hit, context: ControlContext, format: str | None) -> Object:
     found = hit.document
     said: dict[str, Any] = {
         "tool": found.name,
-        "server": context.servers[found.server].name,
+        "server": context.gateway.servers[found.server].name,
         "description": found.description,
         "score": hit.score,
         "confidence": round(hit.confidence, 2),
     }
-    server_list = context.known(found.server, "tools")
+    server_list = context.gateway.known(found.server, "tools")
     return {**said, **_declared(server_list.items.get(found.name) if server_list else None, format)}
 
 

@@ -6,24 +6,25 @@ from typing import Any
 
 from toolgate.auth.access import KEPT
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Call, Fault
+from toolgate.core.model import Fault
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, children
-from toolgate.surfaces.controls.context import ToolContext
+from toolgate.surfaces.controls.context import ControlContext
 
 
-async def answer(call: Call, context: ToolContext) -> base.Object:
+async def answer(context: ControlContext) -> base.Object:
     """The result of a call whose target is the gateway itself. Raises `Fault`."""
+    call = context.call
     if call.method == mcp.CALL:
         control = controls.CONTROLS[call.target]
         assert control.work
         return base.say(control, await control.work(base.read(control, call), context))
     if call.target.startswith(KEPT):
-        return context.kept(call.target)
+        return context.gateway.kept(call.target)
     return _contents(call.target, await _resource(call.target, context))
 
 
-async def _resource(uri: str, context: ToolContext) -> Any:
+async def _resource(uri: str, context: ControlContext) -> Any:
     found = children.RESOURCES.get(uri)
     if not found:
         hint = f"there are {' and '.join(children.RESOURCES)}"

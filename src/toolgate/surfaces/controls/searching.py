@@ -11,7 +11,7 @@ from toolgate.core.model import Call, Fault
 from toolgate.search import Hit
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Given, Object
-from toolgate.surfaces.controls.context import ToolContext
+from toolgate.surfaces.controls.context import ControlContext
 
 KINDS = {
     "tools": ("tools",),
@@ -37,24 +37,26 @@ def _say(said: Any) -> Object:
 FAMILY = Family(_wrap, _fail, _say)
 
 
-async def search_tools(given: Given, context: ToolContext) -> Any:
+async def search_tools(given: Given, context: ControlContext) -> Any:
     kinds = KINDS[given.get("type", "tools")]
-    wanted = [(id, kind) for id in context.servers for kind in kinds]
-    view = await context.lists(wanted)
-    limit, mode = given.get("limit", 10), given.get("mode", context.search_mode)
-    hits = await context.search(given["query"], servers=list(context.servers), kinds=kinds, limit=limit, mode=mode)
+    wanted = [(id, kind) for id in context.gateway.servers for kind in kinds]
+    view = await context.gateway.lists(wanted)
+    limit, mode = given.get("limit", 10), given.get("mode", context.gateway.search_mode)
+    hits = await context.gateway.search(
+        given["query"], servers=list(context.gateway.servers), kinds=kinds, limit=limit, mode=mode
+    )
     matches = [_match(hit, context) for hit in hits]
     tools = [match["name"] for match in matches if match["type"] == "tool"]
-    context.activate(tools)
+    context.gateway.activate(tools)
     said = {"matches": matches, "activated": tools if context.client.session else []}
     return base.unless_pending(said, wanted, view, context)
 
 
-def _match(hit: Hit, context: ToolContext) -> dict[str, Any]:
+def _match(hit: Hit, context: ControlContext) -> dict[str, Any]:
     found = hit.document
     match: dict[str, Any] = {
         "type": _SINGULAR[found.kind],
-        "name": context.named(found.server, found.kind, found.name),
+        "name": context.gateway.named(found.server, found.kind, found.name),
         "relevance": hit.relevance,
         "description": found.description,
     }

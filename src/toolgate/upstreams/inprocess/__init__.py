@@ -1,6 +1,6 @@
 """Servers whose tools are functions in this process. `BUILT_IN_SERVERS` is the table of them.
 
-tools     `InProcessTools`: a set of functions as tools; `InProcessContext`: what such a function gets
+tools     `InProcessTools`: a set of functions as tools; `ToolContext`: what such a function gets
 upstream  the kind: `InProcessUpstream`
 demo      `greeter`, which shows all that one can do
 """

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 
 from toolgate.core.asks import answer_value
-from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessItem, InProcessTools, Object, text
+from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
 
 _NAME = {"type": "object", "properties": {"name": {"type": "string", "description": "Whom to greet"}}}
 
 
-async def greet(arguments: Arguments, context: InProcessContext) -> Object:
+async def greet(arguments: Arguments, context: ToolContext) -> Object:
     """Greets; asks for the name where none is given."""
     name = arguments.get("name") or await _ask_name(context)
     return text(f"Hello, {name}!")
 
 
-async def _ask_name(context: InProcessContext) -> str:
+async def _ask_name(context: ToolContext) -> str:
     question = {
         "mode": "form",
         "message": "Whom may I greet?",
@@ -26,7 +26,7 @@ async def _ask_name(context: InProcessContext) -> str:
     return str(answer.get("content", {}).get("name", "stranger")) if answer.get("action") == "accept" else "stranger"
 
 
-async def count(arguments: Arguments, context: InProcessContext) -> Object:
+async def count(arguments: Arguments, context: ToolContext) -> Object:
     steps = max(1, min(int(arguments.get("to", 3)), 100))
     for step in range(1, steps + 1):
         context.progress(step, steps, f"{step} of {steps}")
@@ -34,11 +34,11 @@ async def count(arguments: Arguments, context: InProcessContext) -> Object:
     return text(f"Counted to {steps}.")
 
 
-async def about(_arguments: Arguments, _context: InProcessContext) -> Object:
+async def about(_arguments: Arguments, _context: ToolContext) -> Object:
     return {"contents": [{"uri": "greeter://about", "mimeType": "text/plain", "text": "A registry inside toolgate."}]}
 
 
-async def letter(arguments: Arguments, _context: InProcessContext) -> Object:
+async def letter(arguments: Arguments, _context: ToolContext) -> Object:
     request = f"Write a short letter that greets {arguments.get('name', 'a stranger')}."
     return {"messages": [{"role": "user", "content": {"type": "text", "text": request}}]}
 

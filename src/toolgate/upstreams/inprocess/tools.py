@@ -1,6 +1,6 @@
 """Tools that are functions in this process: what such a function gets, and how a set of them is described.
 
-A function gets its arguments and a `InProcessContext`: through it, it reports progress and asks the client, as any
+A function gets its arguments and a `ToolContext`: through it, it reports progress, logs and asks the client, as any
 server may."""
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, jsonrpc
+from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Answer, Ask, Call, Note
+from toolgate.core.model import Answer, Ask, Call, Fault, Note
 
 Arguments = Mapping[str, Any]
 Object = Mapping[str, Any]
 
 
-class InProcessContext:
-    """What a function may do besides returning: say how far it is, and ask."""
+class ToolContext:
+    """What a function may do besides returning: say how far it is, log, and ask the client of its call."""
 
     def __init__(self, call: Call, exchange: Exchange) -> None:
+        self.call = call
         self.client = call.client
-        self._call = call
         self._exchange = exchange
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
@@ -33,8 +33,13 @@ class InProcessContext:
             | ({"total": total} if total is not None else {})
             | ({"message": message} if message else {})
         )
-        if self._call.notes and self._call.wants_progress:
-            self._call.notes.put(Note("progress", Raw(jsonrpc.encode(params))))
+        if self.call.notes and self.call.wants_progress:
+            self.call.notes.put(Note("progress", Raw(jsonrpc.encode(params))))
+
+    def log(self, level: str, said: Any) -> None:
+        """Send a log line of a level of `mcp.LOG_LEVELS`, where the client wants any."""
+        if self.call.notes and (self.call.wants_logs or self.call.log_level):
+            self.call.notes.put(Note("log", Raw(jsonrpc.encode({"level": level, "data": said}))))
 
     async def ask(self, method: str, params: Object) -> Answer:
         """Ask the client. The answer for one that cannot be asked is an error."""
@@ -45,7 +50,7 @@ class InProcessContext:
         return await self._exchange.ask(method, raw)
 
 
-Work = Callable[[Arguments, InProcessContext], Awaitable[Object]]
+Work = Callable[[Arguments, ToolContext], Awaitable[Object]]
 
 
 class InProcessItem(msgspec.Struct, frozen=True):
@@ -58,8 +63,25 @@ class InProcessItem(msgspec.Struct, frozen=True):
 class InProcessTools(msgspec.Struct, frozen=True):
     """Entries by kind of list (`tools`, `resources`, …) and by name or URI."""
 
-    entries: Mapping[str, Mapping[str, InProcessItem]]
+    entries: Mapping[str, Mapping[str, InProcessItem]] = {}
     read: Callable[[str], Object | None] = lambda _uri: None  # a URI that a template made
+
+    async def answer(self, call: Call, exchange: Exchange) -> Object:
+        """The result of a call. Raises `Fault`."""
+        if call.reference:
+            raise Fault("METHOD_NOT_FOUND", f"{call.server} does not support completion", reach="not_sent")
+        entry = self.entries.get(call.kind, {}).get(call.target)
+        if entry and entry.work:
+            try:
+                arguments = jsonrpc.read(call.arguments or b"{}", type=dict[str, Any])
+            except jsonrpc.UNREADABLE as error:
+                raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
+            return await entry.work(arguments, ToolContext(call, exchange))
+        made = self.read(call.target) if call.kind == "resources" else None
+        if made is None:
+            kind = mcp.KINDS[call.kind]
+            raise Fault(kind.missing, f"{kind.noun} not found: {call.target}", reach="not_sent")
+        return made
 
 
 def text(content: str, **more: Any) -> Object:

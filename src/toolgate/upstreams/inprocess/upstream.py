@@ -15,7 +15,7 @@ from toolgate.core.exchange import Exchange, run
 from toolgate.core.model import Asker, Call, Client, Done, Fault, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, Status
-from toolgate.upstreams.inprocess.tools import Arguments, InProcessContext, InProcessTools, Object, Work
+from toolgate.upstreams.inprocess.tools import InProcessTools, Object
 from toolgate.upstreams.stopping import stopped
 
 
@@ -57,16 +57,10 @@ class InProcessUpstream:
             raise tasks.not_found()
         if call.kind == "methods":
             raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
-        work = self._work(call)
-        try:
-            arguments = jsonrpc.read(call.arguments or b"{}", type=dict[str, Any])
-        except jsonrpc.UNREADABLE as error:
-            raise Fault("INVALID_ARGS", f"Invalid arguments: {error}") from None
-
         self._is_stopped = False
 
         async def done(exchange: Exchange) -> Outcome:
-            return Done(jsonrpc.encode(await self._counted(work(arguments, InProcessContext(call, exchange)))))
+            return Done(jsonrpc.encode(await self._counted(self._tools.answer(call, exchange))))
 
         return await run(Asker("upstream", self.id), self._clock, self._timeout, done).next()
 
@@ -119,19 +113,3 @@ class InProcessUpstream:
 
     async def close(self) -> None:
         await self.stop()
-
-    def _work(self, call: Call) -> Work:
-        if call.reference:
-            raise Fault("METHOD_NOT_FOUND", f"{self.name} does not support completion", reach="not_sent")
-        entry = self._tools.entries.get(call.kind, {}).get(call.target)
-        if entry and entry.work:
-            return entry.work
-        made = self._tools.read(call.target) if call.kind == "resources" else None
-        if made is None:
-            kind = mcp.KINDS[call.kind]
-            raise Fault(kind.missing, f"{kind.noun} not found: {call.target}", reach="not_sent")
-
-        async def found(_arguments: Arguments, _context: InProcessContext) -> Object:
-            return made
-
-        return found

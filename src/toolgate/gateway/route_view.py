@@ -1,6 +1,6 @@
 """What control tools work by: the part of the gateway that one client may see and steer on its route.
 
-The rule this file keeps: a context shows the servers of its route and no other; as they were when it was made, or when
+The rule this file keeps: a view shows the servers of its route and no other; as they were when it was made, or when
 it has changed them, so that a tool that waits finds what it began with whoever edits the configuration meanwhile."""
 
 from __future__ import annotations
@@ -12,21 +12,27 @@ from toolgate.auth.access import Access
 from toolgate.catalog.base import ServerList, ServerSummary, View, summary
 from toolgate.catalog.views import permitted
 from toolgate.config import Server
-from toolgate.core import mcp
-from toolgate.core.model import Client, Event, EventSink, Fault
+from toolgate.core import mcp, names
+from toolgate.core.clock import Clock
+from toolgate.core.exchange import Exchange
+from toolgate.core.model import Call, Client, Event, EventSink, Fault
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy import changes
 from toolgate.policy.overflow import OverflowStore, not_kept
 from toolgate.search import Document, Hit
 from toolgate.search.finder import Finder
-from toolgate.surfaces.controls.context import Editor, GatewayInfo
+from toolgate.surfaces.controls import own
+from toolgate.surfaces.controls.context import ControlContext, Editor, GatewayInfo
 from toolgate.upstreams.base import Status
+from toolgate.upstreams.inprocess.tools import InProcessTools, Object
+from toolgate.upstreams.inprocess.upstream import InProcessUpstream
 
+LONGEST = 24 * 3600.0  # seconds of a control tool; each that waits has a limit of its own
 MOST_SESSIONS = 10000  # whose activated tools are remembered
 
 
-class ToolContexts:
-    """Makes realms, and keeps what outlasts them. `current` is the snapshot that is served now."""
+class RouteViews:
+    """Makes them, and keeps what outlasts each. `current` is the snapshot that is served now."""
 
     def __init__(
         self,
@@ -46,8 +52,14 @@ class ToolContexts:
         self.finder = Finder()
         self._activated: dict[str, dict[str, None]] = {}  # names of tools by session
 
-    def of(self, route: Route, client: Client) -> RouteToolContext:
-        return RouteToolContext(self, route, client)
+    def of(self, route: Route, client: Client) -> RouteView:
+        return RouteView(self, route, client)
+
+    def upstream(self, route: Route, clock: Clock) -> InProcessUpstream:
+        """The gateway itself as a server of tools in this process: control tools that work, and its own resources. It
+        stands in no list of servers and takes no slot."""
+        server = Server(id=names.OWN, name=names.OWN, type="registry", timeout=LONGEST)
+        return InProcessUpstream(server, _OwnTools(views=self, route=route), clock)
 
     def activated(self, client: Client) -> Mapping[str, None]:
         return self._activated.get(client.session, {})
@@ -66,6 +78,16 @@ class ToolContexts:
 
     def close(self) -> None:
         self.finder.close()
+
+
+class _OwnTools(InProcessTools, frozen=True, kw_only=True):
+    """Which there are is what the surface finds."""
+
+    views: RouteViews
+    route: Route
+
+    async def answer(self, call: Call, exchange: Exchange) -> Object:
+        return await own.answer(ControlContext(call, exchange, self.views.of(self.route, call.client)))
 
 
 class _Summaries(Mapping[str, ServerSummary]):
@@ -90,20 +112,20 @@ class _Summaries(Mapping[str, ServerSummary]):
         return sum(1 for _ in self)
 
 
-class RouteToolContext:
-    """A `ToolContext` of one client on one route."""
+class RouteView:
+    """A `GatewayView` of one client on one route."""
 
-    def __init__(self, contexts: ToolContexts, route: Route, client: Client) -> None:
+    def __init__(self, views: RouteViews, route: Route, client: Client) -> None:
         self.client = client
-        self.gateway_info = contexts.gateway_info
-        self._contexts = contexts
+        self.gateway_info = views.gateway_info
+        self._views = views
         self._route = route
-        self._rules = contexts.access.rules(client.principal)
+        self._rules = views.access.rules(client.principal)
         self._look()
 
     def _look(self) -> None:
         """Go by the configuration as it is now. A route that is gone from it keeps what is left of its servers."""
-        self._snapshot: Snapshot = self._contexts.current()
+        self._snapshot: Snapshot = self._views.current()
         self._route = self._snapshot.routes.get(self._route.path, self._route)
 
     @property
@@ -163,9 +185,7 @@ class RouteToolContext:
     ) -> Sequence[Hit]:
         route, configs = self._route, self.servers
         scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
-        hits = await self._contexts.finder.find(
-            query, scopes, self._whole, kinds, limit, mode, self._permitted(configs)
-        )
+        hits = await self._views.finder.find(query, scopes, self._whole, kinds, limit, mode, self._permitted(configs))
         left = self.servers  # some may be gone meanwhile
         return [hit for hit in hits if hit.document.server in left]
 
@@ -182,7 +202,7 @@ class RouteToolContext:
         return is_permitted
 
     def kept(self, uri: str, /) -> Mapping[str, Any]:
-        overflow, principal = self._contexts.overflow, self.client.principal
+        overflow, principal = self._views.overflow, self.client.principal
         source = overflow.source(principal, uri)
         if source and self._rules and self._rules.is_off(source.server, "tools", source.made.target):
             raise not_kept(uri)
@@ -193,7 +213,7 @@ class RouteToolContext:
 
     def activate(self, tools: Sequence[str], /) -> None:
         if self.client.session:
-            self._contexts.activate(self.client, tools)
+            self._views.activate(self.client, tools)
 
     async def stop(self, server: str, /) -> None:
         if not self._has_whole(server):
@@ -202,23 +222,23 @@ class RouteToolContext:
         await self._route.upstream(server).stop()
 
     def _has_whole(self, server: str) -> bool:
-        return self._contexts.access.has_whole(self.client.principal, server)
+        return self._views.access.has_whole(self.client.principal, server)
 
     async def add(self, name: str, table: Mapping[str, Any], /) -> str:
         self._check_admin()
         changes.check_no_patterns(table)
         marked = {**table, "by_operator": False}  # a model may have thought it up
-        id = await self._contexts.editor.add(name, marked, self.client.principal)
+        id = await self._views.editor.add(name, marked, self.client.principal)
         self._look()
         return id
 
     async def remove(self, name: str, /) -> None:
         self._check_admin()
-        await self._contexts.editor.remove(name, self.client.principal)
+        await self._views.editor.remove(name, self.client.principal)
         self._look()
 
     def _check_admin(self) -> None:
-        changes.check_may_request(self._contexts.access, self.client.principal)
+        changes.check_may_request(self._views.access, self.client.principal)
 
 
 _WHO_STOPS = "only clients with full access to that server, or with admin = true, may do this"

@@ -1,0 +1,53 @@
+"""A tool of the gateway's own may do what any server may in the middle of a call: ask its client, report, log."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from official import LEGACY, MODERN
+from peers import LegacyServer, Scene, form, gateway, named
+
+from toolgate.core.asks import answer_value
+from toolgate.surfaces import controls
+from toolgate.surfaces.controls import daemon
+from toolgate.surfaces.controls.base import Control, Given
+from toolgate.surfaces.controls.context import ControlContext
+
+ANSWERS = {"elicitation/create": lambda _: named("Ann")}
+
+
+async def plain(scene: Scene) -> str:
+    return "just so"
+
+
+async def asks(given: Given, context: ControlContext) -> Any:
+    context.progress(1, 2, "asking")
+    context.log("error", "about to ask")
+    method, params = form()
+    answer = answer_value(await context.ask(method, params))
+    return {"servers": list(context.gateway.servers), "said": answer.get("content", {}).get("name", "nobody")}
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    control = Control("asking", daemon.FAMILY, "Asks.", work=asks)
+    monkeypatch.setitem(controls.CONTROLS, "asking", control)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("asking")
+@pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])
+async def test_a_control_tool_asks_its_client_and_reports_meanwhile(revision: str) -> None:
+    async with gateway(there=LegacyServer({"plain": plain})) as rig:
+        client = await rig.client(revision)
+        reply = await client.converse("tools/call", ANSWERS, name="asking", meta={"progressToken": "p"})
+        assert json.loads(reply.text) == {"servers": ["there"], "said": "Ann"}
+        assert [note["message"] for note in reply.notes("notifications/progress")] == ["asking"]
+
+
+@pytest.mark.usefixtures("asking")
+async def test_a_control_tool_hears_that_its_client_cannot_be_asked() -> None:
+    async with gateway(there=LegacyServer({"plain": plain})) as rig:
+        reply = await rig.modern(capabilities={}).call("asking")
+        assert json.loads(reply.text)["said"] == "nobody"
