@@ -91,7 +91,7 @@ def test_the_index_has_every_page_once_and_no_other() -> None:
 
 
 def test_the_readme_names_every_revision() -> None:
-    assert all(revision in README for revision in (*mcp.HANDSHAKE_REVISIONS, mcp.MODERN))
+    assert all(revision in README for revision in mcp.REVISIONS)
 
 
 def test_help_imports_neither_the_server_nor_the_gateway() -> None:

@@ -1,4 +1,4 @@
-"""The tables of methods and notifications: every row has who handles it, and what is derived of them agrees."""
+"""The tables of MCP: every method has who handles it, revisions stand in order, and what is derived agrees."""
 
 from __future__ import annotations
 
@@ -46,3 +46,27 @@ def test_what_a_call_or_a_subscription_names_stands_in_a_list_that_there_is() ->
 def test_what_is_filtered_by_is_declared_by_a_capability_that_is_served() -> None:
     assert all("listChanged" in mcp.CAPABILITIES[capability] for capability, _ in mcp.LIST_FILTERS.values())
     assert all(mcp.METHODS[method].target for method in mcp.WATCH_FILTERS.values())
+
+
+def test_revisions_stand_in_order_and_the_modern_ones_after_those_with_a_handshake() -> None:
+    assert list(mcp.REVISIONS) == sorted(mcp.REVISIONS)
+    assert (*mcp.dates("legacy"), *mcp.dates("modern")) == tuple(mcp.REVISIONS)
+    assert {"legacy": mcp.newest("legacy"), "modern": mcp.newest("modern")} == mcp.LATEST
+
+
+def test_a_revision_is_known_in_its_own_era_only() -> None:
+    assert mcp.revision("legacy", "2025-06-18") is mcp.REVISIONS["2025-06-18"]
+    assert mcp.revision("modern", "2025-06-18") is mcp.revision("modern", "2030-01-01") is None
+    assert mcp.revision("modern", None) is mcp.revision("modern", ["2026-07-28"]) is None
+
+
+@pytest.mark.parametrize(("date", "is_modern"), [("2025-11-25", False), ("2026-07-28", True), ("2030-01-01", True)])
+def test_a_revision_that_we_do_not_know_has_an_era_by_its_date(date: str, is_modern: bool) -> None:
+    assert mcp.is_modern(date) is is_modern
+    assert not mcp.is_modern(f"v{date}")
+
+
+def test_the_newest_revision_that_both_sides_have_is_spoken() -> None:
+    assert mcp.newest("modern", ["2030-01-01", *mcp.REVISIONS]) is mcp.LATEST["modern"]
+    assert mcp.newest("legacy", ("2024-11-05", "2025-03-26")) is mcp.REVISIONS["2025-03-26"]
+    assert mcp.newest("modern", ("2030-01-01",)) is None

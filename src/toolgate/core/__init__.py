@@ -26,6 +26,7 @@ Texts
     excerpts    the beginning and the end of a long text
     complaints  how often a server's mistakes are logged
 
-A new method of MCP is a row in `mcp`: its role says which handler of `frontends.session` and `frontends.modern` takes
-it. A new failure is a row in `model.RPC_CODES`.
+A new revision of MCP is a row in `mcp`; what it changes in shape is written by `eras`. A new method is a row there:
+its role says which handler of `frontends.session` and `frontends.modern` takes it. A new failure is a row in
+`model.RPC_CODES`.
 """

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-MODERN: Final = "2026-07-28"
-HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-LATEST_HANDSHAKE: Final = HANDSHAKE_REVISIONS[-1]
-REVISION_WITHOUT_HEADER: Final = "2025-03-26"  # what a legacy request without MCP-Protocol-Version speaks
-REVISION_WITH_BATCHES: Final = "2025-03-26"
-REVISION_WITH_PRIMING: Final = "2025-11-25"  # from here on a stream may begin with an event that says nothing
+from toolgate.core import jsonrpc
 
 Era: TypeAlias = Literal["legacy", "modern"]
-
-
-def era_of(revision: str) -> Era:
-    """The era of a revision: with the handshake, or without."""
-    return "modern" if revision >= MODERN else "legacy"
+"""With the handshake, or without."""
 
 
 def other_era(era: Era) -> Era:
@@ -27,8 +18,8 @@ def other_era(era: Era) -> Era:
 
 
 # Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
-RESOURCE_NOT_FOUND: Final = -32002  # up to 2025-11-25; -32602 since
-URL_ELICITATION_REQUIRED: Final = -32042  # 2025-11-25 only
+RESOURCE_NOT_FOUND: Final = -32002  # of the handshake revisions
+URL_ELICITATION_REQUIRED: Final = -32042
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
@@ -211,7 +202,6 @@ WATCH_FILTERS: Final = {"resourceSubscriptions": SUBSCRIBE, "taskIds": TASK_GET}
 """The members of a subscription's filter that name something, and the method by which that is watched."""
 
 TASKS_EXTENSION: Final = PREFIX + "tasks"
-TASKS_SINCE: Final = "2025-11-25"  # the only handshake revision that knows them
 TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -239,3 +229,102 @@ def declares_more(capabilities: Mapping[str, Any]) -> bool:
     named = cast("Mapping[str, Any]", capabilities.get("extensions") or {})
     more = (set(capabilities) - _CAPABILITIES) | (set(named) - {TASKS_EXTENSION, UI_EXTENSION})
     return bool(more or capabilities.get("experimental"))
+
+
+# Revisions.
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision of MCP, and each thing in which it differs from another. Nobody compares revisions, or names one:
+    whoever needs a difference asks for its field. What differs in shape is written by `eras`, by these fields."""
+
+    date: str
+    era: Era
+    has_batches: bool = False  # many messages in one array
+    has_version_header: bool = False  # each request over HTTP says the revision
+    primes_streams: bool = False  # a stream may begin with an event that says nothing, to resume by
+    tasks: Literal["", "experimental", "extension"] = ""  # asked for with a call, or made as the server decides
+    takes_any_schema: bool = False  # of a tool; else of objects only, without `true` and `false`, and results alike
+    content: frozenset[str] = frozenset()  # kinds of content blocks that not all revisions have
+    notifications: frozenset[str] = frozenset()  # that not all revisions have
+    asks: frozenset[str] = frozenset({"roots", "sampling"})  # capabilities by which a client can be asked
+    has_parts_of_asks: bool = False  # the members of these capabilities mean something
+    question_members: frozenset[str] = frozenset()  # parameters of questions that not all revisions have
+    has_choices_with_titles: bool = False  # in forms, and fields of which many can be chosen
+    has_messages_of_blocks: bool = False  # a message that a model is given may have many blocks of content
+    resource_missing: int = RESOURCE_NOT_FOUND  # the error code that says so
+
+
+def _revision(before: Revision, date: str, **differences: Any) -> Revision:
+    return msgspec.structs.replace(before, date=date, **differences)
+
+
+_2024_11_05 = Revision(date="2024-11-05", era="legacy")
+_2025_03_26 = _revision(_2024_11_05, "2025-03-26", has_batches=True, content=frozenset({"audio"}))
+_2025_06_18 = _revision(
+    _2025_03_26,
+    "2025-06-18",
+    has_batches=False,
+    has_version_header=True,
+    content=_2025_03_26.content | {"resource_link"},
+    asks=_2025_03_26.asks | {"elicitation"},
+)
+_2025_11_25 = _revision(
+    _2025_06_18,
+    "2025-11-25",
+    primes_streams=True,
+    tasks="experimental",
+    content=_2025_06_18.content | {"tool_use", "tool_result"},
+    notifications=frozenset({ELICITED}),
+    has_parts_of_asks=True,
+    question_members=frozenset({"mode", "tools", "toolChoice", "elicitationId"}),
+    has_choices_with_titles=True,
+    has_messages_of_blocks=True,
+)
+_2026_07_28 = _revision(
+    _2025_11_25,
+    "2026-07-28",
+    era="modern",
+    tasks="extension",
+    takes_any_schema=True,
+    question_members=_2025_11_25.question_members - {"elicitationId"},
+    resource_missing=jsonrpc.INVALID_PARAMS,
+)
+
+REVISIONS: Final[Mapping[str, Revision]] = {
+    each.date: each for each in (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)
+}
+"""By date, from the oldest to the newest."""
+UNSTATED: Final = _2025_03_26
+"""What is spoken where a request over HTTP does not say it, and no session has."""
+QUESTION_MEMBERS: Final = frozenset({"task"}).union(*(each.question_members for each in REVISIONS.values()))
+"""Parameters of questions that some revision does not have; of any other hop than its own none has `task`."""
+
+
+def dates(era: Era) -> tuple[str, ...]:
+    """Of the revisions of an era, from the oldest to the newest."""
+    return tuple(each.date for each in REVISIONS.values() if each.era == era)
+
+
+def newest(era: Era, of: Container[object] = REVISIONS) -> Revision | None:
+    """The newest revision of an era whose date is among these."""
+    return next((each for each in reversed(REVISIONS.values()) if each.era == era and each.date in of), None)
+
+
+def revision(era: Era, date: object) -> Revision | None:
+    """The revision of this date; None where there is none in this era."""
+    found = REVISIONS.get(date) if isinstance(date, str) else None
+    return found if found and found.era == era else None
+
+
+def stated(version: str | None) -> Revision | None:
+    """The handshake revision that a request over HTTP says in its header, if we know it."""
+    return UNSTATED if version is None else revision("legacy", version)
+
+
+def is_modern(date: str) -> bool:
+    """Whether a revision, which we may not know, is without the handshake."""
+    return date[:2] == "20" and date >= _2026_07_28.date
+
+
+LATEST: Final[Mapping[Era, Revision]] = {each.era: each for each in REVISIONS.values()}

@@ -118,8 +118,8 @@ class ModernResponses:
         if http is not None:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
-        modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, envelope.info, envelope.version, envelope.told)
+        revision = modern.check_version(envelope.version)
+        client = Client(principal, "", envelope.capabilities, envelope.info, revision, envelope.told)
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
         return await handle(self, Request(message, params, envelope, http, client, route, send))
 
@@ -142,11 +142,11 @@ class ModernResponses:
         kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.client
         listing = await self._gateway.lists.view(kind, route, client)
         page = self._pages.cut(listing, request.params, route, client)
-        return Reply(modern.write_listing(page, responses.SERVER_INFO))
+        return Reply(modern.write_listing(client, page, responses.SERVER_INFO))
 
     async def _discover(self, request: Request) -> Reply:
-        about = await self._gateway.lists.about(request.route, request.client)
-        return Reply(modern.write_discovered(about.capabilities, responses.SERVER_INFO, about.instructions))
+        client, about = request.client, await self._gateway.lists.about(request.route, request.client)
+        return Reply(modern.write_discovered(client, about.capabilities, responses.SERVER_INFO, about.instructions))
 
     async def _listen(self, request: Request) -> Reply:
         """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
@@ -277,12 +277,12 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
-                return Reply(modern.write_required(self._gateway.scrubber.asks(outcome.asks), state))
+                return Reply(modern.write_required(call.client, self._gateway.scrubber.asks(outcome.asks), state))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, call)
                 state = self._seal_state(call, route, origin.asker, parked_call.round, parked_call.id, None)
-                return Reply(modern.write_required(questions, state), parked_call, asks=True)
+                return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)

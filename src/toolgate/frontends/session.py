@@ -19,6 +19,7 @@ from msgspec import Raw
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
+from toolgate.core.mcp import Revision
 from toolgate.core.model import (
     Accepted,
     Answer,
@@ -78,7 +79,7 @@ class Session:
         principal: Principal,
         clock: Clock,
         ask_time: float,
-        revision: str,
+        revision: Revision,
         replay_buffers: ReplayBuffers,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
@@ -115,7 +116,7 @@ class Session:
         return self._gateway.route(self.path)
 
     def __repr__(self) -> str:
-        return f"<Session {self.id[:6]} {self.revision} {len(self._in_flight)} in flight>"
+        return f"<Session {self.id[:6]} {self.revision.date} {len(self._in_flight)} in flight>"
 
     @property
     def is_idle(self) -> bool:

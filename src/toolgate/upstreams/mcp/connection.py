@@ -122,7 +122,8 @@ class Connection:
         self._wholes = 0  # calls that are run as tasks
 
     def __repr__(self) -> str:
-        return f"<Connection {self._server.id} {self.dialect.revision or 'opening'} {len(self._requests)} in flight>"
+        spoken = self.dialect.revision.date if self.dialect.revision else "opening"
+        return f"<Connection {self._server.id} {spoken} {len(self._requests)} in flight>"
 
     @property
     def in_flight(self) -> int:
@@ -164,7 +165,7 @@ class Connection:
     def _check_relayed(self, call: Call) -> None:
         """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
         where it is a process that others use too and declares nothing but what we know: some die of any such method."""
-        era = "modern" if self.dialect.revision == mcp.MODERN else "legacy"
+        era = self.dialect.revision and self.dialect.revision.era
         may_die = self._server.type == "stdio" and self._server.scope == "shared"
         if call.asked_in != era or (may_die and not mcp.declares_more(self.dialect.capabilities)):
             raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")

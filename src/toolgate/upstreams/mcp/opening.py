@@ -16,7 +16,7 @@ from typing import Any, cast
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.mcp import Era
+from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client, Fault
 from toolgate.eras import headers, legacy, modern
 from toolgate.upstreams.mcp.connection import Connection
@@ -105,8 +105,8 @@ async def _open_modern(connection: Connection, server: Server, client: Client, c
         if connection.fault or not or_else or fault.code == _SIGN_IN:
             raise
         _raise_if_modern_only(fault)
-        if mcp.MODERN in (_supported(fault) or ()):  # it had something against the request, and speaks our revision
-            await _discover(connection, server, client, clock, patient=True)
+        if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request, or revision
+            await _discover(connection, server, client, clock, patient=True, revision=known)
             return False
         log.debug("%s does not support server/discover (%s); trying initialize", server.name, fault.message)
     try:
@@ -133,8 +133,9 @@ async def _falls_back(connection: Connection) -> bool:
 def _raise_if_modern_only(fault: Fault) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
-    if supported is not None and not set(supported) & {mcp.MODERN, *mcp.HANDSHAKE_REVISIONS}:
-        message = f"{fault.message}: it has {', '.join(map(str, supported)) or 'none'}, toolgate has {mcp.MODERN}"
+    if supported is not None and not any(each in supported for each in mcp.REVISIONS):
+        theirs, ours = ", ".join(map(str, supported)) or "none", ", ".join(mcp.dates("modern"))
+        message = f"{fault.message}: it has {theirs}, toolgate has {ours}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
 
 
@@ -149,11 +150,17 @@ def _supported(fault: Fault) -> Sequence[object] | None:
 
 
 async def _discover(
-    connection: Connection, server: Server, client: Client, clock: Clock, patient: bool = False
+    connection: Connection,
+    server: Server,
+    client: Client,
+    clock: Clock,
+    patient: bool = False,
+    revision: Revision = mcp.LATEST["modern"],
 ) -> None:
-    """Raises `Silent` where a process stays silent, unless `patient`."""
-    params = jsonrpc.encode({"_meta": modern.envelope_meta(client, INFO)})
-    ask = connection.ask_server(mcp.DISCOVER, params, headers.for_request(mcp.DISCOVER, None), server.start_timeout)
+    """`revision` is the one to ask in. Raises `Silent` where a process stays silent, unless `patient`."""
+    params = jsonrpc.encode({"_meta": modern.envelope_meta(revision, client, INFO)})
+    told = headers.for_request(revision, mcp.DISCOVER, None)
+    ask = connection.ask_server(mcp.DISCOVER, params, told, server.start_timeout)
     answer = asyncio.ensure_future(ask)
     silence = asyncio.ensure_future(_silence(clock, connection))
     waits: set[asyncio.Future[Any]] = {answer} if patient else {answer, silence}
@@ -166,9 +173,10 @@ async def _discover(
         answer.cancel()
         silence.cancel()
         await asyncio.gather(answer, silence, return_exceptions=True)
-    if mcp.MODERN not in found.supportedVersions:
+    spoken = mcp.newest("modern", found.supportedVersions)
+    if not spoken:
         raise Fault("UPSTREAM_ERROR", f"it supports only {', '.join(found.supportedVersions)}")
-    connection.dialect = Modern(found)
+    connection.dialect = Modern(spoken, found)
 
 
 async def _silence(clock: Clock, connection: Connection) -> None:
@@ -185,7 +193,7 @@ async def _silence(clock: Clock, connection: Connection) -> None:
 async def _initialize(connection: Connection, server: Server, client: Client) -> None:
     params = legacy.initialize_params(capabilities_for(server, client), INFO)
     answer = await connection.ask_server(mcp.INITIALIZE, params, (), server.start_timeout)
-    connection.dialect = Legacy(legacy.read_initialized(answer))
+    connection.dialect = Legacy(*legacy.read_initialized(answer))
     if connection.link:
         connection.link.accepted()
         await connection.tell(jsonrpc.notification("notifications/initialized"))

@@ -21,9 +21,9 @@ from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Client, Fault, Outcome
-from toolgate.eras import headers, modern, tasks
+from toolgate.eras import tasks
 from toolgate.upstreams.links.base import Headers
-from toolgate.upstreams.mcp.dialects import INFO, Dialect, Modern
+from toolgate.upstreams.mcp.dialects import Dialect, Modern
 
 log = logging.getLogger(__name__)
 
@@ -283,9 +283,9 @@ class ModernSubscriptions:
         client = self._client
         if "taskIds" in wanted:  # clients that declared the extension ask for that
             client = msgspec.structs.replace(client, capabilities={**client.capabilities, **tasks.EXTENSION})
-        meta = modern.envelope_meta(client, INFO)
-        params = jsonrpc.encode({"_meta": meta, "notifications": wanted})
-        id, exchange = await self._connection.begin(mcp.LISTEN, params, headers.for_request(mcp.LISTEN, None))
+        members, told = self._connection.dialect.listing(mcp.LISTEN, None, client)
+        params = jsonrpc.encode({**members, "notifications": wanted})
+        id, exchange = await self._connection.begin(mcp.LISTEN, params, told)
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
         ending = asyncio.get_running_loop().create_task(exchange.next(), name=f"hear {id}")
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -16,7 +16,6 @@ from typing import TypeVar
 import msgspec
 
 from toolgate.config import Server
-from toolgate.core import mcp
 from toolgate.core.clock import Timer
 from toolgate.core.complaints import Complaints
 from toolgate.core.mcp import Era
@@ -247,7 +246,8 @@ class UpstreamSession:
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
             raise
-        self.era = mcp.era_of(connection.dialect.revision)
+        assert connection.dialect.revision  # it is open
+        self.era = connection.dialect.revision.era
         if self.beside:
             speaking.found_both()
         elif len(order) > 1:
@@ -322,7 +322,7 @@ class UpstreamSession:
         wanted = self.resubscriber.wanted
         self.live = connection
         self.about = About(connection.dialect.capabilities, connection.dialect.instructions)
-        self._revision = connection.dialect.revision
+        self._revision = connection.dialect.revision.date if connection.dialect.revision else ""
         wanted.pauses.opened(self._clock.now())
         self._becomes("ready")
         connection.hear(subscriptions_of(connection, client, self._clock), wanted)

@@ -73,8 +73,9 @@ class Watchdog:
     async def _ask(self) -> None:
         """By a request that the server knows: of its opening, where its era has no `ping`."""
         dialect = self._connection.dialect
-        if dialect.revision == mcp.MODERN:
-            params = jsonrpc.encode({"_meta": modern.envelope_meta(Client(), INFO)})
-            await self._connection.ask_server(mcp.DISCOVER, params, headers.for_request(mcp.DISCOVER, None), PATIENCE)
+        if dialect.revision and dialect.revision.era == "modern":
+            params = jsonrpc.encode({"_meta": modern.envelope_meta(dialect.revision, Client(), INFO)})
+            told = headers.for_request(dialect.revision, mcp.DISCOVER, None)
+            await self._connection.ask_server(mcp.DISCOVER, params, told, PATIENCE)
         else:
             await self._connection.ask_server("ping", b"{}", dialect.other(), PATIENCE)
