@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test attack check format install interop faults conformance behaviour tools grid fuzz soak bench retrieval \
+.PHONY: demo test attack check format install interop faults conformance behaviour docs tools grid fuzz soak bench retrieval \
 	constraints clean
 
 demo: $(INSTALLED)
@@ -52,9 +52,14 @@ conformance: $(INSTALLED)
 behaviour: $(INSTALLED)
 	.venv/bin/python tests/behaviour/table.py
 
-# docs/tools.md, from the code.
+# The site of the pages, in build/site. Read it with: python3 -m http.server -d build/site
+docs: $(INSTALLED)
+	.venv/bin/python docs/make_site.py build/site
+
+# docs/tools.md and docs/cli.md, from the code.
 tools: $(INSTALLED)
 	.venv/bin/python docs/make_tools.py
+	.venv/bin/python docs/make_cli.py
 
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid

@@ -30,7 +30,7 @@ ABOUT = {
     "children": "Child servers, their tools and their state.",
     "meta": "Tools found across servers, and called.",
     "daemon": "The gateway's status, a proxy to every tool, and its servers.",
-    "search": "What stands for the list of all tools where there are too many of them.",
+    "search": "Replaces the list of all tools if there are too many of them.",
 }
 # A call of each that fails.
 WRONG: dict[str, Any] = {
@@ -55,11 +55,11 @@ PASSING = {"pid": 12345, "uptime_seconds": 0, "version": "0.0.0"}  # what is ano
 
 HEAD = """# Control tools
 
-The gateway's own tools: by them a model finds, reads, calls and steers what stands behind it. Each is listed on the
-surfaces that are named with it, and can be called by its name on every other one, save `/mcp/servers/{id}`
-([surfaces](surfaces.md)). How success and failure look depends on the tool alone, not on the path.
+The gateway's own tools. With them a model finds and calls the tools of the servers, and manages the servers. Each is
+listed on the surfaces that are named with it, and can be called by its name on all others except `/mcp/servers/{id}`
+([surfaces](surfaces.md)). The form of results and failures depends on the tool, not on the path.
 
-Made by `make tools` from the code; the replies are those of a gateway in front of two servers.
+This page is made by `make tools` from the code. The answers are those of a gateway with two servers.
 """
 
 
@@ -96,7 +96,7 @@ def _overview(listed: dict[str, set[str]]) -> Iterator[str]:
 
 def _where(control: Control, listed: dict[str, set[str]]) -> str:
     if control in controls.SETS["search"]:
-        return "`/mcp`, where `virtual_search` says so; `/mcp/all`"
+        return "`/mcp`, if `virtual_search` is enabled; `/mcp/all`"
     return ", ".join(f"`/mcp/{name}`" for name in SURFACES if control.name in listed[name])
 
 
@@ -113,7 +113,8 @@ def _described(control: Control, listed: dict[str, set[str]]) -> Iterator[str]:
     else:
         yield "\nNo parameters."
     if control.aliases:
-        yield f"\nOther names: {', '.join(f'`{other}` for `{name}`' for other, name in control.aliases.items())}."
+        others = ", ".join(f"`{other}` for `{name}`" for other, name in control.aliases.items())
+        yield f"\nOther names of parameters: {others}."
 
 
 def _said(schema: Any) -> str:

@@ -38,8 +38,8 @@ from toolgate.state.settings import Settings
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
-from toolgate.upstreams.mcp.connection import Connection as LiveConnection
 from toolgate.upstreams.mcp.upstream import McpUpstream
+from toolgate.upstreams.mcp.upstream_session import Connection as LiveConnection
 
 LATEST = LEGACY[-1]
 META = "io.modelcontextprotocol/"
@@ -1365,16 +1365,16 @@ class Rig:
     @property
     def in_flight(self) -> int:
         """Requests that the gateway waits for."""
-        return sum(connection.in_flight for connection in self.connections)
+        return sum(connection.requests.in_flight for connection in self.connections)
 
     async def is_quiet(self) -> None:
         """Nothing is parked, in flight, asked or running."""
         await settle()
         assert len(self.app.parking) == 0, f"parked: {self.app.parking._parked}"
         for connection in self.connections:
-            assert connection.in_flight == 0, f"in flight: {connection}"
-            assert not connection._questions._open, f"unanswered: {connection._questions._open}"
-            assert not connection._questions._held, f"held: {connection._questions._held}"
+            assert connection.requests.in_flight == 0, f"in flight: {connection.requests}"
+            assert not connection.questions._open, f"unanswered: {connection.questions._open}"
+            assert not connection.questions._held, f"held: {connection.questions._held}"
         for session in self.app.sessions.all():
             assert not session._in_flight and not session._questions and not session._work, session
         running = asyncio.all_tasks() - self._baseline - {asyncio.current_task()}

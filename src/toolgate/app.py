@@ -31,6 +31,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.events import Events, every_list
 from toolgate.core.model import Event, Principal
 from toolgate.core.redaction import quiet_logs
+from toolgate.core.services import prepare
 from toolgate.frontends.channels import ReplayBuffers
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.http import HttpFrontend
@@ -123,7 +124,7 @@ class App:
         self._served = Served(store, audit, clock, settings.whence, lambda: owners(store))
         self._store_changes = StoreChanges(store, clock)
         self._pins = Pins(store, clock, config.source, audit.note_of_strangers)
-        self._pins.use(config)
+        self._pins.prepared(config)()
         self._catalog = Catalog(
             {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
         )
@@ -294,16 +295,16 @@ class App:
         )
 
     def _serve(self, config: Config, changed: str = "") -> Snapshot:
-        """New world first, then swap, then the end of the old one: each server that is not the same any more gets a
-        while for what is under way."""
+        """Prepare all that another configuration takes, which changes nothing yet, so that what fails leaves all as it
+        is. Then swap. Each server that is not the same any more gets a while for what is under way."""
         before = self.gateway.snapshot
         snapshot = self._build(config, before)
-        self.gateway.adopt(snapshot)
-        self._pins.use(config)
-        self._notices.use(config)
+        use_access = self._policy_deps.access.prepared(config)
+        use = prepare((self._pins, self._notices, self._admission), config)
+        self.gateway.adopt(snapshot, use_access)
+        use()
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
-        self._admission.use(config)
         self.http.expel_unknown(self._is_known)
         self._link_deps.pool.limits = config.pool
         self._link_deps.outside.allowed = config.guard.allow_hosts

@@ -31,7 +31,7 @@ from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.mcp.connection import LONGEST_NOTE, MOST_ANSWERS, TELLING
+from toolgate.upstreams.mcp.requests import LONGEST_NOTE, MOST_ANSWERS, TELLING
 from toolgate.upstreams.process.supervisor import Supervisor
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
+import make_tools
 import pytest
 from inmemory import gateway
 from stage import Asker, cast
@@ -14,10 +14,6 @@ from toolgate import config
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "surfaces.md").read_text()
-
-sys.path.insert(0, str(DOCS))
-
-import make_tools  # noqa: E402
 
 ROWS = dict(re.findall(r"^\| `(/mcp[^`]*)` \| (.*?) \|", PAGE, re.M))
 

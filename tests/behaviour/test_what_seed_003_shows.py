@@ -10,18 +10,12 @@ from stage import Asker, tool
 
 from toolgate.config import Config, Server
 from toolgate.core.model import Fault
-from toolgate.gateway import snapshot
 
 ADD = tool("add", "Add two numbers", {"a": "integer", "b": "integer"})
 
 
-@pytest.fixture(autouse=True)
-def components_are_scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a component says over HTTP is tried with real sockets; here it is a server in memory."""
-    monkeypatch.setitem(snapshot.KINDS, "component", snapshot.KINDS["stdio"])  # type: ignore[arg-type]
-
-
 def component(id: str) -> Server:
+    """What a component says over HTTP is tried with real sockets; here it is a server in memory."""
     return Server(id=id, name=id, type="component", url=f"http://{id}.example.org/")
 
 

@@ -227,7 +227,7 @@ async def test_calls_are_refused_while_the_audit_cannot_be_written_where_that_is
         there.trail.problem = "no space is left"
         reply = await client.request("tools/call", name="there__plain")
         assert reply.error["data"]["code"] == "INTERNAL"
-        assert "audit cannot be written" in reply.error["message"]
+        assert "audit log cannot be written" in reply.error["message"]
         there.trail.problem = ""
         assert (await client.request("tools/call", name="there__plain")).text == "done"
         assert len(server.calls) == 2

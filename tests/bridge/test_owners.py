@@ -29,7 +29,7 @@ from virtualtime import settle
 
 from toolgate.core.model import Fault
 from toolgate.upstreams.mcp import questions, upstream
-from toolgate.upstreams.mcp.connection import GIVEN_UP
+from toolgate.upstreams.mcp.requests import GIVEN_UP
 
 
 async def secret(scene: Scene) -> str:

@@ -705,7 +705,7 @@ async def test_where_the_stream_of_the_result_is_lost_the_task_is_looked_at() ->
         pending = rig.modern().start("tools/call", name="there__slow")
         waiting = await server.got("tasks/result")
         lost = Fault("SERVER_FAILED", "The stream ended", reach="sent_unknown")
-        rig.connections[0].failed(waiting["id"], lost)
+        rig.connections[0].requests.failed(waiting["id"], lost)
         await rig.clock.advance(5)
         assert not pending.is_answered
         gate.opened.set()
@@ -758,7 +758,7 @@ async def test_waiting_for_tasks_takes_nobodys_turn() -> None:
         gate.opened.set()
         for each in pending:
             await each.reply()
-        assert rig.connections[0]._concurrency._running == 0
+        assert rig.connections[0].requests._concurrency._running == 0
 
 
 @pytest.mark.promise("spec.legacy.tasks.awaited")

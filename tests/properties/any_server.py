@@ -23,7 +23,7 @@ from toolgate.core.model import Fault
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
-from toolgate.upstreams.mcp.connection import GIVEN_UP
+from toolgate.upstreams.mcp.requests import GIVEN_UP
 
 Json = dict[str, Any]
 

@@ -18,12 +18,16 @@ from toolgate.core import mcp
 from toolgate.core.model import Accepted, Call, Client, Done, Fault, NeedInput, Notes, Outcome, Principal
 from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
+from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.links.base import Headers
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
-from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.dialects import Legacy, Modern
+from toolgate.upstreams.mcp.paging import read_list
+from toolgate.upstreams.mcp.requests import Requests
+from toolgate.upstreams.mcp.resubscribe import Wanted
+from toolgate.upstreams.mcp.tasks import TaskOwners
+from toolgate.upstreams.mcp.upstream_session import Connection
 
-SERVER = Server(id="docs", name="docs", type="stdio")
 CLIENT = Client(Principal("ada"), "s", {"elicitation": {}, "sampling": {}, "roots": {}})
 DIALECTS = [
     Legacy(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25")),
@@ -64,37 +68,37 @@ def test_any_message_of_a_server_is_borne(told: list[tuple[bytes, int | None]], 
             return Done(b"{}")
 
         clock = FakeClock()
-        connection = Connection(
-            SERVER, clock, again, lambda event: None, lambda which, why, is_dead: None, lambda: None, sole_owner
-        )
-        connection.link, connection.dialect = Link(), DIALECTS[dialect]
+        server = Server(id="docs", name="docs", type="stdio", scope="principal" if sole_owner else "shared")
+        requests = Requests(server, clock, again, lambda why, is_dead: None, lambda: None)
+        Connection(requests, server, TaskOwners(), Wanted(), lambda event: None)
+        requests.link, requests.dialect = Link(), DIALECTS[dialect]
         call = Call("tools/call", "t", CLIENT, notes=Notes(lambda note: None), wants_progress=True)
-        calls = [asyncio.ensure_future(_called(connection, call)) for _ in range(2)]
-        listing = asyncio.ensure_future(_listed(connection))
+        calls = [asyncio.ensure_future(_called(requests, call)) for _ in range(2)]
+        listing = asyncio.ensure_future(_listed(requests))
         await settle()
         for data, origin in told:
-            connection.received(data, origin)
+            requests.received(data, origin)
         await settle()
         await clock.sleep(3600)  # whatever the server said, every call ends in its time
         assert all(work.done() for work in (*calls, listing))
         for work in (*calls, listing):
             work.result()
-        assert connection.in_flight == 0
-        await connection.close()
+        assert requests.in_flight == 0
+        await requests.close()
 
     play(conversation())
 
 
-async def _called(connection: Connection, call: Call) -> None:
+async def _called(requests: Requests, call: Call) -> None:
     try:
-        await ended(await connection.invoke(call))
+        await ended(await requests.call(call))
     except Fault:
         pass
 
 
-async def _listed(connection: Connection) -> None:
+async def _listed(requests: Requests) -> None:
     try:
-        await connection.list("tools/list", CLIENT)
+        await read_list(requests, "tools/list", "tools", CLIENT, Bounds())
     except Fault:
         pass
 

@@ -160,13 +160,16 @@ def _left(app: App) -> Iterator[tuple[str, object]]:
         )
         yield f"{upstream.id}: on its way out", [session for session in sessions if session._closing]
         for connection in [session.live for session in sessions if session.live]:
-            yield f"{upstream.id}: requests", [each for each in connection._requests.values() if not each.is_long]
-            yield f"{upstream.id}: given up", connection._given_up
-            yield f"{upstream.id}: tasks", connection._work
+            yield (
+                f"{upstream.id}: requests",
+                [each for each in connection.requests.pending.values() if not each.is_long],
+            )
+            yield f"{upstream.id}: given up", connection.requests.given_up
+            yield f"{upstream.id}: tasks", connection.requests._work
             yield (
                 f"{upstream.id}: questions",
-                [connection._questions._open, connection._questions._kept]
-                * bool(connection._questions._open or connection._questions._kept),
+                [connection.questions._open, connection.questions._kept]
+                * bool(connection.questions._open or connection.questions._kept),
             )
 
 

@@ -226,7 +226,7 @@ def test_nobody_in_particular_may_do_nothing_once_clients_are_configured() -> No
     access = Access(Config(clients=clients))
     verdicts = [access.verdict(Principal(client=id), "s", "tools", "t") for id in ("a", "b", "c", "", "*")]
     assert verdicts == ["allow", "off", "off", "off", "allow"]
-    access.use(Config())
+    access.prepared(Config())()
     assert access.verdict(Principal(), "s", "tools", "t") == "allow"
 
 
@@ -243,7 +243,7 @@ def test_what_was_an_administrator_may_be_none_any_more() -> None:
     access = Access(Config(clients=(KnownClient(id="a", name="a", admin=True),)))
     ann = Principal(client="a", is_admin=True)
     assert access.may_administer(ann)
-    access.use(Config(clients=(KnownClient(id="a", name="a"),)))
+    access.prepared(Config(clients=(KnownClient(id="a", name="a"),)))()
     assert not access.may_administer(ann)
 
 

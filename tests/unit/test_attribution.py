@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import msgspec
+from virtualtime import FakeClock
 
-from toolgate.core.model import Call, Client, Principal
-from toolgate.upstreams.mcp.attribution import heir_of, owner_of
+from toolgate.core.exchange import Exchange
+from toolgate.core.model import Asker, Call, Client, Principal
+from toolgate.upstreams.mcp.attribution import OpenRequest, heir_of, owner_of
 
-
-class Request(msgspec.Struct):
-    call: Call | None
-
-
-def of(principal: str, session: str = "") -> Request:
-    return Request(Call("tools/call", "t", Client(Principal(principal), session)))
+EXCHANGE = Exchange(Asker("upstream", "there"), FakeClock())
+OWN = OpenRequest(EXCHANGE, None)
 
 
-OWN = Request(None)
+def of(principal: str, session: str = "") -> OpenRequest:
+    return OpenRequest(EXCHANGE, Call("tools/call", "t", Client(Principal(principal), session)))
 
 
 def test_a_question_on_a_requests_own_stream_is_its_own() -> None:
@@ -57,7 +54,7 @@ def test_a_question_may_be_of_a_call_that_was_just_given_up() -> None:
 
 
 def test_a_question_passes_on_to_the_same_clients_newest_other_call() -> None:
-    first, second, own = of("ada"), of("ada"), Request(None)
+    first, second, own = of("ada"), of("ada"), OpenRequest(EXCHANGE, None)
     assert first.call
     assert heir_of(first.call, {1: of("bob"), 2: first, 3: second, 4: own, 5: of("ada", "other")}) is second
     assert heir_of(first.call, {1: of("bob"), 2: own}) is None

@@ -31,7 +31,7 @@ def raw(tool: Any) -> Raw:
 def pins(store: Any = None, note: Any = lambda *_, **__: None, **guard: Any) -> Pins:
     found = Pins(store or MemoryStore(FakeClock()), FakeClock(), "", note)
     rules = Guard(**{"pinning": "quarantine", "descriptions": "off"} | guard)
-    found.use(Config(servers=(Server(id="there", name="there", type="stdio"),), guard=rules))
+    found.prepared(Config(servers=(Server(id="there", name="there", type="stdio"),), guard=rules))()
     return found
 
 

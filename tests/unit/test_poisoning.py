@@ -13,7 +13,7 @@ from toolgate.catalog import poisoning
 
 FORGET = "an order to ignore other instructions"
 SILENCE = "an order to hide something from the user"
-SYSTEM = "text that imitates the system's"
+SYSTEM = "text that imitates a system prompt"
 OTHERS = "an order about other tools"
 OUT = "an order to send data out"
 PLACES = "a path where secrets are stored"

@@ -161,8 +161,8 @@ def test_a_regular_expression_finds_names_first():
         ("a?" * 30 + "a" * 30, "repetitions"),
         ("(a|ab)" * 30, "repetitions"),
         (".*a.*b.*c.*d", "repetitions"),
-        (r"(a)\1", "refer back"),
-        ("(?=a)b", "look around"),
+        (r"(a)\1", "back-references"),
+        ("(?=a)b", "lookaround"),
         ("a" * 201, "too long"),
     ],
 )

@@ -19,6 +19,7 @@ from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import mcp, names
 from toolgate.core.model import Call, Hints, Principal
+from toolgate.core.services import Swap
 
 OPERATOR: Final = "*"
 """The `Principal.client` of whoever started the gateway on a pipe of its own: no id, so that no client can be it."""
@@ -57,19 +58,22 @@ def strictest(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class Access:
-    """What every client may do by the configuration that is served now: `use` takes another one."""
+    """What every client may do by the configuration that is served now."""
 
     def __init__(self, config: Config) -> None:
         self.is_open = True
         self.add_servers: Verdict = "ask"
         self.clients: Mapping[str, Rules] = {}
         self._nobody = Rules(_NOBODY)
-        self.use(config)
+        self.prepared(config)()
 
-    def use(self, config: Config) -> None:
-        self.is_open = config.is_open
-        self.add_servers = config.add_servers
-        self.clients = {client.id: Rules(client, config.add_servers) for client in config.clients if client.enabled}
+    def prepared(self, config: Config) -> Swap:
+        clients = {client.id: Rules(client, config.add_servers) for client in config.clients if client.enabled}
+
+        def swap() -> None:
+            self.is_open, self.add_servers, self.clients = config.is_open, config.add_servers, clients
+
+        return swap
 
     def rules(self, principal: Principal) -> Rules | None:
         """Those that hold for somebody; None: everything is allowed."""

@@ -16,6 +16,7 @@ from toolgate.auth.authenticator import Authenticator
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
 from toolgate.core.model import Principal
+from toolgate.core.services import Swap
 from toolgate.state.audit import Trail
 
 Headers = Mapping[str, str]
@@ -35,9 +36,14 @@ class Admission:
         self._authenticator = authenticator
         self._audit = audit
 
-    def use(self, config: Config) -> None:
-        self._is_open = config.is_open
-        self._authenticator.use(config)
+    def prepared(self, config: Config) -> Swap:
+        authenticate = self._authenticator.prepared(config)
+
+        def swap() -> None:
+            self._is_open = config.is_open
+            authenticate()
+
+        return swap
 
     async def __call__(self, headers: Headers, address: str, path: str, /) -> Principal:
         try:

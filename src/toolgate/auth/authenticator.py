@@ -19,6 +19,7 @@ from toolgate.auth.tokens import SKEW, BadToken, Tokens, Verified
 from toolgate.config import Config, KnownClient
 from toolgate.core.clock import Clock
 from toolgate.core.model import Principal
+from toolgate.core.services import Swap
 from toolgate.state.base import Store
 
 BEARER = "bearer"
@@ -38,21 +39,30 @@ class Authenticator:
         self._store = store
         self._clock = clock
         self._config = Config()
+        self._clients: Mapping[str, KnownClient] = {}
+        self._ring = keys.Ring((), {})
         self._tokens: Tokens | None = None
         self._whose: dict[bytes, KnownClient | None] = {}  # tokens' clients, by digest
         self._let_in: dict[tuple[str, str, bool], Principal] = {}  # by a key, until any of them changes
-        self.use(config)
+        self.prepared(config)()
 
-    def use(self, config: Config) -> None:
-        before, self._config = self._config, config
-        self._clients = {client.id: client for client in config.clients}
-        self.resource.auth = config.auth
+    def prepared(self, config: Config) -> Swap:
+        before = self._config
+        clients = {client.id: client for client in config.clients}
+        ring = keys.Ring(config.clients, keys.records(self._store))
+        tokens = self._tokens
         if (config.auth, config.guard.allow_hosts) != (before.auth, before.guard.allow_hosts):
             outside = SafeNet(config.guard.allow_hosts, own=self._own)
             issuer = Issuer(config.auth.issuer, outside, self._clock, lambda: self.on_withdrawn())
-            self._tokens = Tokens(issuer, self._clock) if config.auth.issuer else None
-        self._whose.clear()
-        self.look()
+            tokens = Tokens(issuer, self._clock) if config.auth.issuer else None
+
+        def swap() -> None:
+            self._config, self._clients, self._tokens, self._ring = config, clients, tokens, ring
+            self.resource.auth = config.auth
+            self._whose.clear()
+            self._let_in.clear()
+
+        return swap
 
     def look(self) -> None:
         """Read the keys of the store: others have changed them."""

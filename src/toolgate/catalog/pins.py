@@ -35,6 +35,7 @@ from toolgate.catalog.poisoning import Pairs, PoisoningSign, visible
 from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.clock import Clock
+from toolgate.core.services import Swap
 from toolgate.state.base import NotKept, Store
 
 log = logging.getLogger(__name__)
@@ -191,13 +192,17 @@ class Pins:
         self._unknown: dict[str, str] = {}  # by server: why it is not known what was trusted
         self.on_change: Callable[[], object] = lambda: None  # what was shown as trusted is held back after all
 
-    def use(self, config: Config) -> None:
-        """Go by these rules from now on."""
+    def prepared(self, config: Config) -> Swap:
         guard = config.guard
-        self._modes = {each.id: Modes(each.pinning or guard.pinning, guard.descriptions) for each in config.servers}
-        for known in (self._pins, self._pending, self._read):
-            for server in known.keys() - self._modes.keys():
-                del known[server]
+        modes = {each.id: Modes(each.pinning or guard.pinning, guard.descriptions) for each in config.servers}
+
+        def swap() -> None:
+            self._modes = modes
+            for known in (self._pins, self._pending, self._read):
+                for server in known.keys() - modes.keys():
+                    del known[server]
+
+        return swap
 
     def read_again(self) -> None:
         """Somebody has approved of something."""

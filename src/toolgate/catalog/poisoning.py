@@ -60,7 +60,7 @@ WORDS = {
         r"[^.]{0,40}\b(?:the )?(?:user|human|customer|operator)\b"
         r"|\b(?:secretly|covertly|surreptitiously)\b|\bhide (?:this|it|that) from\b"
     ),
-    "text that imitates the system's": (
+    "text that imitates a system prompt": (
         r"<\s?/?\s?(?:important|system|secret|hidden|admin|instructions?|critical|sys)\s?>|<\|(?:im[_ ]start|system)"
         r"|\[/?inst\]|\b(?:new|updated|real|actual) (?:system )?(?:instructions?|prompt) ?:"
         r"|\byou are now (?:a|an|in|the)\b"

@@ -27,7 +27,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Decide on ca
 Id = Annotated[str, typer.Argument(help="The id, as shown by `toolgate approvals list` and by the refused call.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lasting = Annotated[
-    str, typer.Option("--for", help=f"{', '.join(LASTS)}. Every choice but `once` allows any arguments.")
+    str,
+    typer.Option("--for", metavar="PERIOD", help=f"{', '.join(LASTS)}. Every choice but `once` allows any arguments."),
 ]
 Edited = Annotated[str | None, typer.Option("--arguments", help="Arguments to use instead of those shown, as JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
@@ -83,7 +84,7 @@ def allow(
     for each in LASTS:
         if each == lasts:
             return common.run(_allow(common.load_config(config), id, each, arguments or "", yes))
-    common.fail(f"--for {lasts} is none of {', '.join(LASTS)}", 2)
+    common.fail(f"--for {lasts} is not valid: choose one of {', '.join(LASTS)}", 2)
 
 
 async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:

@@ -48,7 +48,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
 @app.command(help="Print the effective configuration with defaults, in toolgate's format. Possible secrets are masked.")
 def show(
     path: ConfigPath = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of TOML.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of TOML.")] = False,
     dialect: Words = "",
 ) -> None:
     found = _find(path, dialect)

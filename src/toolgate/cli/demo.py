@@ -24,7 +24,9 @@ app = typer.Typer(add_completion=False)
 @app.command(help="A short tour with bundled servers; it then keeps serving until Ctrl-C.")
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End after the tour.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; another where it is taken.")] = 8765,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port. If it is in use, another one is chosen.")
+    ] = 8765,
 ) -> None:
     common.run(_demo(once, port))
 

@@ -38,7 +38,6 @@ from toolgate.core import items
 from toolgate.state import audit
 from toolgate.state.sqlite import FILE
 from toolgate.upstreams import diagnosis
-from toolgate.upstreams.links.stdio import LOOK
 
 app = typer.Typer(add_completion=False)
 
@@ -80,13 +79,13 @@ class Finding(msgspec.Struct, kw_only=True):
 
 
 @app.command(
-    help="Look at the configuration, the disk and every server; report each problem and how to fix it. "
+    help="Check the configuration, the disk and every server; report each problem and how to fix it. "
     "Exits with 0 if all is well, 1 if there are problems, 2 if the configuration cannot be read."
 )
 def doctor(
     config: common.ConfigPath = None,
     server: Annotated[str | None, typer.Option(help="Only this server, with the end of its stderr.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON, when it is done.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
     settings = common.require_servers(common.load_whole(config))
     only = common.find_server(settings, server) if server is not None else None
@@ -224,7 +223,7 @@ def fix_for(server: Server, checked: Checked) -> str:
         return ""
     fault = checked.fault or Fault()
     for found in (checked.hint, diagnosis.fix_for(checked.error or fault.error, checked.stderr), fault.hint):
-        if found and not found.startswith(LOOK):
+        if found and not found.startswith(diagnosis.LOOK):
             return found
     if server.url:
         return "check that its url is that of an MCP endpoint (its path is often /mcp), and that it is running"

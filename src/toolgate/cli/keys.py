@@ -83,7 +83,7 @@ def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
 @app.command(help="Create a key that replaces another, and print it. The old key stays valid for the grace period.")
 def rotate(
     id: KeyId,
-    grace: Annotated[str, typer.Option("--grace", help="How long the other is still good. Default: 1h.")] = "1h",
+    grace: Annotated[str, typer.Option("--grace", help="How long the old key stays valid. Default: 1h.")] = "1h",
     expires: Expires = "",
     config: common.ConfigPath = None,
 ) -> None:

@@ -58,9 +58,7 @@ def approve(
     tool: ToolName = None,
     seen: Annotated[
         str,
-        typer.Option(
-            help="Do not show and ask: it is what `diff` has shown, if that is still pending. It prints this."
-        ),
+        typer.Option(help="Approve without asking what `diff` showed, if it is unchanged. `diff` prints the value."),
     ] = "",
     config: common.ConfigPath = None,
 ) -> None:

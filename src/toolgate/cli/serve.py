@@ -39,7 +39,8 @@ def serve(
     open_to_network: Annotated[
         bool,
         typer.Option(
-            "--open-to-network", help="Listen beyond loopback although anybody there may then call every tool."
+            "--open-to-network",
+            help="Listen beyond loopback without `clients`: anyone who reaches it can call every tool.",
         ),
     ] = False,
 ) -> None:

@@ -15,7 +15,9 @@ from toolgate.core import jsonrpc, names
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Add and remove servers while the gateway runs.")
 
 Name = Annotated[str, typer.Argument(help="The name of the server.")]
-Table = Annotated[str, typer.Argument(help='Its configuration as JSON: {"command": "uvx", "args": ["mcp-server-x"]}')]
+Table = Annotated[
+    str, typer.Argument(metavar="JSON", help='Its configuration, such as {"command": "uvx", "args": ["mcp-server-x"]}')
+]
 
 
 @app.command(help="Add a server. It is stored in the state folder; the configuration file is not changed.")

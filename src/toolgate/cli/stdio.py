@@ -45,7 +45,7 @@ def stdio(
         typer.Option(
             "--client",
             metavar="ID",
-            help="Act as this one of the configured `clients`: its permissions, approvals, limits and surface hold.",
+            help="Act as this configured client, with its permissions, approvals, limits and surface.",
         ),
     ] = None,
 ) -> None:

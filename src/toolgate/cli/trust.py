@@ -24,9 +24,9 @@ trusted again. Files given by --config or TOOLGATE_CONFIG, and files in your con
 
 @app.command(help=HELP)
 def trust(
-    path: Annotated[str | None, typer.Argument(help="The file. Default: the one that is found here.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Neither show it nor ask: it was looked at before.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Trust it no longer.")] = False,
+    path: Annotated[str | None, typer.Argument(help="The file. Default: the one found in this folder.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not show the file and do not ask.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Stop trusting the file.")] = False,
 ) -> None:
     found = configs.find(path, Path.cwd(), {} if path else os.environ)
     if not found:

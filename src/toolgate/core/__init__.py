@@ -4,6 +4,7 @@ May import nothing of toolgate.
 
 The protocol
     jsonrpc     the JSON-RPC envelope, read and written without looking inside
+    services    what has to go by another configuration while it works
     sse         server-sent events, both ways
     lines       one message a line: the framing of stdio
     mcp         revisions, methods, notifications, error codes and keys of MCP, as tables

@@ -39,7 +39,7 @@ class Complaints:
             window = self._windows[server] = _Window(now + WHILE)
         window.count += 1
         if window.count > MOST and not window.timer:
-            log.warning("%s does this too often: not logged for the next %d s", server, window.end - now)
+            log.warning("%s: too many such lines; not logged for the next %d s", server, window.end - now)
             window.timer = self._clock.call_later(window.end - now, lambda: self._over(server))
         return window.count <= MOST
 

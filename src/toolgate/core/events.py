@@ -42,4 +42,4 @@ class Events:
             try:
                 listener(event)
             except Exception:  # the pump: one listener's bug is not the others'
-                log.exception("a listener failed at %r", event)
+                log.exception("a listener failed to handle the event %r", event)

@@ -166,7 +166,7 @@ def _fault_of(message: Message) -> str:
     if message.jsonrpc != "2.0":
         return '"jsonrpc" must be "2.0"'
     if not message.method:
-        return "" if bool(message.result) != bool(message.error) else "no method and not one of result and error"
+        return "" if bool(message.result) != bool(message.error) else "it must have a method, a result or an error"
     if message.id and len(memoryview(message.id)) > LONGEST_ID:
         return f"an id must have at most {LONGEST_ID:,} bytes"
     if message.id and not _is_id(message.id):

@@ -69,7 +69,9 @@ def read_meta(raw: Raw | None) -> Meta:
     found = read_members(raw, "_meta")
     token = found.get(mcp.PROGRESS_KEY, jsonrpc.NOTHING)
     if len(token) > jsonrpc.LONGEST_ID:
-        message = f'Invalid params: "{mcp.PROGRESS_KEY}" has at most {jsonrpc.LONGEST_ID:,} bytes'  # each note has it
+        message = (
+            f'Invalid params: "{mcp.PROGRESS_KEY}" must have at most {jsonrpc.LONGEST_ID:,} bytes'  # each note has it
+        )
         raise Fault("INVALID_ARGS", message, reach="not_sent")
     return Meta(found, {name: member for name, member in found.items() if name not in mcp.HOP_KEYS}, token)
 

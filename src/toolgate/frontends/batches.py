@@ -28,7 +28,7 @@ def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
     if session and session.is_initialized and not session.revision.has_batches:
         raise _refused(f"revision {session.revision.date} does not support batches")
     if not 0 < len(raws) <= MOST:
-        raise _refused(f"a batch has 1 to {MOST} messages")
+        raise _refused(f"a batch must have 1 to {MOST} messages")
     tokens = jsonrpc.MOST_TOKENS // len(raws)  # all of it is read in one go
     batch = [_read_one(raw, tokens) for raw in raws]
     if any(isinstance(each, Message) and each.method == mcp.INITIALIZE for each in batch):

@@ -130,7 +130,7 @@ class Guards:
         headers, _ = self.check(scope)
         principal = await self._who(scope, headers, ADMIN)
         if not self._gateway.access.may_administer(principal):
-            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; never a page in a browser")
+            raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
 
     def admit_page(self, scope: Scope) -> Headers:
@@ -194,7 +194,7 @@ class Guards:
         """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
         and would find a broken connection instead of the refusal."""
         if self._gateway.snapshot.config.is_open and not _is_json(request.headers.get("content-type", "")):
-            raise Refused(415, "Send application/json: any page in a browser could send other types")
+            raise Refused(415, "Content-Type must be application/json: any web page can send other types")
         limit = self._config.http.body_limit
         declared = request.headers.get("content-length", "")
         announced = int(declared[:20]) if declared.isdecimal() else 0
@@ -217,7 +217,7 @@ class Guards:
             while more and size <= limit + OVERFLOW_READ:
                 part = await request.receive()
                 if part["type"] == "http.disconnect":
-                    raise Refused(400, "The client went away")
+                    raise Refused(400, "The client disconnected")
                 chunk, more = part.get("body", b""), part.get("more_body", False)
                 size += len(chunk)
                 beginning = beginning or chunk[:LONGEST_BEGINNING]

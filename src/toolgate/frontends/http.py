@@ -67,7 +67,7 @@ class HttpFrontend:
             await self._websocket(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise NotImplementedError(f"the HTTP door has no {scope['type']}")
+            raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
         response = Response(send)
         try:
             if scope["path"].startswith(_BESIDE):

@@ -7,7 +7,7 @@ May import `policy` and the rooms below it.
     plan           what was resolved once, kept for the next call of that name
     lists          what a client is told of what there is: lists, instructions, its tasks
     send           when a call is sent to its server a second time
-    snapshot       everything that is built from one configuration: `KINDS`, `build`, `build_routes`
+    snapshot       everything that is built from one configuration: `build`, `build_routes`
     reload         another configuration, from what is written to what is served
     subscriptions  what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client

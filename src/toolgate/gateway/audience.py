@@ -13,6 +13,7 @@ import msgspec
 from toolgate.auth.access import OPERATOR, Access, Rules
 from toolgate.core.events import Events, every_list
 from toolgate.core.model import Client, Event
+from toolgate.core.services import Swap
 from toolgate.gateway.snapshot import Route, Snapshot
 
 _SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
@@ -44,11 +45,11 @@ class Audience:
             return rules.verdict(event.server, "resources", event.uri) != "off"
         return rules.sees(event.server)
 
-    def adopt(self, before: Snapshot, now: Snapshot) -> None:
+    def adopt(self, before: Snapshot, now: Snapshot, use_access: Swap) -> None:
         """Go by what clients may do in another configuration. They hear that their lists are others: by that, or for
         reasons that no event of one server brings to its clients."""
         was_open, known = self._access.is_open, self._access.clients
-        self._access.use(now.config)
+        use_access()
         is_open, clients = self._access.is_open, self._access.clients
         servers, everybodys = _unheard(before, now), every_list()
         is_shown_otherwise = any(getattr(before.config, part) != getattr(now.config, part) for part in _SHOWN)

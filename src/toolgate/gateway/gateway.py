@@ -20,6 +20,7 @@ from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.model import Call, Client, Done, Event, Fault, NeedInput, Outcome, Principal, Reach
 from toolgate.core.redaction import Redactor
+from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.lists import Lists
@@ -233,12 +234,12 @@ class Gateway:
 
     # Another configuration, and the end.
 
-    def adopt(self, snapshot: Snapshot) -> None:
-        """Serve another configuration from now on. Calls under way keep the one that they began with; what clients
-        watch of a server that was changed is asked for anew. The catalog, which takes over next, tells of servers that
-        came or are others now: whoever hears of them is on the new routes by then."""
+    def adopt(self, snapshot: Snapshot, use_access: Swap) -> None:
+        """Serve another configuration from now on; `use_access` has its permissions hold. Calls under way keep the one
+        that they began with; what clients watch of a server that was changed is asked for anew. The catalog, which
+        takes over next, tells of servers that came or are others: who hears of them is on the new routes by then."""
         before, self.snapshot = self.snapshot, snapshot
-        self._audience.adopt(before, snapshot)
+        self._audience.adopt(before, snapshot, use_access)
         self._subscriptions.renew(before, snapshot)
 
     def given_up(self) -> Fault | None:

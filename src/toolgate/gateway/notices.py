@@ -25,6 +25,7 @@ from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
 from toolgate.core.redaction import Redactor
+from toolgate.core.services import Swap
 from toolgate.policy.approvals import StoredRequest
 from toolgate.upstreams.process.supervisor import Supervisor
 
@@ -36,7 +37,7 @@ MOST_WAITING = 64  # notices; more are in the log only
 
 
 class Notices:
-    """`use` takes the configuration that is served; `waits` is called for each call that begins to wait."""
+    """`waits` is called for each call that begins to wait."""
 
     def __init__(self, config: Config, clock: Clock, supervisor: Supervisor, outside: SafeNet, redactor: Redactor):
         self._clock = clock
@@ -46,11 +47,13 @@ class Notices:
         self._background = BackgroundTasks()
         self._waiting: deque[bytes] = deque()
         self._working = 0
-        self.use(config)
+        self._notify, self._source = config.approvals.notify, config.source
 
-    def use(self, config: Config) -> None:
-        self._notify = config.approvals.notify
-        self._source = config.source
+    def prepared(self, config: Config) -> Swap:
+        def swap() -> None:
+            self._notify, self._source = config.approvals.notify, config.source
+
+        return swap
 
     def waits(self, request: StoredRequest) -> None:
         """Never waits itself."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolgate.config import Config, ConfigError, render
+from toolgate.config import Config, ConfigError, Problem, render
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault, Principal
@@ -74,7 +74,12 @@ class Reloading:
         self._audit.note_change("servers.remove", by, name=name)
 
     def _serve(self, config: Config, changed: str = "") -> Snapshot:
-        snapshot = self._serve_it(config, changed)
+        try:
+            snapshot = self._serve_it(config, changed)
+        except Exception as error:  # the rescue: a store that cannot be read, say; nothing has changed yet
+            log.warning("cannot use the new configuration, still serving the previous one", exc_info=error)
+            self.problem = f"cannot be used: {type(error).__name__}: {error}"
+            raise ConfigError((Problem(config.source or "configuration", "", self.problem),)) from error
         self.problem = ""
         _warn_of_what_waits(self._opened, self._served, config)
         for warning in config.warnings:

@@ -1,12 +1,12 @@
 """Everything that is built from one configuration, so that it can be swapped as a whole: upstreams, catalog, routes.
 
-`KINDS` is the one table of what an upstream can be, `build_routes` the one place where paths get their surfaces.
+`build_routes` is the one place where paths get their surfaces.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -27,12 +27,9 @@ from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
 from toolgate.surfaces.toolset import ToolsetSurface
 from toolgate.upstreams.base import Upstream
-from toolgate.upstreams.component.upstream import ComponentUpstream
-from toolgate.upstreams.inprocess import BUILT_IN_SERVERS
-from toolgate.upstreams.inprocess.upstream import InProcessUpstream
+from toolgate.upstreams.kinds import upstream_of
 from toolgate.upstreams.known_eras import print_of
-from toolgate.upstreams.links import LINKS, LinkDeps, MakeLink
-from toolgate.upstreams.mcp.upstream import McpUpstream
+from toolgate.upstreams.links import LinkDeps, MakeLink
 
 log = logging.getLogger(__name__)
 
@@ -107,17 +104,6 @@ class Snapshot(msgspec.Struct, frozen=True):
         self.catalog.show({id: server.tools for id, server in self.servers.items() if server.tools})
 
 
-KINDS: Mapping[str, Callable[[Server, MakeLink | None, LinkDeps, EventSink], Upstream]] = {
-    **dict.fromkeys(
-        LINKS, lambda server, link, link_deps, sink: McpUpstream(server, link or LINKS[server.type], link_deps, sink)
-    ),
-    "component": lambda server, _link, link_deps, sink: ComponentUpstream(server, link_deps, sink),
-    "registry": lambda server, _link, link_deps, _sink: InProcessUpstream(
-        server, BUILT_IN_SERVERS[server.id](), link_deps.clock
-    ),
-}
-
-
 def build(
     config: Config,
     catalog: Catalog,
@@ -133,7 +119,7 @@ def build(
     carried over. The catalog is not told yet: see `Snapshot.take_over`."""
     servers = {server.id: server for server in config.servers if server.enabled}
     upstreams = {
-        id: _carried(server, before) or KINDS[server.type](server, links.get(id), link_deps, on_change)
+        id: _carried(server, before) or upstream_of(server, link_deps, on_change, links.get(id))
         for id, server in servers.items()
     }
     return Snapshot(

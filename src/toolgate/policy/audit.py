@@ -88,7 +88,7 @@ class Audit(Policy):
         if self._blocks and self._trail.problem:
             raise Fault(
                 "INTERNAL",
-                "Calls are refused while the audit cannot be written",
+                "Calls are refused while the audit log cannot be written",
                 reach="not_sent",
                 hint="see toolgate's log for the reason; `audit.on_failure` sets whether calls are refused",
             )

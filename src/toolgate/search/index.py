@@ -84,7 +84,7 @@ class Index:
     ) -> list[Hit]:
         """The best first. Raises `Unsearchable`."""
         if mode not in _MODES:
-            raise Unsearchable(f"Unknown mode {mode!r}: it is one of {', '.join(_MODES)}")
+            raise Unsearchable(f"Unknown mode {mode!r}; available: {', '.join(_MODES)}")
         allowed = self._allowed(kinds, servers, permitted)
         return _MODES[mode](self, query, limit, allowed)
 

@@ -64,7 +64,7 @@ def _pieces(text: str) -> Iterator[str]:
 def compiled(pattern: str) -> re.Pattern[str]:
     """Ready to match, upper and lower case alike. Raises `Unsearchable`."""
     if len(pattern) > _LONGEST:
-        raise Unsearchable(f"The pattern is too long: {len(pattern)} characters, at most {_LONGEST}")
+        raise Unsearchable(f"The pattern is too long: {len(pattern)} characters; the limit is {_LONGEST}")
     try:
         matcher = re.compile(pattern := _ENDS.sub("", pattern), re.IGNORECASE)
     except (re.error, RecursionError, OverflowError) as error:
@@ -79,9 +79,9 @@ def _refuse_what_takes_long(pattern: str) -> None:
     closed = 1.0  # the ways of the group that has just ended
     for token in _TOKEN.finditer(pattern):
         if token["odd"] or (token["escape"] or "")[1:].isdigit():
-            raise Unsearchable("A pattern may not look around or refer back")
+            raise Unsearchable("A pattern must not use lookaround or back-references")
         if token["repeat"] and closed > 1:
-            raise Unsearchable("A pattern may not repeat what itself repeats or has choices")
+            raise Unsearchable("A pattern must not repeat a group that has repetitions or alternatives")
         closed = 1.0
         if token["open"]:
             groups.append(_Ways())
@@ -93,7 +93,7 @@ def _refuse_what_takes_long(pattern: str) -> None:
         else:
             groups[-1].along *= _ways(token)
         if max(group.all for group in groups) > _MOST_WAYS:
-            raise Unsearchable("A pattern may not have more than two repetitions without a bound, such as * or +")
+            raise Unsearchable("A pattern must not have more than two unbounded repetitions, such as * or +")
 
 
 class _Ways:

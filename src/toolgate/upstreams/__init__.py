@@ -3,6 +3,7 @@
 May import `auth`, `eras` and the rooms below them.
 
 Kinds
+    kinds        the table of them: how the upstream of each is made
     mcp          servers that speak MCP, in any revision
     links        what carries the messages of such a server: stdio, HTTP, HTTP+SSE, WebSocket, memory
     component    HTTP servers that know no MCP: GET lists tools, POST runs one
@@ -23,8 +24,8 @@ back when every part of it is gone. The pool never looks around: its holders say
 way when somebody waits. A server that comes back after it gave way is not listed again for that: servers that take
 turns would list each other out without end.
 
-Another kind is a class that is an `Upstream`, a row in `gateway.snapshot.KINDS`, and its word in `config.Server.type`
-and `config.keys.TYPES`. Another carrier of MCP is a module of `links`, a row in `links.LINKS` and the same two words. A
+Another kind is a class that is an `Upstream`, a row in `kinds.KINDS`, and its word in `config.Server.type` and
+`config.keys.TYPES`. Another carrier of MCP is a module of `links`, a row in `kinds.LINKS` and the same two words. A
 server of tools in this process is functions, an `InProcessTools`, and a row in `inprocess.BUILT_IN_SERVERS`. Another
 known cause of a failure is a row in `diagnosis.CAUSES`.
 """

@@ -36,7 +36,7 @@ StoppedBy: TypeAlias = Literal["", "idle", "pool", "close", "ephemeral"]
 class Status(msgspec.Struct, frozen=True):
     """How a server is, for people. `busy` is ready with calls under way. `hint` is what to do about the error, `stderr`
     the last 64 KiB of it, and `words` what of that belongs to the error and the hint. `revision` is the protocol
-    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its seat in the
+    revision that it was found to speak. `stopped_by` is why it is stopped: nobody called, others needed its slot in the
     pool, somebody said so, or it is up for each call only."""
 
     state: State = "configured"

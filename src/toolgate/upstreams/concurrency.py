@@ -11,13 +11,14 @@ from toolgate.core.model import Fault
 
 
 class ConcurrencyLimit:
-    """`limit` None is no limit; it may be lowered at any time, and holds from the next call on."""
+    """`limit` None is no limit; it may be lowered at any time, and holds from the next call on. `running` are in flight
+    already."""
 
-    def __init__(self, server: str, limit: int | None, clock: Clock) -> None:
+    def __init__(self, server: str, limit: int | None, clock: Clock, running: int = 0) -> None:
         self.limit = limit
         self._server = server
         self._clock = clock
-        self._running = 0
+        self._running = running
         self._queue: RoundRobin[asyncio.Future[None]] = RoundRobin()
 
     @property
@@ -51,7 +52,7 @@ class ConcurrencyLimit:
 
     def give_back(self) -> None:
         self._running -= 1
-        while self.limit is None or self._running < self.limit:
+        while self.limit is not None and self._running < self.limit:  # without a limit, nobody waits
             turn = self._queue.pop()
             if not turn:
                 return

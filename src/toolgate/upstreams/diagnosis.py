@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Mapping
 
+LOOK = "see the end of its stderr"  # how the hint begins where nothing better is known
+
 _NODE = "install Node.js (https://nodejs.org), which has {0} with it"
 _UV = "install uv (https://docs.astral.sh/uv/), which has {0} with it"
 _PYTHON = "install Python (https://www.python.org), or write the whole path of {0} as the command"

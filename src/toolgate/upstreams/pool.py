@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from collections.abc import Callable
+
+import msgspec
 
 from toolgate.config import PoolLimits
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
 
 
-class Holder(Protocol):
-    """What holds a slot: a server that is up for somebody."""
+class Holder(msgspec.Struct, frozen=True, eq=False):
+    """What holds a slot: a server that is up for somebody. `used` says when it was last needed, by `Clock.now`;
+    `is_idle` whether it is up and nobody needs it now; `give_way` begins to end it: `Pool.leave` follows when it is
+    gone."""
 
-    @property
-    def used(self) -> float:
-        """When it was last needed, by `Clock.now`."""
-        ...
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it is up and nobody needs it now."""
-        ...
-
-    def give_way(self) -> None:
-        """Begin to end; `Pool.leave` follows when it is gone."""
-        ...
+    used: Callable[[], float]
+    is_idle: Callable[[], bool]
+    give_way: Callable[[], None]
 
 
 class Pool:
@@ -39,6 +33,7 @@ class Pool:
     def __init__(self, clock: Clock, limits: PoolLimits | None = None) -> None:
         self._clock = clock
         self._limits = limits or PoolLimits()
+        self.is_short = False  # somebody waits, or there are more than may be
         self._holders: set[Holder] = set()
         self._leaving: set[Holder] = set()
         self._queue: deque[tuple[Holder, asyncio.Future[None]]] = deque()
@@ -81,9 +76,8 @@ class Pool:
         self._serve()
 
     def rested(self) -> None:
-        """A holder is idle now: it may have to make room."""
-        if self._queue or len(self._holders) > self._limits.max_live:
-            self._serve()
+        """A holder is idle now; where `is_short`, it may have to make room."""
+        self._serve()
 
     def _serve(self) -> None:
         while self._queue and len(self._holders) < self._limits.max_live:
@@ -94,10 +88,11 @@ class Pool:
         missing = len(self._queue) + len(self._holders) - self._limits.max_live - len(self._leaving)
         if missing > 0:
             self._make_room(missing)
+        self.is_short = bool(self._queue) or len(self._holders) > self._limits.max_live
 
     def _make_room(self, missing: int) -> None:
-        idle = [holder for holder in self._holders - self._leaving if holder.is_idle]
-        for holder in sorted(idle, key=lambda holder: holder.used)[:missing]:
+        idle = [holder for holder in self._holders - self._leaving if holder.is_idle()]
+        for holder in sorted(idle, key=lambda holder: holder.used())[:missing]:
             self._leaving.add(holder)
             holder.give_way()
 

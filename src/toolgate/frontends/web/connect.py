@@ -148,7 +148,7 @@ async def _form(receive: Receive) -> Mapping[str, str]:
     while more and len(body) <= LONGEST_FORM:
         part = await receive()
         if part["type"] == "http.disconnect":
-            raise Refused(400, "The client went away")
+            raise Refused(400, "The client disconnected")
         body, more = body + part.get("body", b""), part.get("more_body", False)
     return dict(parse_qsl(body[:LONGEST_FORM].decode("latin-1")))
 

@@ -112,7 +112,7 @@ CONTROLS = (
     Control(
         "mcp_discover",
         FAMILY,
-        "Search the tools of all MCP servers; each is found with its signature. "
+        "Search the tools of all MCP servers; each result has its signature. "
         "Without a query: the servers, their state and how many tools they have.",
         {
             "query": {"type": "string", "description": "What to search for"},

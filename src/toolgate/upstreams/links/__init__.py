@@ -1,4 +1,4 @@
-"""Links: what carries messages to an MCP server. `LINKS` is the table of them; `LinkDeps` is what they work with.
+"""Links: what carries messages to an MCP server, made by `kinds.LINKS`. `LinkDeps` is what they work with.
 
     base      `Link`, and the `Receiver` above it
     stdio     a child process: one message a line
@@ -20,19 +20,18 @@ answered, and the next call opens another connection.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import msgspec
 
-from toolgate.auth.oauth.base import Credentials, UpstreamCredential
+from toolgate.auth.oauth.base import Credentials
 from toolgate.auth.safe_net import Dial, SafeNet
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.known_eras import Eras
-from toolgate.upstreams.links import http, sse, stdio, ws
 from toolgate.upstreams.links.base import Link, Receiver
 from toolgate.upstreams.pool import Pool
 from toolgate.upstreams.process.supervisor import Supervisor
@@ -57,39 +56,3 @@ class LinkDeps(msgspec.Struct, frozen=True):
 
 
 MakeLink: TypeAlias = Callable[[Server, Receiver, LinkDeps], Awaitable[Link]]
-
-
-async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = stdio.StdioLink(server, receiver, link_deps.complaints)
-    await link.connect(link_deps.supervisor)
-    return link
-
-
-async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    return http.HttpLink(
-        server, receiver, link_deps.clock, link_deps.dial(server), _credential(server, receiver, link_deps)
-    )
-
-
-async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = sse.SseLink(
-        server, receiver, link_deps.clock, link_deps.dial(server), _credential(server, receiver, link_deps)
-    )
-    await link.connect(server.start_timeout)
-    return link
-
-
-async def _ws(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = ws.WsLink(server, receiver, link_deps.dial(server))
-    await link.connect()
-    return link
-
-
-def _credential(server: Server, receiver: Receiver, link_deps: LinkDeps) -> UpstreamCredential | None:
-    """What stands in `headers` is shown before anything else."""
-    if not server.auth or not link_deps.credentials or any(name.lower() == "authorization" for name in server.headers):
-        return None
-    return link_deps.credentials.credential(server, receiver.principal)
-
-
-LINKS: Mapping[str, MakeLink] = {"stdio": _stdio, "http": _http, "sse": _sse, "ws": _ws}

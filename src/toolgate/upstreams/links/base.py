@@ -6,8 +6,10 @@ something happened; None where the carrier cannot tell (stdio), or where it belo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from toolgate.core.model import Fault
 
@@ -17,37 +19,27 @@ LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; what is longer is not read: each lo
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
-class Receiver(Protocol):
-    """Who reads from a link. None of these may raise."""
+class Receiver(msgspec.Struct, frozen=True):
+    """Whom a link tells of what comes; none of these functions may raise. `principal` is whom the connection is for;
+    empty where all share it. The numbers are the ids of requests.
 
-    @property
-    def principal(self) -> str:
-        """For whom the connection is; empty where all share it."""
-        ...
+    received  one message, or what should be one, and the request on whose own stream it came
+    awaits    whether an answer to this request is still waited for
+    failed    no answer to this request will come; the link itself lives on
+    retired   nothing more can be sent; what is under way may still be answered
+    closed    the link is over
+    """
 
-    def received(self, data: bytes, origin: int | None) -> None:
-        """One message, or what should be one."""
-        ...
-
-    def awaits(self, origin: int) -> bool:
-        """Whether an answer to this request is still waited for."""
-        ...
-
-    def failed(self, origin: int, fault: Fault) -> None:
-        """No answer to this request will come; the link itself lives on."""
-        ...
-
-    def retired(self, fault: Fault) -> None:
-        """Nothing more can be sent; what is under way may still be answered."""
-        ...
-
-    def closed(self, fault: Fault) -> None:
-        """The link is over."""
-        ...
+    principal: str
+    received: Callable[[bytes, int | None], None]
+    awaits: Callable[[int], bool]
+    failed: Callable[[int, Fault], None]
+    retired: Callable[[Fault], None]
+    closed: Callable[[Fault], None]
 
 
 class Link(Protocol):
-    """What carries messages to one server and back; made by a row of `links.LINKS`, owned by a `Connection`."""
+    """What carries messages to one server and back; made by a row of `kinds.LINKS`, owned by its `Requests`."""
 
     async def send(self, data: bytes, headers: Headers = (), origin: int | None = None) -> None:
         """Send one message; `origin` is its id where it is a request. Raises `Fault` with the reach `not_sent`."""

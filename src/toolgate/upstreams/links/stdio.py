@@ -21,7 +21,6 @@ from toolgate.upstreams.process.supervisor import Child, Supervisor
 log = logging.getLogger(__name__)
 
 LONGEST_LINE = LONGEST_MESSAGE
-LOOK = "see the end of its stderr"  # how the hint begins where nothing better is known
 
 
 class StdioLink(PipeLink):
@@ -95,7 +94,7 @@ class StdioLink(PipeLink):
 
     def _exited(self, reason: str) -> None:
         self._intake.finish()
-        hint = f"{LOOK}: toolgate doctor --server {self._server.id}"
+        hint = f"{diagnosis.LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):
             fault.words = Words(excerpt(last))

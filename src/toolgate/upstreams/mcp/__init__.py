@@ -1,22 +1,30 @@
 """Servers that speak MCP, over any link, in any revision. The only package below the frontends that knows eras.
 
+A server
     upstream          `McpUpstream`: a server's sessions, one for each scope
     upstream_session  a scope's session: its connection, opened when needed and ended when nobody needs it
+    condition         how a session is, and what people are told of that
+    idle              when it has been idle for long enough
+    era_choice        in which era a server is spoken to, where it may speak both
     opening           opening a connection: which era the server speaks, then the handshake where it wants one
-    speaking          in which era a server is spoken to, where it may speak both
-    connection        one live connection: requests out, answers and notifications in
+    resubscribe       what a scope's clients watch; asking for it anew on a new connection
+One connection
+    requests          its requests: ids, sending, what is pending, answers; all below is built on them
     dialects          how one era is spoken: what a request looks like, what its answer means
     paging            one whole list, read page by page
+    notifications     what the server says unasked
     questions         a legacy server's questions, given to the call that they belong to
     attribution       which call that is
     subscriptions     having a server tell of changes
-    resubscribe       asking for that anew on a new connection
     tasks             tasks of 2025-11-25: whose each one is, and waiting for one
     watchdog          replacing a process that says nothing any more
 
-Everything goes through `UpstreamSession.use`, which leases the connection before it looks for one. Nobody ends a
+Everything goes through `McpUpstream._use`, which leases the connection before it looks for one. Nobody ends a
 connection that is leased, at work or watched, so no call can meet one on its way out. All endings (idle, pool,
 ephemeral, `stop`) are one, `UpstreamSession._end`, in a task of its own that the next opening waits for.
+
+What is built on `Requests` is given it, and registers there what it wants to hear: a notification is a row of
+`handlers`. Another one that a server may send is a handler in `notifications`, or in what it is about.
 
 The era (decision 0013): over HTTP, and where a server belongs to one principal or session, it is the client's era; one
 scope may then have two sessions. One process for all clients is spoken to in one era: it is asked to initialize first,

@@ -7,20 +7,21 @@ The rule this file keeps: a question never reaches a principal or a session othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+
+import msgspec
 
 from toolgate.core import mcp
+from toolgate.core.exchange import Exchange
 from toolgate.core.model import Call
 
 
-class InFlight(Protocol):
-    """A request that waits for its answer; `call` is None for the gateway's own."""
+class OpenRequest(msgspec.Struct, frozen=True):
+    """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
 
-    @property
-    def call(self) -> Call | None: ...
-
-
-OpenRequest = TypeVar("OpenRequest", bound=InFlight)
+    exchange: Exchange
+    call: Call | None
+    is_long: bool = False  # it goes on until somebody ends it
+    seen: int | None = None  # the server's signs of life before it
 
 
 def owner_of(
@@ -52,7 +53,7 @@ def waiting_for(task: str, in_flight: Mapping[int, OpenRequest]) -> OpenRequest 
     return next((request for request in found if request.call and request.call.target == task), None)
 
 
-def is_certain(requests: Iterable[InFlight]) -> bool:
+def is_certain(requests: Iterable[OpenRequest]) -> bool:
     """Whether a question that is of one of these is of one client, whichever it is."""
     return len({request.call.client.identity for request in requests if request.call}) == 1
 

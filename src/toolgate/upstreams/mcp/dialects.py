@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Raw
 
 from toolgate import __version__
+from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Call, Client, Done, Required
 from toolgate.eras import calls, header_arguments, headers, legacy, modern, tasks
-from toolgate.upstreams.links.base import Headers
 
 DEFAULT_LEVEL = "info"  # for clients of an era in which a server may log without being asked
 INFO = Raw(jsonrpc.encode({"name": "toolgate", "version": __version__}))
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class Dialect(Protocol):
@@ -66,6 +68,10 @@ class Dialect(Protocol):
         """The same of a request for one page of a list; `cursor` None asks for the first."""
         ...
 
+    def ping(self) -> tuple[str, Members, Headers]:
+        """A request that any server of this era answers at once: its method, parameters and headers."""
+        ...
+
     def other(self) -> Headers:
         """The headers of a message that is no request."""
         ...
@@ -99,15 +105,17 @@ class Modern:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
         elif call.volunteered:
             params["inputResponses"] = call.volunteered
-        named = headers.for_request(self.revision, call.method, call.target if call.method in mcp.NAMED else None)
-        return params, [
-            *named,
-            *header_arguments.write(call.tool_info.header_arguments if call.tool_info else (), call.arguments),
-        ]
+        told = headers.for_request(self.revision, call.method, call.target if call.method in mcp.NAMED else None)
+        if call.tool_info and call.tool_info.header_arguments:
+            told += header_arguments.write(call.tool_info.header_arguments, call.arguments)
+        return params, told
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         meta = Raw(jsonrpc.encode(modern.envelope_meta(self.revision, client, INFO)))
         return {"_meta": meta, **_cursor(cursor)}, headers.for_request(self.revision, method, None)
+
+    def ping(self) -> tuple[str, Members, Headers]:
+        return mcp.DISCOVER, *self.listing(mcp.DISCOVER, None, Client())
 
     def other(self) -> Headers:
         return ((b"MCP-Protocol-Version", self.revision.date.encode()),)
@@ -140,6 +148,9 @@ class Legacy:
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         return _cursor(cursor), self._headers
 
+    def ping(self) -> tuple[str, Members, Headers]:
+        return "ping", {}, self._headers
+
     def other(self) -> Headers:
         return self._headers
 
@@ -165,6 +176,9 @@ class Unknown:
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
         raise NotImplementedError("no list is asked for before the era is known")
 
+    def ping(self) -> tuple[str, Members, Headers]:
+        raise NotImplementedError("no process is watched before the era is known")
+
     def other(self) -> Headers:
         return ()
 
@@ -174,3 +188,10 @@ class Unknown:
 
 def _cursor(cursor: str | None) -> Members:
     return {"cursor": Raw(jsonrpc.encode(cursor))} if cursor is not None else {}
+
+
+def passed_on(server: Server, call: Call) -> Headers:
+    """Of the client's headers those that this server is to get; what its configuration sends itself is sent once."""
+    own = {name.lower() for name in server.headers}
+    names = [name for name in server.forward_headers if name in call.passed_on and name not in own]
+    return [(name.encode(), call.passed_on[name].encode("latin-1", "replace")) for name in names]

@@ -1,6 +1,6 @@
 """Opening a connection: finding out which era a server speaks, then shaking hands where it wants to.
 
-It is tried in one era after the other, in the order that `speaking` gives. A server that is asked to discover and
+It is tried in one era after the other, in the order that `era_choice` gives. A server that is asked to discover and
 answers by any error, garbage or silence is asked to initialize; one that was merely slow, or answers that with -32022,
 is asked to discover once more (spec: basic/transports/stdio, "Backward Compatibility"). One that ends over the first
 message, or takes it for the era of all that follow, is started once more for the other era (`Ended`).
@@ -15,12 +15,11 @@ from typing import Any, cast
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
-from toolgate.core.clock import Clock
 from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client, Fault
 from toolgate.eras import headers, legacy, modern
-from toolgate.upstreams.mcp.connection import Connection
 from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
+from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -37,96 +36,101 @@ class Ended(Exception):
     """The process is of no use after a first message that it did not understand; it may know the other one."""
 
 
-async def open_connection(
-    connection: Connection, server: Server, client: Client, clock: Clock, order: Sequence[Era]
-) -> bool:
+async def open_connection(requests: Requests, client: Client, order: Sequence[Era]) -> bool:
     """Set the connection's dialect. Whether the first of these eras was refused. Raises `Fault`, at the latest after
     the server's start timeout, and `Ended`."""
     try:
-        async with clock.timeout(server.start_timeout):
-            return await _open(connection, server, client, clock, order)
+        async with requests.clock.timeout(requests.server.start_timeout):
+            return await _open(requests, client, order)
     except TimeoutError:
-        message = f"{server.name} did not answer within {server.start_timeout:g} s after its start"
+        message = f"{requests.server.name} did not answer within {requests.server.start_timeout:g} s after its start"
         hint = "if it is slow to start, raise its start_timeout"
-        raise Fault("SERVER_FAILED", message, server=server.id, reach="not_sent", hint=hint) from None
+        raise Fault("SERVER_FAILED", message, server=requests.server.id, reach="not_sent", hint=hint) from None
     except Fault as fault:
         if fault.code != "UPSTREAM_ERROR":
             raise
         raise Fault(
-            "SERVER_FAILED", fault.message, server=server.id, reach="not_sent", hint=fault.hint, words=fault.words
+            "SERVER_FAILED",
+            fault.message,
+            server=requests.server.id,
+            reach="not_sent",
+            hint=fault.hint,
+            words=fault.words,
         ) from None
 
 
-async def _open(connection: Connection, server: Server, client: Client, clock: Clock, order: Sequence[Era]) -> bool:
-    asked = client if server.scope == "session" else Client()
-    if connection.link and not connection.link.discovers:
-        await _initialize(connection, server, asked)
+async def _open(requests: Requests, client: Client, order: Sequence[Era]) -> bool:
+    asked = client if requests.server.scope == "session" else Client()
+    if requests.link and not requests.link.discovers:
+        await _initialize(requests, asked)
         return False
     if order[0] == "legacy":
-        return await _open_legacy(connection, server, asked, clock, "modern" in order)
-    return await _open_modern(connection, server, asked, clock, "legacy" in order)
+        return await _open_legacy(requests, asked, "modern" in order)
+    return await _open_modern(requests, asked, "legacy" in order)
 
 
-async def _open_legacy(connection: Connection, server: Server, client: Client, clock: Clock, or_else: bool) -> bool:
+async def _open_legacy(requests: Requests, client: Client, or_else: bool) -> bool:
     """`or_else`: in the other era, where it refuses this one."""
     try:
-        await _initialize(connection, server, client)
+        await _initialize(requests, client)
         return False
     except Fault as fault:
-        if connection.fault or fault.code == _SIGN_IN:
+        if requests.fault or fault.code == _SIGN_IN:
             raise
         if or_else:
             _raise_if_modern_only(fault)
-            log.debug("%s does not support initialize (%s); trying server/discover", server.name, fault.message)
+            log.debug(
+                "%s does not support initialize (%s); trying server/discover", requests.server.name, fault.message
+            )
             try:
-                await _discover(connection, server, client, clock, patient=True)
+                await _discover(requests, client, patient=True)
                 return True
             except Fault as other:
                 if other.code == _SIGN_IN:
                     raise
-            if connection.fault or fault.rpc == mcp.UNSUPPORTED_VERSION:
-                raise Ended from connection.fault
-        if not await _falls_back(connection):
+            if requests.fault or fault.rpc == mcp.UNSUPPORTED_VERSION:
+                raise Ended from requests.fault
+        if not await _falls_back(requests):
             raise
-    await _initialize(connection, server, client)
+    await _initialize(requests, client)
     return False
 
 
-async def _open_modern(connection: Connection, server: Server, client: Client, clock: Clock, or_else: bool) -> bool:
+async def _open_modern(requests: Requests, client: Client, or_else: bool) -> bool:
     was_silent = False
     try:
-        await _discover(connection, server, client, clock, patient=not or_else)
+        await _discover(requests, client, patient=not or_else)
         return False
     except Silent:
         was_silent = True
     except Fault as fault:
-        if connection.fault and or_else:
-            raise Ended from connection.fault
-        if connection.fault or not or_else or fault.code == _SIGN_IN:
+        if requests.fault and or_else:
+            raise Ended from requests.fault
+        if requests.fault or not or_else or fault.code == _SIGN_IN:
             raise
         _raise_if_modern_only(fault)
         if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request, or revision
-            await _discover(connection, server, client, clock, patient=True, revision=known)
+            await _discover(requests, client, patient=True, revision=known)
             return False
-        log.debug("%s does not support server/discover (%s); trying initialize", server.name, fault.message)
+        log.debug("%s does not support server/discover (%s); trying initialize", requests.server.name, fault.message)
     try:
-        await _initialize(connection, server, client)
+        await _initialize(requests, client)
     except Fault as fault:
-        if connection.fault and was_silent:  # it had stumbled over the question, and only now notices
-            raise Ended from connection.fault
-        if not connection.fault and (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
-            await _discover(connection, server, client, clock, patient=True)
+        if requests.fault and was_silent:  # it had stumbled over the question, and only now notices
+            raise Ended from requests.fault
+        if not requests.fault and (was_silent or fault.rpc == mcp.UNSUPPORTED_VERSION):
+            await _discover(requests, client, patient=True)
             return False
-        if connection.fault or not await _falls_back(connection):
+        if requests.fault or not await _falls_back(requests):
             raise
-        await _initialize(connection, server, client)
+        await _initialize(requests, client)
     return True
 
 
-async def _falls_back(connection: Connection) -> bool:
+async def _falls_back(requests: Requests) -> bool:
     """Whether there is another link to the server, which the connection then goes over."""
-    other = await connection.link.fall_back() if connection.link else None
-    connection.link = other or connection.link
+    other = await requests.link.fall_back() if requests.link else None
+    requests.link = other or requests.link
     return other is not None
 
 
@@ -150,19 +154,14 @@ def _supported(fault: Fault) -> Sequence[object] | None:
 
 
 async def _discover(
-    connection: Connection,
-    server: Server,
-    client: Client,
-    clock: Clock,
-    patient: bool = False,
-    revision: Revision = mcp.LATEST["modern"],
+    requests: Requests, client: Client, patient: bool = False, revision: Revision = mcp.LATEST["modern"]
 ) -> None:
     """`revision` is the one to ask in. Raises `Silent` where a process stays silent, unless `patient`."""
     params = jsonrpc.encode({"_meta": modern.envelope_meta(revision, client, INFO)})
     told = headers.for_request(revision, mcp.DISCOVER, None)
-    ask = connection.ask_server(mcp.DISCOVER, params, told, server.start_timeout)
+    ask = requests.ask(mcp.DISCOVER, params, told, requests.server.start_timeout)
     answer = asyncio.ensure_future(ask)
-    silence = asyncio.ensure_future(_silence(clock, connection))
+    silence = asyncio.ensure_future(_silence(requests))
     waits: set[asyncio.Future[Any]] = {answer} if patient else {answer, silence}
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -176,28 +175,28 @@ async def _discover(
     spoken = mcp.newest("modern", found.supportedVersions)
     if not spoken:
         raise Fault("UPSTREAM_ERROR", f"it supports only {', '.join(found.supportedVersions)}")
-    connection.dialect = Modern(spoken, found)
+    requests.dialect = Modern(spoken, found)
 
 
-async def _silence(clock: Clock, connection: Connection) -> None:
+async def _silence(requests: Requests) -> None:
     """Return when the server has been silent for long enough."""
-    link = connection.link
+    link = requests.link
     assert link
     while (seen := link.signs_of_life) is not None:
-        await clock.sleep(SILENCE_AFTER_A_SIGN if seen else SILENCE)
+        await requests.clock.sleep(SILENCE_AFTER_A_SIGN if seen else SILENCE)
         if link.signs_of_life == seen:
             return
     await asyncio.Event().wait()  # it is answered or refused at once
 
 
-async def _initialize(connection: Connection, server: Server, client: Client) -> None:
-    params = legacy.initialize_params(capabilities_for(server, client), INFO)
-    answer = await connection.ask_server(mcp.INITIALIZE, params, (), server.start_timeout)
-    connection.dialect = Legacy(*legacy.read_initialized(answer))
-    if connection.link:
-        connection.link.accepted()
-        await connection.tell(jsonrpc.notification("notifications/initialized"))
-        await connection.link.listen(connection.dialect.other())
+async def _initialize(requests: Requests, client: Client) -> None:
+    params = legacy.initialize_params(capabilities_for(requests.server, client), INFO)
+    answer = await requests.ask(mcp.INITIALIZE, params, (), requests.server.start_timeout)
+    requests.dialect = Legacy(*legacy.read_initialized(answer))
+    if requests.link:
+        requests.link.accepted()
+        await requests.tell(jsonrpc.notification("notifications/initialized"))
+        await requests.link.listen(requests.dialect.other())
 
 
 def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:

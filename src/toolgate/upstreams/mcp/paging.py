@@ -8,40 +8,26 @@ server/utilities/caching.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
-from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Client, Fault
+from toolgate.core.redaction import excerpt
+from toolgate.eras import header_arguments
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds
-from toolgate.upstreams.links.base import Headers
-from toolgate.upstreams.mcp.dialects import Dialect
+from toolgate.upstreams.mcp.requests import Requests
+
+log = logging.getLogger(__name__)
 
 MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
-
-
 VALUES = 100  # JSON values that an item may have, taking all of a page together
-
-
-class Lister(Protocol):
-    """What reading a list needs of a connection."""
-
-    @property
-    def server_id(self) -> str: ...
-
-    @property
-    def bounds(self) -> Bounds: ...
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    async def ask_server(self, method: str, params: Members | bytes, headers: Headers) -> Raw: ...
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -51,33 +37,37 @@ class Page(msgspec.Struct, frozen=True):
     is_public: bool
 
 
-async def read_list(lister: Lister, method: str, kind: str, client: Client) -> Items:
+async def read_list(requests: Requests, method: str, kind: str, client: Client, bounds: Bounds) -> Items:
     """Every page of a list; `kind` is the member that holds its items. Raises `Fault`."""
+    server = requests.server.id
     pages: list[Page] = []
     seen: set[str | None] = set()
     cursor: str | None = None
-    limits = lister.bounds.limits
+    limits = bounds.limits
     items = size = 0
     while cursor not in seen:
         seen.add(cursor)
         if len(seen) > MOST_PAGES:
-            raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is endless", server=lister.server_id)
-        params, headers = lister.dialect.listing(method, cursor, client)
-        raw = await lister.ask_server(method, params, headers)
+            raise Fault("UPSTREAM_ERROR", f"The server's list of {kind} is endless", server=server)
+        params, headers = requests.dialect.listing(method, cursor, client)
+        raw = await requests.ask(method, params, headers)
         size += len(memoryview(raw))
         if size > limits.bytes:
-            raise _too_long(lister, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
+            raise _too_long(server, kind, f"{limits.bytes:,} bytes (catalog.bytes)")
         if await _has_too_many_values(raw, VALUES * limits.items):
-            raise _too_long(lister, kind, f"{VALUES * limits.items:,} JSON values ({VALUES} times catalog.items)")
+            raise _too_long(server, kind, f"{VALUES * limits.items:,} JSON values ({VALUES} times catalog.items)")
         page = _read_page(raw, kind)
         pages.append(page)
         items += len(page.items)
         if items > limits.items:
-            raise _too_long(lister, kind, f"{limits.items:,} items (catalog.items)")
+            raise _too_long(server, kind, f"{limits.items:,} items (catalog.items)")
         cursor = page.cursor
         if cursor is None:
             break
-    return _joined(pages)
+    found = _joined(pages)
+    if method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments:
+        return msgspec.structs.replace(found, raw=tuple(tool for tool in found.raw if _can_be_called(requests, tool)))
+    return found
 
 
 async def _has_too_many_values(page: Raw, most: int) -> bool:
@@ -87,9 +77,9 @@ async def _has_too_many_values(page: Raw, most: int) -> bool:
     return await asyncio.to_thread(counting.has_more_values, data, most)
 
 
-def _too_long(lister: Lister, kind: str, most: str) -> Fault:
+def _too_long(server: str, kind: str, most: str) -> Fault:
     message = f"The server's list of {kind} is too long: it has more than {most}"
-    return Fault("UPSTREAM_ERROR", message, server=lister.server_id)
+    return Fault("UPSTREAM_ERROR", message, server=server)
 
 
 # A page as it is written: a list of one of the kinds, and what is said of it.
@@ -121,3 +111,14 @@ def _joined(pages: Sequence[Page]) -> Items:
         min(ttls, default=None),
         all(page.is_public for page in pages),
     )
+
+
+def _can_be_called(requests: Requests, tool: Raw) -> bool:
+    """Tools whose annotations break the rules are left out (streamable-http, "Schema Extension")."""
+    try:
+        header_arguments.of_tool(tool)
+    except header_arguments.Invalid as why:
+        if requests.complaints.takes(requests.server.id):
+            log.warning("%s: ignored a tool: %s: %r", requests.server.name, why, excerpt(bytes(tool)))
+        return False
+    return True

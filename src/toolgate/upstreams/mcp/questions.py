@@ -16,13 +16,13 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, counting, jsonrpc, mcp
-from toolgate.core.clock import Clock, Timer
+from toolgate.core.clock import Timer
 from toolgate.core.exchange import Exchange
-from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Answer, Ask, Call
-from toolgate.eras import legacy, tasks
-from toolgate.upstreams.concurrency import ConcurrencyLimit
-from toolgate.upstreams.mcp.attribution import askers, heir_of, is_certain, owner_of, waiting_for
+from toolgate.core.jsonrpc import Message, RpcError
+from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
+from toolgate.eras import calls, legacy, tasks
+from toolgate.upstreams.mcp.attribution import OpenRequest, askers, heir_of, is_certain, owner_of, waiting_for
+from toolgate.upstreams.mcp.requests import Requests
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +30,6 @@ HELD = 15.0  # seconds in which it may become clear whose question it is
 MOST_HELD = 16  # questions of which it is not clear
 MOST_KEPT = 16  # questions that wait for the next call
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
-
-
-class OpenRequest(msgspec.Struct, frozen=True):
-    """A request of ours that waits for its answer; `call` is None for the gateway's own (lists, probes)."""
-
-    exchange: Exchange
-    call: Call | None
-    is_long: bool = False  # it goes on until somebody ends it
-    seen: int | None = None  # the server's signs of life before it
 
 
 class _Held:
@@ -82,37 +73,29 @@ class _Required(msgspec.Struct):
 
 
 class Questions:
-    """`in_flight` are the connection's requests by their ids, `given_up` those that the server may still work on.
-    `sole_owner`: all calls of this connection are of one principal, so that a question may wait for the next."""
+    """Those of one connection. `sole_owner`: all its calls are of one principal, so that a question may wait for the
+    next. `on_event` hears of pages that are done with."""
 
-    def __init__(
-        self,
-        server: Server,
-        sole_owner: bool,
-        in_flight: Mapping[int, OpenRequest],
-        given_up: Mapping[int, OpenRequest],
-        concurrency: ConcurrencyLimit,
-        send: Callable[[bytes], None],
-        remark: Callable[[bytes], None],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, requests: Requests, server: Server, sole_owner: bool, on_event: EventSink) -> None:
+        self._requests = requests
         self._server = server
         self._sole_owner = sole_owner
-        self._in_flight = in_flight
-        self._given_up = given_up
-        self._concurrency = concurrency
-        self._send = send
-        self._remark = remark  # sends what may be lost
+        self._on_event = on_event
+        self._in_flight = requests.pending
+        self._given_up = requests.given_up
+        self._send = requests.answer
         self._open: dict[str | int | float, asyncio.Future[Answer]] = {}
-        self._clock = clock
         self._held: list[_Held] = []
-        self._clear = asyncio.Event()  # set each time that a call which was given up asks no more
         self._kept: list[tuple[Raw, Ask]] = []  # that came while nobody was in flight
         self._is_over = False
-        self.is_careful = False  # it was not clear once whose question it was
-        self.elicitations: dict[str, tuple[str, str]] = {}  # whose client was sent to which page
+        self._sent_to: dict[str, tuple[str, str]] = {}  # by page, the client that was sent there
+        requests.on_question = self._asked
+        requests.on_answer.append(self._answered)
+        requests.on_end.append(self._close)
+        requests.handlers[mcp.CANCELLED] = self._withdrawn
+        requests.handlers[mcp.ELICITED] = self._elicited
 
-    def asked(self, message: Message, origin: int | None) -> None:
+    def _asked(self, message: Message, origin: int | None) -> None:
         """A request of the server; `origin` is the request of ours on whose own stream it came."""
         if message.method == "ping":
             self._send(jsonrpc.result(message.id, b"{}"))
@@ -125,7 +108,8 @@ class Questions:
         else:
             self._place(message.id, ask, origin)
 
-    def withdrawn(self, id: str | int | float | None) -> None:
+    def _withdrawn(self, message: Message, origin: int | None) -> None:
+        id = calls.read_cancelled(message)
         future = self._open.pop(id, None) if id is not None else None
         if future and not future.done():
             future.cancel()
@@ -133,30 +117,43 @@ class Questions:
         for held in [held for held in self._held if jsonrpc.id_key(held.id) == id]:
             self._release(held)
 
-    def hand_over(self) -> None:
+    def _keep(self, id: Raw, ask: Ask) -> None:
+        self._kept.append((id, ask))
+        if self._hand_over not in self._requests.on_sent:
+            self._requests.on_sent.append(self._hand_over)
+
+    def _hand_over(self) -> None:
         """A call is in flight: ask it what was kept."""
         kept, self._kept = self._kept, []
         for id, ask in kept:
             self._place(id, ask, None)
 
-    def required(self, call: Call, data: Raw) -> None:
-        """A call was refused until its client has visited some pages (-32042)."""
-        if counting.is_too_much(data):
+    def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
+        """Where a call was refused until its client has visited some pages, keep who that is."""
+        if not request.call or not isinstance(answer, RpcError) or answer.code != mcp.URL_ELICITATION_REQUIRED:
+            return
+        if counting.is_too_much(answer.data):
             return
         try:
-            found = jsonrpc.read(data or b"{}", type=_Required).elicitations
+            found = jsonrpc.read(answer.data or b"{}", type=_Required).elicitations
         except jsonrpc.UNREADABLE:
             return
         for page in found:
-            self._sent_to(page.elicitationId, call)
+            self._keep_page(page.elicitationId, request.call)
 
-    def _sent_to(self, elicitation: str, call: Call) -> None:
+    def _keep_page(self, elicitation: str, call: Call) -> None:
         if elicitation:
-            self.elicitations[elicitation] = call.client.identity
-            if len(self.elicitations) > MOST_ELICITATIONS:
-                del self.elicitations[next(iter(self.elicitations))]
+            self._sent_to[elicitation] = call.client.identity
+            if len(self._sent_to) > MOST_ELICITATIONS:
+                del self._sent_to[next(iter(self._sent_to))]
 
-    def close(self) -> None:
+    def _elicited(self, message: Message, origin: int | None) -> None:
+        """A page that a client was sent to is done with: that client is told, and nobody else."""
+        page = calls.read_text(jsonrpc.members(message.params), "elicitationId")
+        if whose := self._sent_to.pop(page, None):
+            self._on_event(Event(self._server.id, "elicited", params=message.params, whose=whose))
+
+    def _close(self) -> None:
         """The connection is over: nobody waits for answers any more."""
         self._is_over = True
         for held in list(self._held):
@@ -164,36 +161,23 @@ class Questions:
 
     # Whose question it is, where that is not clear when it comes.
 
-    def over(self, id: int, is_answered: bool) -> None:
+    def _over(self, id: int, is_answered: bool) -> None:
         """A request of ours is answered, or is given up: the server may still work on it."""
         for held in tuple(self._held):
             held.over(id, is_answered)
             self._settle(held)
-        if is_answered and self.is_careful:
-            self._clear.set()
-
-    def asks_no_more(self) -> None:
-        """A call that was given up is so long over that no question which comes now is taken to be of it."""
-        self._clear.set()
-
-    async def clear_for(self, call: Call) -> None:
-        """Return when no question could be of another client's call that was given up. Where one was uncertain before,
-        calls wait for that, which is bounded for each of those calls."""
-        while self.is_careful and any(_is_of_another(each, call) for each in askers(self._given_up.values())):
-            self._clear.clear()
-            await self._clear.wait()
 
     def _hold(self, id: Raw, ask: Ask) -> None:
-        """Calls run one at a time from now on, so that it is clear, and stays so. Until those that were given up are
-        answered it may become clear whose this one is; that a call in flight ends shows nothing, since its server may
-        have given up a question of it unsaid."""
-        self._concurrency.limit = 1
-        self.is_careful = True
+        """Until the calls that were given up are answered it may become clear whose this one is; that a call in flight
+        ends shows nothing, since its server may have given up a question of it unsaid."""
+        self._requests.take_turns()
+        if self._over not in self._requests.on_over:
+            self._requests.on_over.append(self._over)
         live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
         if len(self._held) >= MOST_HELD or not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
-        timer = self._clock.call_later(HELD, lambda: self._give_up(held))
+        timer = self._requests.clock.call_later(HELD, lambda: self._give_up(held))
         held = _Held(id, ask, live, gone, timer)
         self._held.append(held)
 
@@ -222,15 +206,15 @@ class Questions:
         if task := tasks.related(ask.params):
             self._place_of_task(id, ask, task)
             return
-        calls = askers(self._in_flight.values())
+        asking = askers(self._in_flight.values())
         owner = owner_of(origin, self._in_flight, self._given_up.values())
         if owner and owner.call:
-            unsure = [each.exchange for each in calls if each is not owner] if origin is None else []
+            unsure = [each.exchange for each in asking if each is not owner] if origin is None else []
             self._put(id, ask, owner.exchange, owner.call, unsure)
-        elif calls and origin is None:
+        elif asking and origin is None:
             self._hold(id, ask)
-        elif self._sole_owner and not calls and len(self._kept) < MOST_KEPT:
-            self._kept.append((id, ask))
+        elif self._sole_owner and not asking and len(self._kept) < MOST_KEPT:
+            self._keep(id, ask)
         else:
             self._refuse(id, ask, _NOBODYS if origin is None else _OVER)
 
@@ -240,7 +224,7 @@ class Questions:
         if owner and owner.call:
             self._put(id, ask, owner.exchange, owner.call, [])
             return
-        self._kept.append((id, ask))
+        self._keep(id, ask)
         if len(self._kept) > MOST_KEPT:
             self._refuse(*self._kept.pop(0), "No client is waiting for the result of this task")
 
@@ -254,7 +238,7 @@ class Questions:
             self._refuse(id, ask, _TOO_MANY)
             return
         if ask.method == "elicitation/create":
-            self._sent_to(_read_page(ask.params), call)
+            self._keep_page(_read_page(ask.params), call)
         key = jsonrpc.id_key(id)
         task = tasks.related(ask.params)
         future = self._open[key] = exchange.ask(ask.method, ask.params, self._reporter(ask))
@@ -274,7 +258,7 @@ class Questions:
                 rest = [other for other in others if other is not heir.exchange]
                 self._put(id, ask, heir.exchange, heir.call, rest)
             elif self._sole_owner and exchange.is_done and not self._is_over:
-                self._kept.append((id, ask))  # a call that ended without the answer had not asked
+                self._keep(id, ask)  # a call that ended without the answer had not asked
             else:
                 self._refuse(id, ask, _OVER)
 
@@ -285,7 +269,9 @@ class Questions:
         token = asks.progress_token(ask)
 
         def report(params: Raw) -> None:
-            self._remark(jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: token})))
+            self._requests.remark(
+                jsonrpc.notification(mcp.PROGRESSED, jsonrpc.with_members(params, {mcp.PROGRESS_KEY: token}))
+            )
 
         return report if token else None
 
@@ -308,10 +294,6 @@ _UNCLEAR = (
 def _that_ask(requests: Mapping[int, OpenRequest]) -> dict[int, OpenRequest]:
     asking = askers(requests.values())
     return {id: request for id, request in requests.items() if request in asking}
-
-
-def _is_of_another(request: OpenRequest, call: Call) -> bool:
-    return request.call is not None and request.call.client.identity != call.client.identity
 
 
 def _read_page(params: Raw) -> str:

@@ -7,59 +7,109 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+from toolgate.core import mcp
 from toolgate.core.clock import Clock
 from toolgate.core.model import Client, Fault
-from toolgate.upstreams.mcp.connection import Connection
-from toolgate.upstreams.mcp.subscriptions import UpstreamSubscriptions, Wanted, Watched
 
 log = logging.getLogger(__name__)
 
+PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream that ended is opened again
 
-class SubscribingScope(Protocol):
-    """What the resubscriber needs of a scope's session."""
+Watched = tuple[str, str]  # "resources" and a URI, or "tasks" and an id
 
-    @property
-    def live(self) -> Connection | None: ...
 
-    async def use(self, client: Client, work: Callable[[Connection], Awaitable[None]]) -> None:
-        """Do something with the connection, which is opened for it where it must be. Raises `Fault`."""
+class Pauses:
+    """How long to wait before what was lost is opened again: longer each time, until it has held for a while."""
+
+    def __init__(self) -> None:
+        self.losses = 0
+        self._opened = 0.0
+
+    def opened(self, now: float) -> None:
+        self._opened = now
+
+    def after_loss(self, now: float) -> float:
+        """Seconds to wait before what was lost at this time is opened again."""
+        self.losses = self.losses + 1 if now - self._opened < PAUSES[-1] else 1
+        return PAUSES[min(self.losses, len(PAUSES)) - 1]
+
+
+class Wanted:
+    """What clients of one scope want: resources and tasks, counted, and the most talkative log level."""
+
+    def __init__(self) -> None:
+        self.watched: Counter[Watched] = Counter()
+        self.level: str | None = None
+        self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
+        self.client: Client | None = None  # the last who wanted something
+        self.pauses = Pauses()  # between connections of this scope that were lost
+        self.fell_silent = float("-inf")  # when the server last left a request to tell of something unanswered
+
+    def raise_level(self, level: str) -> bool:
+        """Whether `level` is more than was wanted so far."""
+        if self.level is not None and mcp.LOG_LEVELS.index(self.level) <= mcp.LOG_LEVELS.index(level):
+            return False
+        self.level = level
+        return True
+
+
+class UpstreamSubscriptions(Protocol):
+    """How one connection's server is asked to tell, and told to stop."""
+
+    def open(self, wanted: Wanted) -> None:
+        """Begin to ask for all that is wanted; what fails is logged."""
         ...
 
-    def rest(self) -> None:
-        """Maybe nobody needs the connection any more."""
+    async def watch(self, what: Watched) -> None:
+        """Returns when the server has agreed. Raises `Fault` where it does not."""
+        ...
+
+    async def unwatch(self, what: Watched) -> None:
+        """Raises `Fault` where the server could not be told."""
+        ...
+
+    async def set_level(self, level: str) -> None:
+        """A level of `mcp.LOG_LEVELS`. A server that does not take it is logged."""
         ...
 
 
 class Resubscriber:
-    """What one scope watches. `name` is the server's, for people."""
+    """What one scope watches. `name` is the server's, for people. `live` is of the connection that is up, if one is;
+    `open` opens one; `on_rest` is told that nobody may need it any more."""
 
-    def __init__(self, name: str, line: SubscribingScope, clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        live: Callable[[], UpstreamSubscriptions | None],
+        open: Callable[[Client], Awaitable[None]],
+        on_rest: Callable[[], None],
+    ) -> None:
         self.wanted = Wanted()
         self.work: set[asyncio.Task[None]] = set()
         self._leaving: set[Watched] = set()  # what the server is to be told to stop telling of, unless it is wanted
         self._name = name
-        self._line = line
         self._clock = clock
+        self._live = live
+        self._open = open
+        self._on_rest = on_rest
 
-    async def begin(self, what: Watched, client: Client) -> None:
-        """Have the server tell of this. Raises `Fault`."""
+    async def begin(self, subscriptions: UpstreamSubscriptions | None, what: Watched, client: Client) -> None:
+        """Have the server tell of this, over its connection of now. Raises `Fault`."""
         wanted = self.wanted
-
-        async def watch(connection: Connection) -> None:
-            began = self._clock.now()
-            async with wanted.turn:
-                if not wanted.watched[what] and connection.subscriptions:
-                    if wanted.fell_silent > began:  # those who wait in line do not each find that out for themselves
-                        message = f"{self._name} does not answer subscription requests"
-                        raise Fault("TIMEOUT", message, reach="not_sent")
-                    await self._ask(connection.subscriptions, what)
-                wanted.watched[what] += 1
-                wanted.client = client
-
-        await self._line.use(client, watch)
+        began = self._clock.now()
+        async with wanted.turn:
+            if not wanted.watched[what] and subscriptions:
+                if wanted.fell_silent > began:  # those who wait in line do not each find that out for themselves
+                    message = f"{self._name} does not answer subscription requests"
+                    raise Fault("TIMEOUT", message, reach="not_sent")
+                await self._ask(subscriptions, what)
+            wanted.watched[what] += 1
+            wanted.client = client
 
     async def _ask(self, subscriptions: UpstreamSubscriptions, what: Watched) -> None:
         try:
@@ -87,14 +137,14 @@ class Resubscriber:
     async def _tell_to_stop(self, what: Watched) -> None:
         async with self.wanted.turn:
             self._leaving.discard(what)
-            live = self._line.live
-            if what in self.wanted.watched or not live or not live.subscriptions:
+            live = self._live()
+            if what in self.wanted.watched or not live:
                 return
             try:
-                await live.subscriptions.unwatch(what)
+                await live.unwatch(what)
             except Fault as fault:
                 log.info("could not unsubscribe at %s from %s: %s", self._name, what[1], fault.message)
-        self._line.rest()
+        self._on_rest()
 
     def lost(self) -> None:
         """Whoever watches what this server has may never call it: it is started again for them."""
@@ -105,10 +155,10 @@ class Resubscriber:
         wanted = self.wanted
         while True:
             await self._clock.sleep(wanted.pauses.after_loss(self._clock.now()))
-            if self._line.live or not wanted.watched or not wanted.client:
+            if self._live() or not wanted.watched or not wanted.client:
                 return
             try:
-                await self._line.use(wanted.client, _nothing)
+                await self._open(wanted.client)
                 return
             except Fault as fault:
                 log.info("cannot reconnect to %s: %s", self._name, fault.message)
@@ -123,7 +173,3 @@ class Resubscriber:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self.work.add(task)
         task.add_done_callback(self.work.discard)
-
-
-async def _nothing(_connection: Connection) -> None:
-    """That it is open is all that is wanted."""

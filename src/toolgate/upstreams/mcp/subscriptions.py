@@ -1,135 +1,47 @@
-"""What a server is asked to tell on its own account: changes of lists and of resources, and how much it logs.
+"""How one connection's server is asked to tell of changes of lists and of resources, and how much it logs.
 
 A legacy server is asked for one thing after the other, a modern one for all at once on one stream
-(`subscriptions/listen`). What is wanted outlives connections: `Wanted` is kept by the upstream, a
-`UpstreamSubscriptions` belongs to one connection. The rule this file keeps: only what somebody wants is asked for, once
-however many want it."""
+(`subscriptions/listen`). What is wanted outlives connections (`resubscribe`). The rule this file keeps: only what
+somebody wants is asked for, once however many want it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.clock import Clock
-from toolgate.core.exchange import Exchange
-from toolgate.core.jsonrpc import Members
+from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Client, Fault, Outcome
 from toolgate.eras import tasks
-from toolgate.upstreams.links.base import Headers
-from toolgate.upstreams.mcp.dialects import Dialect, Modern
+from toolgate.upstreams.mcp.dialects import Modern
+from toolgate.upstreams.mcp.requests import Requests
+from toolgate.upstreams.mcp.resubscribe import Pauses, UpstreamSubscriptions, Wanted, Watched
 
 log = logging.getLogger(__name__)
 
-PAUSES = (1.0, 2.0, 5.0, 15.0, 30.0)  # seconds before a stream that ended is opened again
 ANSWER = 10.0  # seconds in which a server is to acknowledge
-
-
-Watched = tuple[str, str]  # "resources" and a URI, or "tasks" and an id
 _FILTERS = {"resources": "resourceSubscriptions", "tasks": "taskIds"}
-
-
-class Pauses:
-    """How long to wait before what was lost is opened again: longer each time, until it has held for a while."""
-
-    def __init__(self) -> None:
-        self.losses = 0
-        self._opened = 0.0
-
-    def opened(self, now: float) -> None:
-        self._opened = now
-
-    def after_loss(self, now: float) -> float:
-        """Seconds to wait before what was lost at this time is opened again."""
-        self.losses = self.losses + 1 if now - self._opened < PAUSES[-1] else 1
-        return PAUSES[min(self.losses, len(PAUSES)) - 1]
-
-
-class Wanted:
-    """What clients of one scope want: resources and tasks, counted, and the most talkative log level."""
-
-    def __init__(self) -> None:
-        self.watched: Counter[Watched] = Counter()
-        self.level: str | None = None
-        self.turn = asyncio.Lock()  # of whoever changes what is wanted, and tells the server
-        self.client: Client | None = None  # the last who wanted something
-        self.pauses = Pauses()  # between connections of this scope that were lost
-        self.fell_silent = float("-inf")  # when the server last left a request to tell of something unanswered
-
-    def raise_level(self, level: str) -> bool:
-        """Whether `level` is more than was wanted so far."""
-        if self.level is not None and mcp.LOG_LEVELS.index(self.level) <= mcp.LOG_LEVELS.index(level):
-            return False
-        self.level = level
-        return True
-
-
-class Speaker(Protocol):
-    """What the subscriptions at a server need of their connection."""
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    async def ask_server(
-        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None
-    ) -> Raw: ...
-
-    async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
-        """A request whose answer is its end; it has no time limit."""
-        ...
-
-    def missed(self) -> None:
-        """For a while the server could not tell of changes."""
-        ...
-
-
-class UpstreamSubscriptions(Protocol):
-    """How one connection's server is asked to tell, and told to stop."""
-
-    def open(self, wanted: Wanted) -> None:
-        """Begin to ask for all that is wanted; what fails is logged."""
-        ...
-
-    def close(self) -> None:
-        """The connection is over."""
-        ...
-
-    async def watch(self, what: Watched) -> None:
-        """Returns when the server has agreed. Raises `Fault` where it does not."""
-        ...
-
-    async def unwatch(self, what: Watched) -> None:
-        """Raises `Fault` where the server could not be told."""
-        ...
-
-    async def set_level(self, level: str) -> None:
-        """A level of `mcp.LOG_LEVELS`. A server that does not take it is logged."""
-        ...
-
-    def acknowledged(self, params: Raw) -> None:
-        """The server says what of a stream it honours (`mcp.ACKNOWLEDGED`)."""
-        ...
 
 
 class LegacySubscriptions:
     """One request for each resource, and one for the level. Changes of lists are told unasked."""
 
-    def __init__(self, connection: Speaker) -> None:
-        self._connection = connection
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
         self._watched: set[Watched] = set()
         self._opening: asyncio.Task[None] | None = None
+        requests.on_end.append(self._close)
 
     def open(self, wanted: Wanted) -> None:
         if wanted.level or wanted.watched:
             self._opening = asyncio.get_running_loop().create_task(self._open(wanted), name="hear")
 
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._opening:
             self._opening.cancel()
 
@@ -140,10 +52,10 @@ class LegacySubscriptions:
             try:
                 await self.watch(what)
             except Fault as fault:
-                log.info("%s no longer reports changes of %s: %s", self._connection, what[1], fault.message)
+                log.info("%s no longer reports changes of %s: %s", self._requests.server.name, what[1], fault.message)
 
     async def watch(self, what: Watched) -> None:
-        if not _can_watch(self._connection, what):
+        if not _can_watch(self._requests, what):
             raise _no_subscriptions()
         if what not in self._watched:
             await self._ask(mcp.SUBSCRIBE, {"uri": what[1]})
@@ -154,18 +66,15 @@ class LegacySubscriptions:
         await self._ask(mcp.UNSUBSCRIBE, {"uri": what[1]})
 
     async def set_level(self, level: str) -> None:
-        if "logging" not in self._connection.dialect.capabilities:
+        if "logging" not in self._requests.dialect.capabilities:
             return
         try:
             await self._ask(mcp.SET_LEVEL, {"level": level})
         except Fault as fault:
-            log.info("%s rejected the log level %s: %s", self._connection, level, fault.message)
-
-    def acknowledged(self, params: Raw) -> None:
-        """This era acknowledges by answering."""
+            log.info("%s rejected the log level %s: %s", self._requests.server.name, level, fault.message)
 
     async def _ask(self, method: str, params: Mapping[str, str]) -> None:
-        await self._connection.ask_server(method, jsonrpc.encode(params), self._connection.dialect.other(), ANSWER)
+        await self._requests.ask(method, jsonrpc.encode(params), self._requests.dialect.other(), ANSWER)
 
 
 class _Honoured(msgspec.Struct):
@@ -185,22 +94,25 @@ class _Acknowledged(msgspec.Struct):
 class ModernSubscriptions:
     """One stream for everything; another set of resources is another stream, opened before the old one is closed."""
 
-    def __init__(self, connection: Speaker, client: Client, clock: Clock) -> None:
-        self._connection = connection
+    def __init__(self, requests: Requests, client: Client, missed: Callable[[], None]) -> None:
+        self._requests = requests
         self._client = client
-        self._clock = clock
+        self._missed = missed
+        self._clock = requests.clock
         self._watched: set[Watched] = set()
         self._current: asyncio.Task[Outcome] | None = None  # until the stream ends
         self._waiting: dict[int, asyncio.Future[frozenset[Watched]]] = {}  # for the acknowledgement, by request id
         self._turn = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
         self._is_over = False
+        requests.on_end.append(self._close)
+        requests.handlers[mcp.ACKNOWLEDGED] = self._acknowledged
 
     def open(self, wanted: Wanted) -> None:
         self._watched |= set(wanted.watched)
         self._keep()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         self._is_over = True
         for task in (self._keeper, self._current):
             if task:
@@ -218,9 +130,9 @@ class ModernSubscriptions:
                 if not self._current:
                     await self._renew()
                     if pauses.losses:
-                        self._connection.missed()
+                        self._missed()
             except Fault as fault:
-                log.info("%s does not report changes: %s", self._connection, fault.message)
+                log.info("%s does not report changes: %s", self._requests.server.name, fault.message)
                 if fault.rpc == jsonrpc.METHOD_NOT_FOUND:
                     return
             current = self._current
@@ -233,7 +145,7 @@ class ModernSubscriptions:
             await self._clock.sleep(pauses.after_loss(self._clock.now()))
 
     async def watch(self, what: Watched) -> None:
-        if not _can_watch(self._connection, what):
+        if not _can_watch(self._requests, what):
             raise _no_subscriptions()
         if what in self._watched and self._current:
             return
@@ -257,9 +169,10 @@ class ModernSubscriptions:
     async def set_level(self, level: str) -> None:
         """This era says the level with each request."""
 
-    def acknowledged(self, params: Raw) -> None:
+    def _acknowledged(self, message: Message, origin: int | None) -> None:
+        """The server says what of a stream it honours."""
         try:
-            found = jsonrpc.read(params, type=_Acknowledged)
+            found = jsonrpc.read(message.params, type=_Acknowledged)
         except jsonrpc.UNREADABLE:
             return
         waiting = self._waiting.get(found.meta.id)
@@ -283,9 +196,9 @@ class ModernSubscriptions:
         client = self._client
         if "taskIds" in wanted:  # clients that declared the extension ask for that
             client = msgspec.structs.replace(client, capabilities={**client.capabilities, **tasks.EXTENSION})
-        members, told = self._connection.dialect.listing(mcp.LISTEN, None, client)
+        members, told = self._requests.dialect.listing(mcp.LISTEN, None, client)
         params = jsonrpc.encode({**members, "notifications": wanted})
-        id, exchange = await self._connection.begin(mcp.LISTEN, params, told)
+        id, exchange = await self._requests.begin(mcp.LISTEN, params, told)
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
         ending = asyncio.get_running_loop().create_task(exchange.next(), name=f"hear {id}")
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -309,27 +222,28 @@ class ModernSubscriptions:
         lists = {
             key: True
             for key, (capability, _) in mcp.LIST_FILTERS.items()
-            if _capability(self._connection, capability, "listChanged")
+            if _capability(self._requests, capability, "listChanged")
         }
         names = {_FILTERS[kind]: sorted(name for each, name in self._watched if each == kind) for kind in _FILTERS}
         return lists | {key: each for key, each in names.items() if each}
 
 
-def subscriptions_of(connection: Speaker, client: Client, clock: Clock) -> UpstreamSubscriptions:
-    """The subscriptions of a connection whose era is known. `client` is on whose behalf a modern server is asked."""
-    if isinstance(connection.dialect, Modern):
-        return ModernSubscriptions(connection, client, clock)
-    return LegacySubscriptions(connection)
+def subscriptions_of(requests: Requests, client: Client, missed: Callable[[], None]) -> UpstreamSubscriptions:
+    """The subscriptions of a connection whose era is known. `client` is on whose behalf a modern server is asked;
+    `missed` is called where a server could not tell of changes for a while."""
+    if isinstance(requests.dialect, Modern):
+        return ModernSubscriptions(requests, client, missed)
+    return LegacySubscriptions(requests)
 
 
-def _can_watch(connection: Speaker, what: Watched) -> bool:
+def _can_watch(requests: Requests, what: Watched) -> bool:
     if what[0] == "tasks":
-        return isinstance(connection.dialect, Modern) and tasks.declares(connection.dialect.capabilities)
-    return _capability(connection, "resources", "subscribe")
+        return isinstance(requests.dialect, Modern) and tasks.declares(requests.dialect.capabilities)
+    return _capability(requests, "resources", "subscribe")
 
 
-def _capability(connection: Speaker, name: str, part: str) -> bool:
-    found = connection.dialect.capabilities.get(name)
+def _capability(requests: Requests, name: str, part: str) -> bool:
+    found = requests.dialect.capabilities.get(name)
     return isinstance(found, Mapping) and bool(found.get(part))  # type: ignore[reportUnknownMemberType]
 
 

@@ -1,4 +1,5 @@
-"""Tasks of servers of 2025-11-25: whose each one is, and waiting for one on behalf of a client that wants no task.
+"""Tasks of servers of 2025-11-25 and of the extension: whose each one is, what the server says of them, and waiting for
+one on behalf of a client that wants no task.
 
 The rules this file keeps: what is remembered is bounded; a task that nobody waits for any more is cancelled; a server
 that is silent for longer than its timeout fails the call, however long the task itself may take.
@@ -7,18 +8,25 @@ that is silent for longer than its timeout fails the call, however long the task
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
+from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.clock import Clock
-from toolgate.core.exchange import Exchange
-from toolgate.core.model import Accepted, Asker, Call, Done, Fault, Made, Outcome
-from toolgate.eras import tasks
+from toolgate.core.exchange import Exchange, Part, run
+from toolgate.core.jsonrpc import Message, RpcError
+from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Fault, Made, Outcome
+from toolgate.core.redaction import excerpt
+from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task
+from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.requests import TELLING, Requests
+
+log = logging.getLogger(__name__)
 
 MOST_TASKS = 1024  # tasks of one principal that are remembered; beyond, its oldest are forgotten
 LONGEST = 3600.0  # seconds that a task is waited for, unless it lives longer by its own ttl
@@ -73,46 +81,151 @@ class TaskOwners:
         return any(entry.until > now for entry in self._entries.values())
 
 
-class Runner(Protocol):
-    """What waiting needs of a connection."""
+class Tasks:
+    """Those of one connection. `owners` outlive it."""
+
+    def __init__(self, requests: Requests, owners: TaskOwners, on_event: EventSink) -> None:
+        self.owners = owners
+        self.running = 0  # calls that are run as tasks, for clients that want none
+        self._requests = requests
+        self._on_event = on_event
+        self._extended = TaskOwners()  # of tasks of the extension
+        requests.on_answer.append(self._answered)
+        requests.handlers[mcp.TASK_CHANGED] = self._changed
+        requests.handlers[mcp.TASK_STATUS] = self._changed
 
     @property
-    def asker(self) -> Asker: ...
+    def may_run(self) -> bool:
+        """Whether the server may be at work on one."""
+        now = self._requests.clock.now()
+        return self.owners.runs(now) or self._extended.runs(now)
 
-    async def one_round(self, call: Call, whole: Exchange | None = None) -> Outcome:
-        """One request for the call, as a part of `whole`. Raises `Fault`."""
-        ...
+    async def call(self, call: Call) -> Outcome:
+        """One round of a call whose client wants a task, or whose tool runs as a task only. Raises `Fault`."""
+        if call.task and not self._requests.dialect.runs_tasks:
+            raise tasks.not_as_task(call.shown)
+        if call.task or not self._requests.dialect.runs_tasks:
+            return await self._requests.call(call)
+        return await run(
+            self._requests.asker, self._requests.clock, None, lambda whole: self._result(call, whole)
+        ).next()
 
-    def forget_progress(self, whole: Exchange) -> None:
-        """The task behind this exchange reports nothing more."""
-        ...
+    async def _result(self, call: Call, whole: Exchange) -> Outcome:
+        self.running += 1
+        try:
+            return await Waiting(self._requests, call, whole).outcome()
+        finally:
+            self.running -= 1
+            self._requests.on_rest()
 
-    def end_task(self, id: str) -> None:
-        """Cancel it, without waiting for that."""
-        ...
+    async def look(self, mine: Iterable[str], listed: Iterable[Raw] | None) -> Mapping[str, tuple[Raw, Made]]:
+        """Of tasks that were made here those that are still there, as they are now. `listed`: all that the server has,
+        None where it does not list them. Raises `Fault`."""
+        if listed is not None:
+            there = dict(self._by_id(listed))
+        else:
+            there = {id: raw for id in mine if (raw := await self._look_at(id))}
+        self.owners.forget(id for id in mine if id not in there)
+        return {id: (there[id], made) for id in mine if id in there and (made := self.owners.made(id))}
+
+    def _by_id(self, listed: Iterable[Raw]) -> Iterator[tuple[str, Raw]]:
+        """One that is out of shape is left out."""
+        for raw in listed:
+            try:
+                yield tasks.read_id(raw), raw
+            except Fault as fault:
+                if self._requests.complaints.takes(self._requests.server.id):
+                    log.warning("%s: %r", fault.message, excerpt(bytes(raw)))
+
+    async def _look_at(self, id: str) -> Raw | None:
+        try:
+            return await self._requests.ask(
+                mcp.TASK_GET, jsonrpc.encode({"taskId": id}), self._requests.dialect.other()
+            )
+        except Fault as fault:
+            if fault.upstream and fault.upstream.code == jsonrpc.INVALID_PARAMS:
+                return None
+            raise
+
+    def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
+        call = request.call
+        if not call:
+            return
+        if isinstance(answer, Accepted):
+            self._accepted(id, request, call, answer)
+        elif call.method == mcp.TASK_RESULT and not isinstance(answer, RpcError):
+            self._over(call.target)
+        elif call.method == mcp.TASK_GET and isinstance(answer, Done):
+            self._taken_on(call, answer.body)
+
+    def _accepted(self, id: int, request: OpenRequest, call: Call, accepted: Accepted) -> None:
+        """A task was made: for a client that goes on with it, or for one that we wait for."""
+        if not call.task:
+            self._taken_on(call, accepted.body)  # of the extension, which reports nothing
+            return
+        task, reporting = tasks.read_made(accepted.body), self._requests.reporting
+        reporting[id] = request, task.taskId
+        if len(reporting) > MOST_TASKS:
+            del reporting[next(iter(reporting))]
+        if not isinstance(request.exchange, Part):
+            self.owners.add(task, call, self._requests.clock.now())
+
+    def _taken_on(self, call: Call | None, body: Raw | bytes) -> None:
+        """What the server says of a task of the extension: while it runs, the server is needed."""
+        try:
+            task = tasks.read_task(body)
+        except Fault:
+            return  # for its client to judge
+        if task.is_over:
+            self._extended.over(task.taskId)
+        elif call and call.method == mcp.CALL:
+            self._extended.add(task, call, self._requests.clock.now())
+
+    def _over(self, id: str) -> None:
+        self.owners.over(id)
+        for request in [request for request, (_, task) in self._requests.reporting.items() if task == id]:
+            del self._requests.reporting[request]
+
+    def _changed(self, message: Message, origin: int | None) -> None:
+        """The extension tells those who asked to hear of a task; before, its maker was told, and nobody else."""
+        server, task = self._requests.server.id, tasks.read_task(message.params)
+        params = calls.read_told(message.params)
+        if message.method == mcp.TASK_CHANGED:
+            self._taken_on(None, message.params)
+            self._on_event(Event(server, "task", uri=task.taskId, params=params))
+            return
+        if task.is_over:
+            self._over(task.taskId)
+        if maker := self.owners.maker(task.taskId):
+            made = self.owners.made(task.taskId)
+            self._on_event(Event(server, "task_status", uri=task.taskId, params=params, whose=maker, made=made))
 
 
 class Waiting:
-    """A call that runs as a task, with its result as the outcome. `patience` in seconds is for silence."""
+    """A call that runs as a task, with its result as the outcome. Silence is borne for the server's timeout."""
 
-    def __init__(self, runner: Runner, call: Call, whole: Exchange, clock: Clock, patience: float) -> None:
-        self._runner = runner
+    def __init__(self, requests: Requests, call: Call, whole: Exchange) -> None:
+        self._requests = requests
+        self._clock = requests.clock
         self._call = call
         self._whole = whole
-        self._clock = clock
-        self._patience = patience
 
     async def outcome(self) -> Outcome:
         """The outcome, when the task is over. Raises `Fault`; the task is cancelled where it took too long."""
         try:
-            made = await self._runner.one_round(
+            made = await self._requests.call(
                 msgspec.structs.replace(self._call, task=jsonrpc.EMPTY_OBJECT), self._whole
             )
             if not isinstance(made, Accepted):
                 return made
             return await self._of(tasks.read_made(made.body))
         finally:
-            self._runner.forget_progress(self._whole)
+            self._forget_progress()
+
+    def _forget_progress(self) -> None:
+        reporting = self._requests.reporting
+        for id in [id for id, (request, _) in reporting.items() if _is_part(request.exchange, self._whole)]:
+            del reporting[id]
 
     async def _of(self, task: Task) -> Outcome:
         until = self._clock.now() + max(LONGEST, (task.ttl or 0.0) / 1000)
@@ -125,15 +238,15 @@ class Waiting:
             raise Fault("TIMEOUT", "The task took too long", reach="sent_unknown")
         except Fault as fault:
             if fault.code == "TIMEOUT":
-                self._runner.end_task(task.taskId)
+                self._end(task.taskId)
             raise
         except asyncio.CancelledError:
-            self._runner.end_task(task.taskId)
+            self._end(task.taskId)
             raise
 
     async def _result(self, task: Task) -> Outcome | None:
         """The result, once the task is over; None where the server does not let it be waited for."""
-        waiting = asyncio.ensure_future(self._runner.one_round(self._about(task, mcp.TASK_RESULT), self._whole))
+        waiting = asyncio.ensure_future(self._requests.call(self._about(task, mcp.TASK_RESULT), self._whole))
         try:
             while not await self._came(waiting):
                 await self._look(task)
@@ -149,7 +262,7 @@ class Waiting:
 
     async def _came(self, waiting: asyncio.Future[Outcome]) -> bool:
         try:
-            async with self._clock.timeout(self._patience):
+            async with self._clock.timeout(self._requests.server.timeout):
                 await asyncio.wait((waiting,))
         except TimeoutError:
             return False
@@ -173,8 +286,25 @@ class Waiting:
         return task
 
     async def _look(self, task: Task) -> Task:
-        outcome = await self._runner.one_round(self._about(task, mcp.TASK_GET))
+        outcome = await self._requests.call(self._about(task, mcp.TASK_GET))
         return tasks.read_task(outcome.body) if isinstance(outcome, Done) else task
 
     def _about(self, task: Task, method: str) -> Call:
         return Call(method, task.taskId, self._call.client, server=self._call.server, notes=self._call.notes)
+
+    def _end(self, id: str) -> None:
+        """Cancel it, without waiting for that."""
+        if tasks.offers(self._requests.dialect.capabilities, "cancel"):
+            self._requests.spawn(self._cancel(id))
+
+    async def _cancel(self, id: str) -> None:
+        requests = self._requests
+        try:
+            params = jsonrpc.encode({"taskId": id})
+            await requests.ask(mcp.TASK_CANCEL, params, requests.dialect.other(), TELLING)
+        except Fault as fault:
+            log.info("%s did not cancel the task %s: %s", requests.server.name, id, fault.message)
+
+
+def _is_part(exchange: Exchange, whole: Exchange) -> bool:
+    return isinstance(exchange, Part) and exchange.whole is whole

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -16,18 +17,16 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
-from toolgate.core.complaints import Complaints
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Fault, Made, Outcome
-from toolgate.core.redaction import excerpt
-from toolgate.eras import header_arguments
+from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.breaker import Breakers
 from toolgate.upstreams.links import LinkDeps, MakeLink
-from toolgate.upstreams.mcp.connection import Connection
-from toolgate.upstreams.mcp.speaking import Speaking
-from toolgate.upstreams.mcp.upstream_session import UpstreamDeps, UpstreamSession
-from toolgate.upstreams.stopping import stopped
+from toolgate.upstreams.mcp.era_choice import EraChoice
+from toolgate.upstreams.mcp.paging import read_list
+from toolgate.upstreams.mcp.upstream_session import Connection, UpstreamDeps, UpstreamSession
+from toolgate.upstreams.stopping import stopped, was_stopped
 
 log = logging.getLogger(__name__)
 
@@ -47,17 +46,17 @@ Work: TypeAlias = Callable[[Connection], Awaitable[Found]]
 class McpUpstream:
     """An `Upstream` that speaks MCP over a link. `make_link` makes one, `on_event` hears what is said unasked."""
 
-    def __init__(self, server: Server, make_link: MakeLink, link_deps: LinkDeps, on_event: EventSink) -> None:
+    def __init__(self, make_link: MakeLink, server: Server, link_deps: LinkDeps, on_event: EventSink) -> None:
         self.id = server.id
         self.name = server.name
         self._server = server = _own(server)
         self._clock = link_deps.clock
-        self._complaints = link_deps.complaints or Complaints(link_deps.clock)
         self._on_event = on_event
-        self._speaking = Speaking(server, link_deps.eras)
+        self._eras = EraChoice(server, link_deps.eras)
+        self._bounds = link_deps.bounds
         self._deps = UpstreamDeps(
             server,
-            self._speaking,
+            self._eras,
             link_deps,
             make_link,
             self.invoke,
@@ -83,7 +82,7 @@ class McpUpstream:
         if server.scope == "principal":
             return f"{client.principal.id}/"
         theirs = f"{client.principal.id}/{client.session}/"
-        if self._speaking.hears_each_time(client):
+        if self._eras.hears_each_time(client):
             return theirs
         told = jsonrpc.canonical(asks.relayed_capabilities(client.capabilities))
         return theirs + hashlib.sha256(told).hexdigest()[:8]
@@ -116,75 +115,72 @@ class McpUpstream:
 
     async def list(self, kind: str, client: Client) -> Items:
         try:
-            return await self._list(mcp.LIST_OF_KIND[kind], client)
+            return await self._list(kind, client)
         except Fault as fault:
             if fault.upstream and fault.upstream.code == jsonrpc.METHOD_NOT_FOUND:
                 return Items()
             if fault.code != "SESSION_ERROR":
                 raise
-            return await self._list(mcp.LIST_OF_KIND[kind], client)  # the connection had ended; now there is another
+            return await self._list(kind, client)  # the connection had ended; now there is another
 
-    async def _list(self, method: str, client: Client) -> Items:
+    async def _list(self, kind: str, client: Client) -> Items:
+        method = mcp.LIST_OF_KIND[kind]
+
         async def read(connection: Connection) -> Items:
-            if mcp.LISTS[method].capability not in connection.dialect.capabilities:
+            if mcp.LISTS[method].capability not in connection.requests.dialect.capabilities:
                 return Items()
-            found = await connection.list(method, client)
-            if method == "tools/list" and self._server.type == "http" and connection.dialect.has_header_arguments:
-                return msgspec.structs.replace(
-                    found, raw=tuple(tool for tool in found.raw if self._can_be_called(tool))
-                )
-            return found
+            return await read_list(connection.requests, method, kind, client, self._bounds)
 
         known = self._place(client).known
         if known and mcp.LISTS[method].capability not in known.capabilities:
             return Items()
         return await self._use(client, read)
 
-    def _can_be_called(self, tool: Raw) -> bool:
-        """Tools whose annotations break the rules are left out (streamable-http, "Schema Extension")."""
-        try:
-            header_arguments.of_tool(tool)
-        except header_arguments.Invalid as why:
-            if self._complaints.takes(self.id):
-                log.warning("%s: ignored a tool: %s: %r", self.name, why, excerpt(bytes(tool)))
-            return False
-        return True
-
     async def invoke(self, call: Call) -> Outcome:
-        session = self._place(call.client)
-        if session.era is not None and not session.beside:  # as nearly always: see `_use`
-            return await session.use(call.client, lambda connection: connection.invoke(call), is_call=True)
-        return await self._use(call.client, lambda connection: connection.invoke(call), is_call=True)
+        return await self._use(call.client, partial(_round, call), is_call=True)
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:
         session = self._found(client)
-        if not session or not session.task_owners.of(client.principal.id):
+        principal = client.principal.id
+        if not session or not session.task_owners.of(principal):
             return {}
-        return await session.use(client, lambda connection: connection.tasks_of(client.principal.id))
+
+        async def read(connection: Connection) -> Mapping[str, tuple[Raw, Made]]:
+            requests, mine = connection.requests, connection.tasks.owners.of(principal)
+            if not mine or not requests.dialect.runs_tasks:
+                return {}
+            if not tasks.offers(requests.dialect.capabilities, "list"):
+                return await connection.tasks.look(mine, None)
+            listed = await read_list(requests, mcp.TASKS_LIST, "tasks", Client(), self._bounds)
+            return await connection.tasks.look(mine, listed.raw)
+
+        return await self._use(client, read, at=session)
 
     async def watch(self, uri: str, client: Client, kind: str = "resources") -> None:
+        def begin(connection: Connection) -> Awaitable[None]:
+            return session.resubscriber.begin(connection.subscriptions, (kind, uri), client)
+
         if self._place(client).era is None:
             await self._use(client, _nothing)
-        await self._place(client).resubscriber.begin((kind, uri), client)
+        session = self._place(client)
+        await self._use(client, begin, at=session)
 
     def unwatch(self, uri: str, client: Client, kind: str = "resources") -> None:
         session = self._found(client)
-        if (
-            session and not session.resubscriber.wanted.watched[kind, uri]
-        ):  # then, it was not known yet that there are two
+        if session and not session.resubscriber.wanted.watched[kind, uri]:  # it was not known then that there are two
             session = self._sessions.get((self.scope(client), None))
         if session:  # else all that was held for this client has ended
             session.resubscriber.end((kind, uri))
 
     async def set_level(self, level: str, client: Client) -> None:
         live = self._live(client)  # one that is opened later hears the level with its first call
-        if live and live.subscriptions and live.wanted.raise_level(level):
-            await live.subscriptions.set_level(level)
+        if live:
+            await live.raise_level(level)
 
     async def roots_changed(self, client: Client) -> None:
         live = self._live(client)
-        if live and self._server.scope == "session":
-            await live.roots_changed()
+        if live and self._server.scope == "session" and live.requests.dialect.hears_of_roots:
+            await live.requests.tell(jsonrpc.notification(mcp.ROOTS_CHANGED))
 
     async def leave(self, client: Client) -> None:
         if self._server.scope != "session" or not client.session:
@@ -216,44 +212,55 @@ class McpUpstream:
 
     # Sessions.
 
-    async def _use(self, client: Client, work: Work[Found], is_call: bool = False) -> Found:
-        """Do something with the connection that is for this client, in its era. Raises `Fault`."""
-        session = self._place(client)
-        if session.beside:
-            try:
-                return await session.use(client, work, is_call)
-            except Fault:
-                if not session.is_refused:
-                    raise
-            return await self._use(client, work, is_call)
-        if session.era is not None:  # it stays as it is when it is opened again, unless the server has changed
-            return await session.use(client, work, is_call)
+    async def _use(
+        self, client: Client, work: Work[Found], is_call: bool = False, at: UpstreamSession | None = None
+    ) -> Found:
+        """Do something with the connection that is for this client, or (`at`) with that of one session; it is opened
+        where it must be. Raises `Fault`.
 
-        async def in_its_era(connection: Connection) -> Found:
-            if not self._speaking.suits(client, session.era):  # it was opened for a client of the other
-                raise _Other
-            return await work(connection)
-
+        A call that is answered, be it by an error, shows that the server is well.
+        """
+        session = at or self._place(client)
+        is_new = session.era is None  # else it stays as it is when it is opened again, unless the server has changed
+        connection: Connection | None = None
+        number = 0
+        session.leases += 1
         try:
-            return await session.use(client, in_its_era, is_call)
-        except _Other:
-            return await self._use(client, work, is_call)
+            if session.breaker.failures:
+                number = await session.breaker.admit(is_call, self._server.timeout)
+            connection = session.live or await session.open(client)
+            if at or not is_new or self._eras.suits(client, session.era):
+                found = await work(connection)
+                if is_call and session.breaker.failures:
+                    session.breaker.answered()
+                return found
+        except Fault as fault:
+            if connection:
+                _judge(session, connection, fault, is_call)
+            if at or not session.is_refused:
+                raise
+        finally:
+            session.leases -= 1
+            if number:
+                session.breaker.withdraw(number)
+            session.rest()
+        return await self._use(client, work, is_call)  # in the session of its era
 
     def _place(self, client: Client) -> UpstreamSession:
         """Where this client's connection is, or will be, as far as is known of the server. Raises `Fault` where all is
         over."""
         if self._is_over:
             raise stopped(self.id, self.name, "not_sent")
-        scope = self.scope(client)
+        scope = "" if self._server.scope == "shared" else self.scope(client)
         first = self._sessions.get((scope, None))
         if not first:
             first = self._sessions[scope, None] = UpstreamSession(self._deps, scope, self._breakers.of(scope))
-        if self._speaking.suits(client, first.era):
+        if not self._eras.is_by_client or self._eras.suits(client, first.era):
             return first
         place = (first.scope, client.era)
         second = self._sessions.get(place)
         if second and second.is_refused:
-            self._speaking.found(mcp.other_era(second.beside or "modern"), refused=True)
+            self._eras.found(mcp.other_era(second.beside or "modern"), refused=True)
             self._drop(second)
             return first
         if not second:
@@ -265,7 +272,7 @@ class McpUpstream:
         """Where this client's connection is, if there is anything."""
         scope = self.scope(client)
         first = self._sessions.get((scope, None))
-        if first and first.has_other and not self._speaking.suits(client, first.era):
+        if first and first.has_other and not self._eras.suits(client, first.era):
             return self._sessions.get((scope, client.era), first)
         return first
 
@@ -294,12 +301,9 @@ class McpUpstream:
 
     def _rested(self, session: UpstreamSession) -> None:
         self._rest.set()
-        if (
-            session.scope
-            and session.is_blank
-            and not session.beside
-            and self._sessions.get(_place_of(session)) is session
-        ):
+        if not session.scope or session.beside or not session.is_blank:
+            return
+        if self._sessions.get(_place_of(session)) is session:
             if session.condition.fault:
                 self._latest = session
             self._drop(session)
@@ -335,9 +339,22 @@ def _place_of(session: UpstreamSession) -> Place:
     return session.scope, session.beside
 
 
-class _Other(Exception):
-    """A connection is in another era than its client, and the server may speak that, too."""
+async def _round(call: Call, connection: Connection) -> Outcome:
+    if call.log_level and not call.asked_in:
+        await connection.raise_level(call.log_level)
+    if call.task or (call.tool_info and call.tool_info.task_support == "required"):
+        return await connection.tasks.call(call)
+    return await connection.requests.call(call)
+
+
+def _judge(session: UpstreamSession, connection: Connection, fault: Fault, is_call: bool) -> None:
+    """What a failure says of the server. That a connection was lost is counted where it is noticed, once."""
+    if fault.reach == "executed":
+        if is_call:
+            session.breaker.answered()
+    elif fault.code == "SERVER_FAILED" and not connection.requests.fault and not was_stopped(fault):
+        session.failed(fault)
 
 
 async def _nothing(_connection: Connection) -> None:
-    """That it is open is all that is wanted."""
+    """Only opens the connection."""

@@ -8,74 +8,53 @@ only when a request has waited for its whole time and nothing came.
 from __future__ import annotations
 
 import contextlib
-from typing import Protocol
-
-from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc, mcp
-from toolgate.core.clock import Clock
-from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Client, Fault
-from toolgate.eras import headers, modern
-from toolgate.upstreams.links.base import Headers, Link
-from toolgate.upstreams.mcp.dialects import INFO, Dialect
+from toolgate.core.exchange import TIMED_OUT
+from toolgate.core.model import Fault
+from toolgate.upstreams.mcp.attribution import OpenRequest
+from toolgate.upstreams.mcp.requests import Requests
 
 PATIENCE = 10.0  # seconds that the answer to a question may take, or anything else that shows life
 
 
-class Asked(Protocol):
-    """What is watched: a `Connection`."""
-
-    link: Link | None
-    dialect: Dialect
-
-    async def ask_server(
-        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None
-    ) -> Raw: ...
-
-
 class Watchdog:
-    def __init__(self, connection: Asked, server: Server, clock: Clock) -> None:
-        self._connection = connection
-        self._server = server
-        self._clock = clock
-        self._is_checking = False
+    """Of a process. While it is opened, `opening` sees to it that it answers."""
 
-    async def look(self, seen: int, pause: float) -> None:
+    def __init__(self, requests: Requests, server: Server) -> None:
+        self._requests = requests
+        self._server = server
+        self._is_checking = False
+        requests.on_given_up.append(self._given_up)
+
+    def _given_up(self, request: OpenRequest, why: str) -> None:
+        """Somebody waited for the whole time, or gave up before that."""
+        if request.seen is not None and self._requests.dialect.revision and self._is_silent(request.seen):
+            pause = 0.0 if why == TIMED_OUT else self._server.timeout
+            self._requests.spawn(self._look(request.seen, pause))
+
+    async def _look(self, seen: int, pause: float) -> None:
         """Have the server replaced if it says nothing any more. `seen` are its signs of life until now; it is left
         alone for a `pause` in seconds first."""
         if self._is_checking:
             return
+        clock = self._requests.clock
         self._is_checking = True
         try:
-            await self._clock.sleep(pause)
+            await clock.sleep(pause)
             if not self._is_silent(seen):
                 return
-            until = self._clock.now() + PATIENCE
+            until = clock.now() + PATIENCE
             with contextlib.suppress(Fault):
-                await self._ask()
+                await self._requests.ask(*self._requests.dialect.ping(), PATIENCE)
             if self._is_silent(seen):
-                await self._clock.sleep(max(0.0, until - self._clock.now()))
-            if self._is_silent(seen) and self._connection.link:
-                self._connection.link.replace(f"did not answer for {self._silence:g} s, even a ping, and was stopped")
+                await clock.sleep(max(0.0, until - clock.now()))
+            if self._is_silent(seen) and self._requests.link:
+                silence = self._server.timeout + PATIENCE
+                self._requests.link.replace(f"did not answer for {silence:g} s, even a ping, and was stopped")
         finally:
             self._is_checking = False
 
-    @property
-    def _silence(self) -> float:
-        return self._server.timeout + PATIENCE
-
     def _is_silent(self, seen: int) -> bool:
-        link = self._connection.link
+        link = self._requests.link
         return link is not None and link.signs_of_life == seen
-
-    async def _ask(self) -> None:
-        """By a request that the server knows: of its opening, where its era has no `ping`."""
-        dialect = self._connection.dialect
-        if dialect.revision and dialect.revision.era == "modern":
-            params = jsonrpc.encode({"_meta": modern.envelope_meta(dialect.revision, Client(), INFO)})
-            told = headers.for_request(dialect.revision, mcp.DISCOVER, None)
-            await self._connection.ask_server(mcp.DISCOVER, params, told, PATIENCE)
-        else:
-            await self._connection.ask_server("ping", b"{}", dialect.other(), PATIENCE)

@@ -15,9 +15,9 @@ from toolgate.core.model import Client
 from toolgate.upstreams.known_eras import Eras
 
 
-class Speaking:
-    """Of one server. `only` is the era that it speaks alone, as far as is known; `has_both`: it is known to speak both.
-    `kept` remembers that for processes, which cost a start to be asked."""
+class EraChoice:
+    """For one server. `only` is the era that it speaks alone, as far as is known; `has_both`: it is known to speak
+    both. `kept` remembers that for processes, which cost a start to be asked."""
 
     def __init__(self, server: Server, kept: Eras | None) -> None:
         self._server = server

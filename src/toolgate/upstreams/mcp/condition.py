@@ -1,0 +1,98 @@
+"""How a session is, and what people are told of that: where it failed, the error and what to do about it.
+
+The rule this file keeps: what a program has written to its stderr stands apart, in `Words`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from toolgate.config import Server
+from toolgate.core.model import Fault, Words
+from toolgate.upstreams import diagnosis
+from toolgate.upstreams.base import State, Status, StoppedBy
+from toolgate.upstreams.breaker import Breaker
+
+SIGN_IN = "SIGN_IN_REQUIRED"  # no failure of the server, and a matter between it and one user
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """How a session is, since when (by `Clock.now`), and why."""
+
+    state: State = "configured"
+    fault: Fault | None = None
+    stopped_by: StoppedBy = ""
+    since: float = 0.0
+
+    def shown(self, breaker: Breaker, calls: int) -> State:
+        """A server whose circuit breaker is open has failed, whether or not there is a connection."""
+        if breaker.is_open and self.state in ("ready", "stopped", "configured"):
+            return "failed"
+        return "busy" if self.state == "ready" and calls else self.state
+
+
+def status_of(
+    server: Server,
+    condition: Condition,
+    breaker: Breaker,
+    about: Mapping[str, object],
+    is_up: bool,
+    calls: int,
+    revision: str,
+) -> Status:
+    """`about` is what its newest link says (`Link.describe`); `is_up`: that one is there, or on its way."""
+    state, fault, stderr = condition.shown(breaker, calls), condition.fault, str(about.get("stderr", ""))
+    error = fault.message if fault else breaker.reason if state == "failed" else ""
+    words = words_of(server, fault, stderr)
+    waits = breaker.hint() if breaker.is_open else ""
+    return Status(
+        state=state,
+        error=error,
+        hint=_joined(hint_for(server, fault), waits),
+        words=words and Words(words.last, _joined(words.hint, waits) if words.hint else ""),
+        pid=about.get("pid") if is_up else None,  # type: ignore[arg-type]
+        started=about.get("started"),  # type: ignore[arg-type]
+        stderr=stderr or diagnosis.as_a_shell_says(error),
+        revision=revision,
+        stopped_by=condition.stopped_by,
+        calls=calls,
+    )
+
+
+def sign_in_required(server: Server) -> Fault:
+    """What everybody may know of it: the page is for one user alone."""
+    message = f"{server.name} requires its user to sign in"
+    return Fault(SIGN_IN, message, server=server.id, hint=f"toolgate connect {server.id}")
+
+
+def not_started(server: Server, fault: Fault, stderr: str) -> Fault:
+    """What a call is told that needed the server; its status keeps the reason alone."""
+    if fault.code == SIGN_IN:
+        return fault.at(server.id, "")
+    message = f"Server not started: {fault.message}"
+    hint, words = hint_for(server, fault), words_of(server, fault, stderr)
+    if fault.hint.startswith(diagnosis.LOOK) and words and words.hint:
+        words = Words(words.last, f"{words.hint}; {fault.hint}")
+    return Fault(fault.code, message, server=server.id, reach="not_sent", hint=hint, words=words)
+
+
+def words_of(server: Server, fault: Fault | None, stderr: str) -> Words | None:
+    """What the server's stderr has of a fault."""
+    last = fault.words.last if fault and fault.words else ""
+    hint = hint_for(server, fault, stderr or last)
+    return Words(last, hint) if last or hint != hint_for(server, fault) else None
+
+
+def hint_for(server: Server, fault: Fault | None, stderr: str = "") -> str:
+    """What to do about it: the known cause's fix for a program that has said something on its stderr; else whoever
+    noticed it knows best."""
+    if not fault or server.problem:
+        return ""
+    known = diagnosis.fix_for(fault.message, stderr)
+    return known or fault.hint if stderr else fault.hint or known
+
+
+def _joined(*hints: str) -> str:
+    return "; ".join(filter(None, hints))

@@ -1,0 +1,73 @@
+"""What a server says unasked: what has changed, and the progress and the logs of calls.
+
+The rule this file keeps: what belongs to a call goes to that call alone, and where it is uncertain whose it is, nobody
+gets it. (What a connection's questions, tasks and subscriptions are told stands with them.)
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.jsonrpc import Message
+from toolgate.core.model import Event, EventSink, Note
+from toolgate.eras import calls, tasks
+from toolgate.upstreams.mcp.attribution import OpenRequest, owner_of, waiting_for
+from toolgate.upstreams.mcp.requests import Requests
+
+
+class _Progress(msgspec.Struct):
+    progressToken: int | str | None = None
+
+
+class Notifications:
+    """`sole_owner`: the connection serves one client."""
+
+    def __init__(self, requests: Requests, sole_owner: bool, on_event: EventSink) -> None:
+        self._requests = requests
+        self._server = requests.server.id
+        self._sole_owner = sole_owner
+        self._on_event = on_event
+        requests.handlers.update(dict.fromkeys(mcp.LIST_CHANGED, self._list_changed))
+        requests.handlers[mcp.UPDATED] = self._updated
+        requests.handlers[mcp.PROGRESSED] = self._progressed
+        requests.handlers[mcp.LOGGED] = self._logged
+        requests.on_other = self._said
+
+    def _list_changed(self, message: Message, origin: int | None) -> None:
+        self._on_event(Event(self._server, "list_changed", lists=mcp.LIST_CHANGED[message.method]))
+
+    def _updated(self, message: Message, origin: int | None) -> None:
+        uri = calls.read_text(jsonrpc.members(message.params), "uri")
+        self._on_event(Event(self._server, "updated", uri=uri, params=calls.read_told(message.params)))
+
+    def _progressed(self, message: Message, origin: int | None) -> None:
+        token = jsonrpc.read(message.params, type=_Progress).progressToken
+        request = self._reported_by(token) if isinstance(token, int) else None
+        if request and request.call and request.call.notes:
+            rest = jsonrpc.members(tasks.with_related(message.params, ""))
+            del rest[mcp.PROGRESS_KEY]
+            request.call.notes.put(Note("progress", Raw(jsonrpc.encode(rest))))
+
+    def _reported_by(self, token: int) -> OpenRequest | None:
+        task = self._requests.reporting.get(token)
+        return task[0] if task else self._requests.pending.get(token)
+
+    def _logged(self, message: Message, origin: int | None) -> None:
+        """A log line belongs to a call as a question does. On a connection that is one client's own it is that client's
+        in any case."""
+        requests = self._requests
+        task, params = tasks.related(message.params), tasks.with_related(message.params, "")
+        given_up = requests.given_up.values()
+        owner = waiting_for(task, requests.pending) if task else owner_of(None, requests.pending, given_up)
+        if owner and owner.call and owner.call.notes and params:
+            owner.call.notes.put(Note("log", params))
+        elif self._sole_owner and not requests.in_flight and params:
+            self._on_event(Event(self._server, "log", params=params))
+
+    def _said(self, message: Message, origin: int | None) -> None:
+        """By a method that MCP does not define."""
+        owner = owner_of(origin, self._requests.pending, self._requests.given_up.values())
+        if message.method not in mcp.NOTIFICATIONS and owner and owner.call and owner.call.notes:
+            owner.call.notes.put(Note("other", message.params or jsonrpc.EMPTY_OBJECT, message.method))

@@ -1,0 +1,442 @@
+"""The requests of one connection to an MCP server: their ids, what is sent, what is pending, and the answers.
+
+The rules this file keeps: an id is never used twice on a connection; every request ends (answer, fault, timeout,
+cancellation, or the connection's own end). What the server says unasked is for those who have registered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.config import Server
+from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
+from toolgate.core.complaints import Complaints
+from toolgate.core.exchange import Exchange, Part, Retry
+from toolgate.core.jsonrpc import Members, Message, RpcError
+from toolgate.core.model import Accepted, Asker, Call, Done, Fault, NeedInput, Outcome, Reach, Required
+from toolgate.core.redaction import excerpt
+from toolgate.eras import calls, legacy
+from toolgate.upstreams.concurrency import ConcurrencyLimit
+from toolgate.upstreams.links.base import Link
+from toolgate.upstreams.mcp.attribution import OpenRequest, askers
+from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
+from toolgate.upstreams.stopping import stopped
+
+log = logging.getLogger(__name__)
+
+MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may be lost are
+MOST_ANSWERS = 1024  # that are not sent yet, beyond which a server gets none to what it asks
+TELLING = 5.0  # seconds that a message which waits for nothing may take
+LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
+LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
+GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
+
+
+Handler: TypeAlias = Callable[[Message, int | None], None]
+"""Takes a message of the server; the number is the id of the request on whose own stream it came. May raise `Fault`."""
+
+
+def _nobody(message: Message, origin: int | None) -> None:
+    """Nobody has registered."""
+
+
+class Requests:
+    """`again` makes a call anew, for a modern server that wants its state back. `on_closed` is told why the connection
+    is over, and whether that is the end of what is under way, too; `on_rest` each time that a call is over.
+
+    What is built on requests registers itself: `handlers` take notifications, by method, and `on_other` the rest of
+    them; `on_question` takes the server's own requests. `on_answer` are told of answers that say more than their
+    outcome: errors, and those about tasks. `on_sent` are told of each call that is sent; `on_over` of each request that
+    is answered (True), maybe after it was given up, or that is given up; `on_given_up` of the latter alone, with the
+    reason; `on_end` when nothing can come any more.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        clock: Clock,
+        again: Callable[[Call], Awaitable[Outcome]],
+        on_closed: Callable[[Fault, bool], None],
+        on_rest: Callable[[], None],
+        complaints: Complaints | None = None,
+    ) -> None:
+        self.server = server
+        self.clock = clock
+        self.asker = Asker("upstream", server.id)
+        self.complaints = complaints or Complaints(clock)
+        self.link: Link | None = None
+        self.dialect: Dialect = Unknown()
+        self.fault: Fault | None = None  # why it is over
+        self.is_closing = False
+        self.used = clock.now()
+        self.pending: dict[int, OpenRequest] = {}
+        self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
+        self.reporting: dict[int, tuple[OpenRequest, str]] = {}  # that became tasks, with their ids: they still report
+        self.handlers: dict[str, Handler] = {}
+        self.on_other: Handler = _nobody
+        self.on_question: Handler = _nobody
+        self.on_answer: list[Callable[[int, OpenRequest, Outcome | RpcError], None]] = []
+        self.on_sent: list[Callable[[], None]] = []
+        self.on_over: list[Callable[[int, bool], None]] = []
+        self.on_given_up: list[Callable[[OpenRequest, str], None]] = []
+        self.on_end: list[Callable[[], None]] = []
+        self.on_rest = on_rest
+        self._again = again
+        self._on_closed = on_closed
+        self._ids = itertools.count(1)
+        self._concurrency = self._limited(server.concurrency) if server.concurrency is not None else None
+        self._takes_turns = False
+        self._asks_less = asyncio.Event()  # set each time that a call which was given up asks no more
+        self._work: set[asyncio.Task[None]] = set()
+        self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
+
+    def __repr__(self) -> str:
+        spoken = self.dialect.revision.date if self.dialect.revision else "opening"
+        return f"<Requests {self.server.id} {spoken} {len(self.pending)} in flight>"
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls wait for their answers."""
+        return sum(request.call is not None for request in self.pending.values())
+
+    @property
+    def calls(self) -> int:
+        """How many calls are under way here, parked ones and those that wait for their turn too. What is a part of
+        something longer is not counted."""
+        wholes = [each for each in self.pending.values() if each.call and not isinstance(each.exchange, Part)]
+        return len(wholes) + (self._concurrency.waiting if self._concurrency else 0)
+
+    # Requests of ours.
+
+    async def call(self, call: Call, whole: Exchange | None = None) -> Outcome:
+        """One request for a call: for all of it, or as a part of something longer. Raises `Fault`."""
+        if call.resumption and call.resumption.asker != self.asker:
+            call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
+        if call.asked_in:
+            self._check_relayed(call)
+            if call.is_notification:
+                self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
+                return Done(b"{}")
+        limit = self._concurrency
+        if limit and call.method not in mcp.TASKS and (self._takes_turns or not limit.take_now()):
+            await self._turn(limit, call)
+        self.used = self.clock.now()
+        timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
+        id = next(self._ids)
+        exchange = self._expect(id, call, timeout, whole=whole)
+        try:
+            params, headers = self.dialect.call(call, id)
+            if call.passed_on:
+                headers = [*headers, *passed_on(self.server, call)]
+            await self._send(id, call.method, params, headers)
+        except BaseException:
+            self._drop(id, exchange)
+            raise
+        for told in self.on_sent:
+            told()
+        return await exchange.next()
+
+    def _check_relayed(self, call: Call) -> None:
+        """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
+        where it is a process that others use too and declares nothing but what we know: some die of any such method."""
+        may_die = self.server.type == "stdio" and self.server.scope == "shared"
+        is_same_era = self.dialect.revision and call.asked_in == self.dialect.revision.era
+        if not is_same_era or (may_die and not mcp.declares_more(self.dialect.capabilities)):
+            raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
+
+    def take_turns(self) -> None:
+        """From now on calls run one at a time, and none while one of another client that was given up may still ask:
+        so it is clear whose a question is, and stays so."""
+        self._concurrency = self._concurrency or self._limited(1)
+        self._concurrency.limit = 1
+        self._takes_turns = True
+
+    def _limited(self, limit: int) -> ConcurrencyLimit:
+        running = sum(_takes_a_turn(request) for request in self.pending.values())
+        return ConcurrencyLimit(self.server.name, limit, self.clock, running)
+
+    async def _turn(self, limit: ConcurrencyLimit, call: Call) -> None:
+        await limit.take(self.server.timeout, call.client.principal.counted_as)
+        try:
+            while self._takes_turns and any(_is_of_another(each, call) for each in askers(self.given_up.values())):
+                self._asks_less.clear()
+                await self._asks_less.wait()
+        except BaseException:
+            limit.give_back()
+            raise
+
+    async def ask(self, method: str, params: Members | bytes, headers: Headers, timeout: float | None = None) -> Raw:
+        """A request of the gateway's own; its result. `timeout` in seconds, else the server's. Raises `Fault`."""
+        _, exchange = await self._begin(method, params, headers, timeout or self.server.timeout)
+        outcome = await exchange.next()
+        assert isinstance(outcome, Done)
+        return Raw(outcome.body)
+
+    async def begin(self, method: str, params: bytes, headers: Headers) -> tuple[int, Exchange]:
+        """A request whose answer is its end; it has no time limit. Its id, and the end. Raises `Fault`."""
+        return await self._begin(method, params, headers, None, is_long=True)
+
+    async def _begin(
+        self, method: str, params: Members | bytes, headers: Headers, timeout: float | None, is_long: bool = False
+    ) -> tuple[int, Exchange]:
+        id = next(self._ids)
+        exchange = self._expect(id, None, timeout, is_long)
+        try:
+            await self._send(id, method, params, headers)
+        except BaseException:
+            self._drop(id, exchange)
+            raise
+        return id, exchange
+
+    def _expect(
+        self, id: int, call: Call | None, timeout: float | None, is_long: bool = False, whole: Exchange | None = None
+    ) -> Exchange:
+        def cancel(reason: str) -> None:
+            self._cancel(id, reason)
+
+        clock = self.clock
+        exchange = Part(whole, clock, timeout, cancel) if whole else Exchange(self.asker, clock, timeout, cancel)
+        self.pending[id] = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
+        return exchange
+
+    async def _send(self, id: int, method: str, params: Members | bytes, headers: Headers) -> None:
+        if self.fault or not self.link:
+            raise self._gone()
+        body = params if isinstance(params, bytes) else jsonrpc.encode(params)
+        await self.link.send(jsonrpc.request(id, method, body), headers, id)
+
+    def _gone(self) -> Fault:
+        if self.is_closing:
+            return stopped(self.server.id, self.server.name, "not_sent")
+        why, words = (self.fault.message, self.fault.words) if self.fault else ("it is not connected", None)
+        message = f"Server not started: {why}"
+        return Fault("SESSION_ERROR", message, server=self.server.id, reach="not_sent", words=words)
+
+    def _drop(self, id: int, exchange: Exchange) -> None:
+        """It was not sent."""
+        self._forget(id)
+        exchange.cancel()
+
+    def _forget(self, id: int) -> OpenRequest | None:
+        request = self.pending.pop(id, None)
+        if request and request.call:
+            if self._concurrency and _takes_a_turn(request):
+                self._concurrency.give_back()
+            self.on_rest()
+        return request
+
+    def _cancel(self, id: int, reason: str) -> None:
+        request = self._forget(id)
+        if not request or not self.link:
+            return
+        self.given_up[id] = request
+        self.clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
+        for told in self.on_given_up:
+            told(request, reason)
+        for told in self.on_over:
+            told(id, False)
+        is_told = self.link.abandon(id)
+        if (request.call or request.is_long) and not (is_told and self.dialect.closing_cancels):
+            self.notify(legacy.cancelled(id, reason))
+
+    def _over(self, id: int) -> None:
+        """It is answered, or will never be."""
+        for told in self.on_over:
+            told(id, True)
+        self._asks_less.set()
+
+    def _asks_no_more(self, id: int) -> None:
+        """It is so long over that no question which comes now is taken to be of it."""
+        if self.given_up.pop(id, None):
+            self._asks_less.set()
+
+    # Messages that have no answer.
+
+    def notify(self, message: bytes) -> None:
+        """Send a message that waits for nothing; what becomes of it shows in what follows."""
+        self.spawn(self.tell(message))
+
+    def answer(self, message: bytes) -> None:
+        """Send an answer to what the server has asked, after those before it."""
+        if len(self._answers) < MOST_ANSWERS:
+            self._answers.append(message)
+            if len(self._answers) == 1:
+                self.spawn(self._send_answers())
+
+    async def _send_answers(self) -> None:
+        try:
+            while self._answers:
+                await self.tell(self._answers[0])
+                self._answers.popleft()
+        finally:
+            self._answers.clear()  # whatever has ended this: the next answer begins anew
+
+    def remark(self, message: bytes) -> None:
+        """The same of what may be lost: where the server does not read, it is."""
+        if len(self._work) < MOST_PENDING_EVENTS:
+            self.notify(message)
+
+    async def tell(self, message: bytes) -> None:
+        if not self.link or self.fault:
+            return
+        try:
+            async with self.clock.timeout(TELLING):
+                await self.link.send(message, self.dialect.other())
+        except (Fault, TimeoutError) as error:
+            log.info("could not notify %s: %s", self.server.name, error)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done that nobody waits for. It ends with the connection."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    # What the link calls.
+
+    def received(self, data: bytes, origin: int | None) -> None:
+        try:
+            message = jsonrpc.decode(data)
+        except jsonrpc.Malformed as error:
+            self._misread(error, data, origin)
+            return
+        try:
+            if message.is_response:
+                self._answered(message, origin)
+            elif message.is_notification:
+                self._notified(message, origin)
+            else:
+                self.on_question(message, origin)
+        except (Fault, *jsonrpc.UNREADABLE) as error:
+            id, only = (bytes(message.id), "method") if message.is_request else (b"null", "")
+            self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
+
+    def _notified(self, message: Message, origin: int | None) -> None:
+        size = len(memoryview(message.params))
+        if size <= LONGEST_NOTE or message.method == mcp.TASK_CHANGED:  # which may have a result in it
+            self.handlers.get(message.method, self.on_other)(message, origin)
+        elif self.complaints.takes(self.server.id):
+            told = (self.server.name, excerpt(message.method), size, LONGEST_NOTE)
+            log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
+
+    def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
+        """Whoever waits for an answer, we or the server, is told that there will be none."""
+        if self.complaints.takes(self.server.id):
+            log.warning("%s sent an invalid message: %s: %r", self.server.name, error, excerpt(data))
+        if error.id != b"null" and error.only == "method":
+            self.answer(jsonrpc.error(error.id, error.rpc, error.message))
+        elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):
+            reach: Reach = "executed" if error.only == "result" else "sent_unknown"
+            self.failed(int(error.id), self._unreadable(error, reach))
+
+    def awaits(self, origin: int) -> bool:
+        return origin in self.pending
+
+    def failed(self, origin: int, fault: Fault) -> None:
+        request = self._forget(origin)
+        if request:
+            self._over(origin)
+            request.exchange.fail(fault)
+
+    def retired(self, fault: Fault) -> None:
+        self._end(fault, is_dead=False)
+
+    def closed(self, fault: Fault) -> None:
+        self._end(fault, is_dead=True)
+        for told in self.on_end:
+            told()
+        for id, request in list(self.pending.items()):
+            self._forget(id)
+            request.exchange.fail(fault.at(self.server.id, ""))
+
+    def _end(self, fault: Fault, is_dead: bool) -> None:
+        if not self.fault:
+            self.fault = fault
+            self._on_closed(fault, is_dead)
+
+    async def close(self) -> None:
+        """End it for good. What is under way fails at once; this returns when all that the link holds is gone."""
+        self.is_closing = True
+        self.closed(stopped(self.server.id, self.server.name, "sent_unknown"))
+        for task in list(self._work):
+            task.cancel()
+        if self.link:
+            await self.link.close()
+
+    # Answers.
+
+    def _answered(self, message: Message, origin: int | None) -> None:
+        id = _own_id(message, origin)
+        request = self._forget(id) if id is not None else None
+        if id is None or not request:
+            self._answered_late(id, message)
+            return
+        self._over(id)
+        try:
+            if message.error:
+                raise self._error(id, request, jsonrpc.read_error(message.error))
+            outcome = self._outcome(request.call, message.result)
+            if isinstance(outcome, Accepted) or (request.call and request.call.method in mcp.TASKS):
+                for told in self.on_answer:
+                    told(id, request, outcome)
+            request.exchange.finish(outcome)
+        except Fault as fault:
+            request.exchange.fail(fault)
+        except jsonrpc.UNREADABLE as error:
+            request.exchange.fail(self._unreadable(error))
+
+    def _answered_late(self, id: int | None, message: Message) -> None:
+        log.debug("%s answered a request that is not pending", self.server.name)
+        if id is not None:
+            if not message.error:
+                self._over(id)
+            self._asks_no_more(id)
+
+    def _unreadable(self, error: Exception, reach: Reach = "executed") -> Fault:
+        message = f"The server's answer cannot be read: {error}"
+        return Fault("UPSTREAM_ERROR", message, server=self.server.id, reach=reach)
+
+    def _error(self, id: int, request: OpenRequest, error: RpcError) -> Fault:
+        """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
+        for told in self.on_answer:
+            told(id, request, error)
+        method = request.call.method if request.call else ""
+        is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
+        code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
+        return Fault(code, error.message, server=self.server.id, reach="executed", upstream=error)
+
+    def _outcome(self, call: Call | None, body: Raw) -> Outcome:
+        if call is None:
+            return Done(body)
+        if bytes(memoryview(body)[:1]) != b"{":
+            raise Fault("UPSTREAM_ERROR", "The server's result is not a JSON object", reach="executed")
+        found = self.dialect.read(call, body)
+        if isinstance(found, Required):
+            return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self.clock))
+        return found
+
+
+def _takes_a_turn(request: OpenRequest) -> bool:
+    return request.call is not None and request.call.method not in mcp.TASKS
+
+
+def _is_of_another(request: OpenRequest, call: Call) -> bool:
+    return request.call is not None and request.call.client.identity != call.client.identity
+
+
+def _own_id(message: Message, origin: int | None) -> int | None:
+    """The id of ours that a response is for. An error on a request's own stream is that request's, whatever id it has:
+    servers that could not read it, or did not try, write null or one of their own. A result there is for that request
+    or for none: it must not be taken for the answer to another that is under way."""
+    if message.error and origin is not None:
+        return origin
+    id = jsonrpc.id_key(message.id) if message.id else None
+    return id if isinstance(id, int) and origin in (None, id) else None

@@ -1,0 +1,146 @@
+"""The requests of one connection, by a link that keeps what is sent: who is told of what, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from virtualtime import FakeClock, settle
+
+from toolgate.config import Server
+from toolgate.core import jsonrpc
+from toolgate.core.model import Call, Client, Done, Fault, Outcome, Principal
+from toolgate.eras import legacy
+from toolgate.upstreams.mcp.dialects import Legacy
+from toolgate.upstreams.mcp.requests import GIVEN_UP, LONGEST_NOTE, Requests
+
+
+class Link:
+    """Keeps what is sent."""
+
+    signs_of_life = None
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    async def send(self, data: bytes, headers: Any = (), origin: int | None = None) -> None:
+        self.sent.append(json.loads(data))
+
+    def abandon(self, origin: int) -> bool:
+        return False
+
+    async def close(self) -> None: ...
+
+
+def opened(**more: Any) -> tuple[Requests, Link]:
+    async def again(call: Call) -> Outcome:
+        raise AssertionError("no call is made anew")
+
+    server = Server(id="there", name="there", type="stdio", **more)
+    requests = Requests(server, FakeClock(), again, lambda why, is_dead: None, lambda: None)
+    requests.link = link = Link()  # type: ignore[assignment]
+    requests.dialect = Legacy(legacy.Initialized("2025-11-25"))
+    return requests, link
+
+
+def start(requests: Requests, principal: str = "ann") -> asyncio.Task[Outcome]:
+    return asyncio.ensure_future(requests.call(Call("tools/call", "t", Client(Principal(principal)))))
+
+
+def answer(requests: Requests, id: int) -> None:
+    requests.received(jsonrpc.result(Raw(b"%d" % id), b"{}"), None)
+
+
+def say(requests: Requests, method: str, params: bytes = b"{}") -> None:
+    requests.received(jsonrpc.notification(method, params), None)
+
+
+async def test_a_call_is_sent_under_an_id_of_its_own_and_ends_with_its_answer() -> None:
+    requests, link = opened()
+    calls = [start(requests), start(requests)]
+    await settle()
+    assert [message["id"] for message in link.sent] == [1, 2]
+    answer(requests, 2)
+    assert await calls[1] == Done(Raw(b"{}"))
+    assert requests.in_flight == 1 and not calls[0].done()
+    await requests.close()
+    with pytest.raises(Fault):
+        await calls[0]
+
+
+async def test_a_notification_goes_to_the_handler_of_its_method_and_any_other_to_who_takes_the_rest() -> None:
+    requests, _ = opened()
+    heard: list[tuple[str, str]] = []
+    requests.handlers["notifications/mine"] = lambda message, _: heard.append(("mine", message.method))
+    requests.on_other = lambda message, _: heard.append(("other", message.method))
+    say(requests, "notifications/mine")
+    say(requests, "notifications/strange")
+    assert heard == [("mine", "notifications/mine"), ("other", "notifications/strange")]
+
+
+async def test_a_notification_that_is_too_long_goes_to_nobody() -> None:
+    requests, _ = opened()
+    requests.on_other = lambda message, _: pytest.fail("it was taken")
+    say(requests, "notifications/long", json.dumps({"text": "x" * LONGEST_NOTE}).encode())
+
+
+async def test_a_call_that_is_given_up_is_told_of_and_once_more_when_its_answer_comes_after_all() -> None:
+    requests, link = opened()
+    told: list[Any] = []
+    requests.on_given_up.append(lambda request, why: told.append(why))
+    requests.on_over.append(lambda id, is_answered: told.append((id, is_answered)))
+    call = start(requests)
+    await settle()
+    call.cancel()
+    await settle()
+    assert told == ["cancelled by the client", (1, False)]
+    assert link.sent[-1]["method"] == "notifications/cancelled" and list(requests.given_up) == [1]
+    answer(requests, 1)
+    assert told[2:] == [(1, True)] and not requests.given_up
+
+
+async def test_a_call_that_was_given_up_asks_no_more_after_a_while() -> None:
+    requests, _ = opened()
+    call = start(requests)
+    await settle()
+    call.cancel()
+    await settle()
+    await requests.clock.sleep(GIVEN_UP + 1)
+    assert not requests.given_up
+
+
+async def test_once_calls_take_turns_those_that_are_in_flight_end_before_the_next_is_sent() -> None:
+    requests, link = opened()
+    calls = [start(requests) for _ in range(2)]
+    await settle()
+    requests.take_turns()
+    calls.append(start(requests))
+    await settle()
+    assert requests.calls == 3 and requests.in_flight == 2
+    answer(requests, 1)
+    await settle()
+    assert len(link.sent) == 2
+    answer(requests, 2)
+    await settle()
+    assert len(link.sent) == 3
+    answer(requests, 3)
+    assert len(await asyncio.gather(*calls)) == 3
+
+
+async def test_once_calls_take_turns_none_is_sent_while_one_of_another_client_that_was_given_up_may_still_ask() -> None:
+    requests, link = opened(timeout=60.0)
+    given_up = start(requests, "ann")
+    await settle()
+    requests.take_turns()
+    given_up.cancel()
+    await settle()
+    call = start(requests, "bob")
+    await settle()
+    assert [message["method"] for message in link.sent] == ["tools/call", "notifications/cancelled"]
+    await requests.clock.sleep(GIVEN_UP + 1)
+    assert link.sent[-1]["method"] == "tools/call"
+    answer(requests, 2)
+    await call
