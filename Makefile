@@ -4,8 +4,8 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 RUN = .venv/bin/python -m
 INSTALLED = .venv/.installed
 
-.PHONY: demo test attack check format install interop faults conformance behaviour docs tools grid fuzz soak bench retrieval \
-	constraints clean
+.PHONY: demo test attack check format install interop faults conformance behaviour docs tools keys grid fuzz soak bench \
+	retrieval constraints clean
 
 demo: $(INSTALLED)
 	$(RUN) toolgate demo $(if $(ONCE),--once)
@@ -60,6 +60,10 @@ docs: $(INSTALLED)
 tools: $(INSTALLED)
 	.venv/bin/python docs/make_tools.py
 	.venv/bin/python docs/make_cli.py
+
+# docs/configuration-keys.md and docs/toolgate.schema.json, from the fields.
+keys: $(INSTALLED)
+	.venv/bin/python docs/make_configuration.py
 
 grid: $(INSTALLED)
 	PYTHONPATH=tests $(RUN) bridge.grid

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolgate"
-KNOW_ERAS = ("eras/", "frontends/", "upstreams/mcp/", "core/mcp.py", "core/model.py", "demo/", "config/__init__.py")
+KNOW_ERAS = ("eras/", "frontends/", "upstreams/mcp/", "core/mcp.py", "core/model.py", "demo/", "config/server.py")
 ERA = {"era", "is_modern", "is_legacy"}
 REVISION = {"revision", "date", "LATEST", "UNSTATED"}
 MAY_COMPARE_REVISIONS = ("core/mcp.py", "demo/")

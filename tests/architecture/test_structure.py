@@ -28,6 +28,12 @@ def test_a_protocol_is_excused_with_a_reason_while_it_has_one_implementation() -
     assert all(excused.values())
 
 
+def test_a_key_is_excused_with_a_reason_while_other_places_know_it() -> None:
+    excused = KEPT["excused_keys"]
+    assert excused.keys() <= measure.known_elsewhere().keys(), "excused for nothing: take it out of ratchets.toml"
+    assert all(excused.values())
+
+
 def test_a_warm_call_visits_the_files_of_the_spine_in_their_order() -> None:
     visited = iter(measure.one_call().visited)
     out_of_order = [file for file in KEPT["spine"]["files"] if file not in visited]

@@ -12,8 +12,7 @@ from pathlib import Path
 from toolgate.auth.oauth import vault
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.safe_net import SafeNet
-from toolgate.config import Server
-from toolgate.config.access import ServerAuth
+from toolgate.config import Server, ServerAuth
 from toolgate.core.clock import SystemClock
 from toolgate.core.redaction import Redactor
 from toolgate.state import opened

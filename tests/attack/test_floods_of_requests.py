@@ -14,9 +14,11 @@ from processes.ground import gateway, real, settings
 from uvicorn.server import ServerState
 from virtualtime import settle
 
-from toolgate.core.inflow import PacedProtocol
+from toolgate.core.inflow import IntakeQueue, PacedProtocol
 from toolgate.frontends import bodies, frames, server
 from toolgate.frontends.bodies import Bodies
+from toolgate.frontends.connections import STATE, Connection
+from toolgate.frontends.unread import Unread
 
 MANY = 40_000
 PING, NOTHING, BEGIN, END, TEXT = (
@@ -48,8 +50,9 @@ class Peer(asyncio.Transport):
         config = uvicorn.Config(
             self.app, interface="asgi3", proxy_headers=False, log_config=None, ws_per_message_deflate=False
         )
-        given: dict[str, Any] = {"config": config, "server_state": ServerState(), "app_state": {}}
-        self.connection: Any = frames.paced_socket()(bodies=of or Bodies(), on_closed=lambda _: None, **given)
+        state = {STATE: Connection(Unread(), self, "192.0.2.1")}
+        given: dict[str, Any] = {"config": config, "server_state": ServerState(), "app_state": state}
+        self.connection: Any = frames.paced_socket()(bodies=of or Bodies(), turns=IntakeQueue(), **given)
 
     async def opened(self, *, hears: bool = True) -> Peer:
         self.connection.connection_made(self)
@@ -77,6 +80,12 @@ class Peer(asyncio.Transport):
     def resume_reading(self) -> None:
         assert self.is_paused
         self.is_paused = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
 
     def is_closing(self) -> bool:
         return self.is_over

@@ -31,7 +31,8 @@ from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.receipts import MOST as MOST_RECEIPTS
 from toolgate.upstreams.links.receipts import Receipts
 from toolgate.upstreams.links.stdio import StdioLink
-from toolgate.upstreams.mcp.requests import LONGEST_NOTE, MOST_ANSWERS, TELLING
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
+from toolgate.upstreams.mcp.requests import MOST_ANSWERS, TELLING
 from toolgate.upstreams.process.supervisor import Supervisor
 
 
@@ -421,6 +422,65 @@ async def test_a_note_without_end_is_dropped_and_said(
     assert ("notifications/progress" in heard) is not is_dropped
     assert ("notifications/message" in heard) is not is_dropped
     assert sum("dropped, because" in each.getMessage() for each in caplog.records) == 2 * is_dropped
+
+
+BODY = b'"result":{"a":[' + b"{}," * LONGEST_NOTE + b"{}]}}}"
+
+
+def note(method: bytes, params: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","method":"%b","params":{%b,%b' % (method, params, BODY)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        note(b"notifications/progress", b'"progressToken":1'),
+        note(b"notifications/tasks", b'"taskId":"other"'),
+        note(b"notifications/tasks", b'"x":"mine"'),
+        note(b"notifications/tasks", b'"x":[%b],"taskId":"mine"' % (b"1," * 10_000 + b"1")),
+        note(b"notifications/tasks/status", b'"taskId":"mine"'),
+        note(b"notifications/anything", b'"taskId":"mine"'),
+    ],
+)
+async def test_a_large_note_is_not_even_read(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Scripted(tools_list=tools("act"))
+    async with gateway(scripts={"there": script}) as app:
+        await Visitor(app).ask("tools/list")
+        read: list[bytes] = []
+        decode = jsonrpc.decode
+        monkeypatch.setattr(jsonrpc, "decode", lambda data: read.append(data) or decode(data))
+        script.say(data)
+        await settle()
+        assert not read
+
+
+def test_a_task_is_told_of_at_length_once_and_where_somebody_watches_it() -> None:
+    notes = LargeNotes(lambda id: id in ("mine", "m\u00e9"))
+    mine = note(b"notifications/tasks", b'"taskId":"mine"')
+    assert notes.refused(mine) == "" and notes.has_passed
+    assert notes.refused(mine) == "notifications/tasks" and not notes.has_passed
+    assert notes.refused(note(b"notifications/tasks", b'"status":"completed", "taskId" : "m\\u00e9"')) == ""
+    assert notes.refused(note(b"sampling/createMessage", b'"taskId":"mine"')) == "", "which may have an id at its end"
+    assert not notes.has_passed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"jsonrpc":"2.0","params":{"taskId":"T",%b,"method":"notifications/tasks"}' % BODY[:-1],
+        note(b"notifications\\/tasks", b'"taskId":"T"'),
+        b'{"jsonrpc":"2.0","x":[%b],' % (b"1," * 9000 + b"1") + note(b"notifications/tasks", b'"taskId":"T"')[17:],
+    ],
+)
+async def test_a_large_note_whose_beginning_does_not_tell_is_dropped_all_the_same(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Scripted(tools_list=tools("act"))
+    async with gateway(scripts={"there": script}) as app:
+        await Visitor(app).ask("tools/list")
+        script.say(data)
+        await settle()
+        assert "sent a notifications/tasks of" in caplog.text
 
 
 @pytest.mark.parametrize("id", [b"1" * 5000, b'"%b"' % (b"x" * 5000)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from virtualtime import FakeClock
 
-from toolgate.catalog.pins import print_of
+from toolgate.catalog.prints import print_of
 from toolgate.policy.approvals import Approvals, Place
 from toolgate.state import audit
 from toolgate.state.memory import MemoryStore

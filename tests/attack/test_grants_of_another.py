@@ -10,7 +10,7 @@ import pytest
 from authority import Authority
 from unit.test_oauth import Rig, link_of
 
-from toolgate.config.access import ServerAuth
+from toolgate.config import ServerAuth
 from toolgate.core.model import Fault
 from toolgate.state.memory import MemoryStore
 

@@ -12,8 +12,7 @@ import pytest
 from authority import Answer, Authority, Json
 from unit.test_oauth import BASE, Rig
 
-from toolgate.config import Server
-from toolgate.config.access import ServerAuth
+from toolgate.config import Server, ServerAuth
 from toolgate.core.model import Fault
 
 GATE = "https://gate.example"

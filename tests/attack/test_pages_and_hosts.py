@@ -14,7 +14,7 @@ from processes.ground import real, settings
 from toolgate.config import Config
 from toolgate.config.access import KnownClient
 from toolgate.core.model import Principal
-from toolgate.frontends import server
+from toolgate.frontends import connections, server
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 BODY = json.dumps(PING).encode()
@@ -129,29 +129,10 @@ async def test_a_body_that_does_not_come_ends_its_connection(path: str) -> None:
 
 @pytest.mark.promise("b.attacks.connections")
 @real
-async def test_one_address_has_a_share_of_the_connections_only() -> None:
-    most = server._most_connections
-    server._most_connections = lambda: 3
-    try:
-        async with real_gateway(settings()) as served, asyncio.timeout(30):
-            held = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            try:
-                assert await reader.read() == b""
-            except ConnectionResetError:
-                pass
-            for each in (writer, *(writer for _, writer in held)):
-                each.close()
-    finally:
-        server._most_connections = most
-
-
-@pytest.mark.promise("b.attacks.connections")
-@real
 async def test_a_websocket_that_ended_takes_no_share_and_one_that_lives_has_no_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server, "_most_connections", lambda: 2)
+    monkeypatch.setattr(connections, "most_files", lambda: 4)
     monkeypatch.setattr(server, "BODY_PATIENCE", 0.05)
     async with real_gateway(settings()) as served, asyncio.timeout(30), _connected(served.port) as kept:
         for _ in range(5):

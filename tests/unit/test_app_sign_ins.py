@@ -2,8 +2,7 @@
 
 from inmemory import GREETER, gateway
 
-from toolgate.config import Config, Server
-from toolgate.config.access import ServerAuth
+from toolgate.config import Config, Server, ServerAuth
 
 FAR = Server(id="far", name="far", type="http", url="http://127.0.0.1:1/mcp", auth=ServerAuth())
 

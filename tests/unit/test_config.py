@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import msgspec
 import pytest
 from hypothesis import example, given
@@ -25,11 +26,11 @@ from toolgate.config import (
     Problem,
     Root,
     Server,
-    Sessions,
+    ServerAuth,
     VirtualSearch,
     dialects,
+    fields,
     find,
-    keys,
     load,
     read,
     values,
@@ -37,10 +38,17 @@ from toolgate.config import (
 from toolgate.config import (
     render as showing,
 )
-from toolgate.config.access import Bounds, KnownClient, Rate, ServerAuth
-from toolgate.config.formats import Format
+from toolgate.config.access import Bounds, Rate
+from toolgate.config.fields import Key, Later, Row, Section
+from toolgate.config.formats import Format, parse
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+SCHEMA = jsonschema_rs.validator_for(showing.schema())
+SERVER = fields.rows(Server)
+SECTIONS: Mapping[str, Mapping[str, Row]] = {
+    key: row.rows for key, row in fields.rows(Config).items() if isinstance(row, Section)
+}
+ROOT = {key: row for key, row in fields.rows(Config).items() if key not in (*SECTIONS, "mcpServers")}
 FORMATS: tuple[Format, ...] = ("toml", "yaml", "json")
 
 
@@ -55,8 +63,11 @@ def said(
 
 
 def understood(text: str, format: Format = "toml", **more: Any) -> Config:
+    """What is read as a file of ours is valid by the schema for editors."""
     config = said(text, format, **more)
     assert isinstance(config, Config), config
+    wrong = list(SCHEMA.iter_errors(parse(text, format) or {})) if config.dialect == "native" else []
+    assert [error.message for error in wrong] == []
     return config
 
 
@@ -595,14 +606,14 @@ def test_clients_say_what_they_may() -> None:
     assert config.limits.rates.tool == Rate(5, 10.0)
 
 
-def laters() -> list[tuple[dict[str, Any], keys.Later]]:
+def laters() -> list[tuple[dict[str, Any], Later]]:
     """Each key of a later version, as the tree of a file that gives it the value `...`."""
-    found: list[tuple[dict[str, Any], keys.Later]] = []
-    found += [({key: ...}, row) for key, row in keys.ROOT.items() if isinstance(row, keys.Later)]
-    for section, rows in keys.SECTIONS.items():
-        found += [({section: {key: ...}}, row) for key, row in rows.items() if isinstance(row, keys.Later)]
-    for key, row in keys.SERVER.items():
-        if isinstance(row, keys.Later):
+    found: list[tuple[dict[str, Any], Later]] = []
+    found += [({key: ...}, row) for key, row in ROOT.items() if isinstance(row, Later)]
+    for section, rows in SECTIONS.items():
+        found += [({section: {key: ...}}, row) for key, row in rows.items() if isinstance(row, Later)]
+    for key, row in SERVER.items():
+        if isinstance(row, Later):
             found.append(({"mcpServers": {"a": {"command": "x", key: ...}}}, row))
     return found
 
@@ -614,7 +625,7 @@ def filled_in(tree: Any, value: object) -> Any:
 
 
 @pytest.mark.parametrize(("tree", "row"), laters(), ids=lambda value: json.dumps(value, default=str)[:40])
-def test_a_key_of_a_later_version_may_only_say_its_default(tree: dict[str, Any], row: keys.Later) -> None:
+def test_a_key_of_a_later_version_may_only_say_its_default(tree: dict[str, Any], row: Later) -> None:
     [line] = refused(json.dumps(filled_in(tree, {"some": "thing"})), "json")
     assert "is not available in this version of toolgate" in line
     if row.accepted is not msgspec.UNSET:
@@ -812,7 +823,7 @@ SERVER_TREE = st.dictionaries(
 )
 SERVER_TREE |= SERVER_TREE.map(lambda tree: {"command": "x", **tree})
 SERVERS = st.dictionaries(st.text(max_size=5), SERVER_TREE | JUNK, max_size=3) | st.lists(SERVER_TREE, max_size=2)
-KNOWN = ["mcpServers", *keys.SECTIONS, *keys.ROOT]
+KNOWN = ["mcpServers", *SECTIONS, *ROOT]
 THEIRS = [
     "mcp_servers", "mcp-servers", "children", "servers", "inputs", "mcp", "context_servers", "extensions", "packages",
     "remotes", "server", "component", "projects", "user_config", "name",
@@ -833,7 +844,7 @@ TREE = st.dictionaries(
     | SERVERS
     | INSIDE
     | st.lists(INSIDE, max_size=2)
-    | st.dictionaries(st.sampled_from([key for rows in keys.SECTIONS.values() for key in rows]), JUNK, max_size=4),
+    | st.dictionaries(st.sampled_from([key for rows in SECTIONS.values() for key in rows]), JUNK, max_size=4),
     max_size=4,
 )
 
@@ -891,56 +902,23 @@ def named_blocks() -> list[tuple[Format, str, str]]:
     return re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def blocks() -> list[tuple[Format, str]]:
-    return [(format, text) for format, name, text in named_blocks() if not name]
-
-
 @pytest.mark.parametrize(("format", "name", "text"), named_blocks())
 def test_every_example_of_the_page_loads(format: Format, name: str, text: str) -> None:
-    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY", "TENANT"), "x") | {"CI_KEY": "k" * 24}
+    environ = dict.fromkeys(("DOCS_TOKEN", "GITHUB_TOKEN", "SEARCH_KEY", "TENANT", "VAULT_TOKEN"), "x") | {
+        "CI_KEY": "k" * 24
+    }
     config = read(text, file=name or f"toolgate.{format}", environ=environ, format=format, native=not name)
     assert config.servers or not name
     assert not config.warnings
     assert not any(one.problem for one in config.servers)
 
 
-@pytest.mark.promise("b.001.port")
-def test_the_page_shows_all_defaults_as_they_are() -> None:
-    [text] = [text for _, text in blocks() if "[sessions]" in text]
-    config = understood(text)
-    assert (config.http, config.sessions) == (Http(), Sessions())
-    assert msgspec.structs.replace(config, source="") == Config()
-    for section in ("http", "sessions", "parking", "catalog", "pool", "virtual_search", "approvals", "guard"):
-        for key, row in keys.SECTIONS[section].items():
-            assert isinstance(row, keys.Later) or f"\n{key} = " in text
-
-
-def test_the_page_shows_every_key_of_clients_tokens_and_limits() -> None:
-    whole = "\n".join(text for _, text in blocks())
-    shown = re.findall(r"^(\w+) = ", whole, re.MULTILINE)
-    clients = KnownClient.__struct_fields__
-    written = {"servers": "mcp_server_access", "permissions": "mcp_permissions"}
-    sections = ("auth", "limits", "approvals", "guard", "audit", "secrets")
-    wanted = {written.get(field, field) for field in clients} | {
-        key for each in sections for key in keys.SECTIONS[each]
-    }
-    assert wanted <= set(shown)
-
-
-def test_the_page_names_every_key() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    missing = [
-        key for key in [*keys.SERVER, *keys.ROOT, *keys.SECTIONS] if f"`{key}" not in page and f"[{key}]" not in page
-    ]
-    assert missing == []
-
-
 def test_the_page_names_every_tool_and_every_key_of_theirs_that_says_something() -> None:
     page = PAGE.read_text(encoding="utf-8")
     tools = {dialect.title.partition(" (")[0] for dialect in dialects.DIALECTS} - {"toolgate", "a file with mcpServers"}
     assert {title for title in tools if title.split()[0] not in page} == set()
-    theirs = {key for dialect in dialects.DIALECTS for key, row in dialect.rows.items() if isinstance(row, keys.Key)}
-    unnamed = {key for key in theirs - keys.SERVER.keys() if f"`{key}" not in page}
+    theirs = {key for dialect in dialects.DIALECTS for key, row in dialect.rows.items() if isinstance(row, Key)}
+    unnamed = {key for key in theirs - SERVER.keys() if f"`{key}" not in page}
     assert unnamed <= {"transportType", "oauth", "startup_timeout_ms"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from toolgate import config
 from toolgate.auth.oauth import ourselves, vault
 from toolgate.cli import COMMANDS
-from toolgate.config.access import ServerAuth
+from toolgate.config import ServerAuth
 from toolgate.frontends import modern
 
 TEXT = (Path(__file__).parents[2] / "docs" / "connecting.md").read_text()

@@ -6,7 +6,7 @@ import pytest
 from virtualtime import settle
 
 from toolgate.core import inflow
-from toolgate.core.inflow import Intake
+from toolgate.core.inflow import Intake, IntakeQueue
 
 
 class Transport:
@@ -90,3 +90,32 @@ async def test_a_piece_that_fails_does_not_end_the_taking() -> None:
     assert transport.is_paused
     await settle()
     assert taken == [b"b", b"c"] and not transport.is_paused
+
+
+async def test_of_many_reads_of_one_connection_in_a_round_two_are_taken_at_most() -> None:
+    """A transport reads on while it is not paused."""
+    taken: list[bytes] = []
+    transport = Transport()
+    intake = Intake(taken.append, transport, piece=2)
+    reads = 0
+    while not transport.is_paused:
+        intake.put(b"abcd")
+        reads += 1
+        assert reads < 32
+    assert reads == 2 and len(taken) == 2
+    await settle()
+    assert len(taken) == 4 and not transport.is_paused
+
+
+async def test_connections_that_share_a_moment_take_turns_by_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflow, "SLICE", -1.0)  # a piece at a time
+    taken: list[bytes] = []
+    turns = IntakeQueue()
+    many = [Intake(taken.append, Transport(), 1, turns, lambda: "eve") for _ in range(50)]
+    for each in many:
+        each.put(b"ee" * 50)
+    before = len(taken)
+    Intake(taken.append, Transport(), 1, turns, lambda: "bob").put(b"bb")
+    await settle()
+    assert taken.index(b"b", before) - before <= 2
+    assert len(taken) == 50 * 100 + 2

@@ -44,7 +44,7 @@ def judged(known: Pins, *tools: Any, scope: str = "") -> Any:
     "other",
     [
         dict(reversed(TOOL.items())),
-        TOOL | {"_meta": {"seen": 7}, "icons": [{"src": "data:"}], "execution": {}, "more": 1},
+        TOOL | {"_meta": {"seen": 7}, "icons": [{"src": "data:"}], "execution": {}},
         json.dumps(TOOL, indent=3).replace("a page", "\\u0061 page").encode(),
     ],
 )

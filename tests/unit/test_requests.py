@@ -15,7 +15,8 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Call, Client, Done, Fault, Outcome, Principal
 from toolgate.eras import legacy
 from toolgate.upstreams.mcp.dialects import Legacy
-from toolgate.upstreams.mcp.requests import GIVEN_UP, LONGEST_NOTE, Requests
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE
+from toolgate.upstreams.mcp.requests import GIVEN_UP, Requests
 
 
 class Link:

@@ -24,24 +24,23 @@ import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.catalog import poisoning
-from toolgate.catalog.poisoning import Pairs, PoisoningSign, visible
+from toolgate.catalog.poisoning import PoisoningSign, visible
+from toolgate.catalog.prints import PRINT, told_of
 from toolgate.config import Config
 from toolgate.core import surrogates
+from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
 from toolgate.core.services import Swap
 from toolgate.state.base import NotKept, Store
 
 log = logging.getLogger(__name__)
 
-# What a client may show to a model. The rest (`icons`, `_meta`, `execution`) may differ from one list to the next.
-PINNED = frozenset(("name", "title", "description", "inputSchema", "outputSchema", "annotations"))
 
 LONGEST_TEXT = 64 * 1024  # characters that are kept of one tool, to show what has changed
 MOST_TEXT = 8 * 1024 * 1024  # of one server's
@@ -64,12 +63,13 @@ class Modes(msgspec.Struct, frozen=True):
 
 class Pin(msgspec.Struct, frozen=True, array_like=True):
     """`at` is the time since 1970 at which it was made, `is_approved` whether a person did; `text` is what was pinned,
-    or its beginning."""
+    or its beginning; `version` says what was (see `PRINT`)."""
 
     digest: str
     at: float
     is_approved: bool
     text: str
+    version: int = 0
 
 
 class Pending(msgspec.Struct, frozen=True, array_like=True):
@@ -143,6 +143,17 @@ class StoredPins:
     def first(self, server: str, pins: Mapping[str, Pin]) -> Awaitable[bool]:
         return self.store.compare_and_set("pins", self.key(server), None, surrogates.pack(pins))
 
+    async def renew(self, server: str, renewed: Mapping[str, Pin]) -> None:
+        """Keep these in place of those of an older version, unless they are others by now."""
+        raw = self.store.get("pins", self.key(server))
+        try:
+            kept = _read_pins(raw) if raw else {}
+        except Unreadable:
+            return
+        old = {name: pin for name, pin in renewed.items() if name in kept and kept[name].version < pin.version}
+        if old:
+            await self.store.compare_and_set("pins", self.key(server), raw, surrogates.pack(kept | old))
+
     def set_pending(self, server: str, pending: Mapping[str, Pending]) -> Awaitable[None]:
         if not pending:
             return self.store.delete("pending", self.key(server))
@@ -155,7 +166,7 @@ class StoredPins:
         if seen and mark(pending) != seen:
             return None
         approved = {name: each for name, each in pending.items() if not tools or name in tools}
-        new = {name: Pin(each.digest, now, True, each.text) for name, each in approved.items()}
+        new = {name: Pin(each.digest, now, True, each.text, PRINT) for name, each in approved.items()}
         gone = {each.was for each in approved.values() if each.was} - new.keys()
         while True:
             before = self.store.get("pins", self.key(server))
@@ -189,6 +200,7 @@ class Pins:
         self._pending: dict[str, dict[str, Pending]] = {}
         self._read: dict[str, ReadTools] = {}  # by server: the last list
         self._said: set[tuple[str, str, str]] = set()
+        self._renewing = BackgroundTasks()
         self._unknown: dict[str, str] = {}  # by server: why it is not known what was trusted
         self.on_change: Callable[[], object] = lambda: None  # what was shown as trusted is held back after all
 
@@ -254,6 +266,7 @@ class Pins:
         gone = {name: _without_name(pin.text) for name, pin in pins.items() if name not in listed} if is_few else {}
         pending: dict[str, Pending] = {}
         left = MOST_TEXT
+        self._renew(server, pins, listed)
         for name, each in listed.items():
             pin = pins.get(name)
             is_same = pin is not None and pin.digest == each.digest
@@ -289,13 +302,24 @@ class Pins:
                 now, left = self._clock.wall(), MOST_TEXT
                 known = dict[str, Pin]()
                 for name, each in listed.items():
-                    known[name] = Pin(each.digest, now, False, each.text if left > 0 else "")
+                    known[name] = Pin(each.digest, now, False, each.text if left > 0 else "", PRINT)
                     left -= len(each.text)
                 asyncio.ensure_future(self._records.first(server, known)).add_done_callback(
                     lambda kept: self._was_first(server, kept)
                 )
             self._pins[server] = known
         return self._pins[server]
+
+    def _renew(self, server: str, pins: dict[str, Pin], listed: Mapping[str, _Listed]) -> None:
+        """Make pins of an older version anew, where what they have pinned is as it was."""
+        renewed = {
+            name: Pin(each.digest, pin.at, pin.is_approved, each.text if pin.text else "", PRINT)
+            for name, each in listed.items()
+            if (pin := pins.get(name)) and pin.version < PRINT and pin.digest == each.older
+        }
+        if renewed:
+            pins.update(renewed)
+            self._renewing.start(self._records.renew(server, renewed), "renew pins")
 
     def _not_known(self, server: str, why: str) -> dict[str, Pin]:
         if server not in self._unknown:
@@ -360,45 +384,19 @@ def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
     return {name: each for name, each in pending.items() if each.is_held}
 
 
-def _told(raw: Raw | bytes) -> str:
-    """What of a tool is pinned, in one order and one spelling."""
-    try:
-        return json.dumps({key: _plain(each) for key, each in _unique(poisoning.read(Raw(raw))) if key in PINNED})
-    except (ValueError, RecursionError):
-        return bytes(raw).decode(errors="backslashreplace")
-
-
-@lru_cache(maxsize=128)  # each holds what it is made of
-def print_of(server: str, listed: bytes) -> str:
-    """A hash of a server's own (`server`) and of a tool as it is listed: what a person who allows it has allowed."""
-    return hashlib.sha256(json.dumps([server, _told(listed)]).encode()).hexdigest()
-
-
 class _Listed:
-    """A tool as it is listed now. `text` is what of it is pinned."""
+    """A tool as it is listed now. `text` is what of it is pinned; `older` what version 0 would say of it."""
 
     def __init__(self, raw: Raw) -> None:
-        whole = _told(raw)
+        whole, before = told_of(raw)
         self.digest = hashlib.sha256(whole.encode()).hexdigest()
+        self.older = self.digest if before is whole else hashlib.sha256(before.encode()).hexdigest()
         self.text = whole[:LONGEST_TEXT]
         self.signs = poisoning.of(raw)
 
 
 ReadTools: TypeAlias = dict[str, tuple[Raw, _Listed]]
 """By name, as they were read from one list."""
-
-
-def _unique(value: Any) -> list[tuple[str, Any]]:
-    """The members of an object in order. Raises `ValueError` for one that says a thing twice: readers differ on it."""
-    if not isinstance(value, Pairs) or len({key for key, _ in value}) < len(value):
-        raise ValueError
-    return sorted(value, key=lambda pair: pair[0])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Pairs):
-        return {key: _plain(each) for key, each in _unique(value)}
-    return [_plain(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def _where_from(text: str, gone: Mapping[str, Mapping[str, Any]]) -> tuple[Literal["new", "renamed"], str]:

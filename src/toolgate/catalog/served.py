@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from toolgate.config import Config, KnownClient, Server, masking, render
+from toolgate.config.settings import NOTED
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.state.audit import Trail
@@ -25,7 +26,6 @@ from toolgate.state.base import Store
 log = logging.getLogger(__name__)
 
 SPACE = "served"
-SECTIONS = ("add_servers", "auth", "approvals", "guard", "audit", "limits", "secrets", "validate_arguments")
 
 
 class ServedServer(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class Served:
             self._note_servers(config, before, now, known)
             self._note_clients(config, before, now)
             self._note_keys(before, now)
-            changed = [each for each in SECTIONS if before.sections.get(each) != now.sections[each]]
+            changed = [each for each in NOTED if before.sections.get(each) != now.sections[each]]
             if changed:
                 self._audit.note_change("settings.change", **_of_file(config.source), changed=changed)
         self._store.put(SPACE, key, msgspec.msgpack.encode(now))
@@ -101,7 +101,7 @@ class Served:
         return Standing(
             {each.name: ServedServer(_print_of(each), self._file_of(each)) for each in config.servers},
             {each.id: _client(each, since.get(each.id, now)) for each in config.clients},
-            {each: _hash(repr(getattr(config, each))) for each in SECTIONS},
+            {each: _hash(repr(getattr(config, each))) for each in NOTED},
             self._keys(),
         )
 

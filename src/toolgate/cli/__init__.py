@@ -24,6 +24,7 @@ Changing
     reload       read the configuration again
     trust        trust a configuration file that lies in a folder
     trusting     what that file would run, for the user who is asked
+    widening     what it would allow or turn off, each in a sentence
     keys         the keys of clients
     secrets      the file of `${secret:NAME}`
     connect      sign in at a server

@@ -71,7 +71,11 @@ async def _call(config: Config, whole: Callable[[], Config], tool: str, argument
     if answer.asks:
         common.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")
     result = _read_result(answer.result)
-    typer.echo(_shown(result) if result and not as_json else bytes(answer.result).decode())
+    written = bytes(answer.result).decode()
+    if as_json:
+        typer.echo(written)
+    else:
+        common.say(_shown(result) if result else written)
     return 1 if result and result.isError else 0
 
 

@@ -173,8 +173,19 @@ def _spare_the_collector() -> None:
     gc.set_threshold(GARBAGE)
 
 
+def say(text: str, err: bool = False) -> None:
+    """Print what strangers may have written: on a terminal without what would act on it, elsewhere as it is."""
+    stream = sys.stderr if err else sys.stdout
+    typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
+
+
+def on_a_terminal(text: str) -> str:
+    """Line breaks and tabs stay."""
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.replace("\r\n", "\n").split("\n"))
+
+
 def fail(message: str, status: int = 1) -> NoReturn:
-    typer.echo(message, err=True)
+    say(message, err=True)
     sys.exit(status)
 
 

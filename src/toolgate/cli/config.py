@@ -1,4 +1,4 @@
-"""`toolgate config`: what a configuration file says, and what is wrong with it. Nothing is started."""
+"""`toolgate config`: what a configuration file says and may say, and what is wrong with it. Nothing is started."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ def show(
     typer.echo(json.dumps(table, indent=2, ensure_ascii=False) if as_json else _toml(table).rstrip())
     for warning in config.warnings:
         typer.echo(f"warning: {warning}", err=True)
+
+
+@app.command(help="Print the JSON Schema of toolgate's own configuration files, for editors.")
+def schema() -> None:
+    typer.echo(json.dumps(render.schema(), indent=2, ensure_ascii=False))
 
 
 def _noting(path: Path, named: str | None) -> Callable[[bytes], None] | None:

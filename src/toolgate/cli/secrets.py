@@ -18,7 +18,9 @@ from rich.markup import escape
 from toolgate import config as configs
 from toolgate.cli import common
 from toolgate.config import Config, ConfigError, edits, secrets
-from toolgate.config.secrets import Broken, Lacking
+from toolgate.config.private import SHORTEST
+from toolgate.config.secrets import Broken
+from toolgate.config.variables import Lacking, is_secret_name
 
 app = typer.Typer(add_completion=False, help="Store secrets for ${secret:NAME}; show where each one is found.")
 
@@ -27,7 +29,7 @@ Name = Annotated[str, typer.Argument(help="The name, as in ${secret:NAME}.")]
 
 @app.command("set", help="Store a secret in the file. The value is prompted for, or read from standard input.")
 def set_(name: Name, config: common.ConfigPath = None) -> None:
-    if not secrets.is_name(name):
+    if not is_secret_name(name):
         common.fail("A name has letters, digits and `_ . - /`, and may end in `#FIELD`", 2)
     value = _read()
     if not value:
@@ -39,8 +41,8 @@ def set_(name: Name, config: common.ConfigPath = None) -> None:
 
     _edit(path, with_it)
     typer.echo(f"{name} was stored in {path}", err=True)
-    if len(value) < secrets.SHORTEST:
-        short = f"it is shorter than {secrets.SHORTEST} characters, so it is not redacted from output"
+    if len(value) < SHORTEST:
+        short = f"it is shorter than {SHORTEST} characters, so it is not redacted from output"
         typer.echo(f"warning: {short}", err=True)
 
 

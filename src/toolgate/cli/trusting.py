@@ -19,6 +19,7 @@ import typer
 
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
+from toolgate.cli import widening
 from toolgate.config import Config, ConfigError, Server, masking, trust
 from toolgate.config.formats import SUFFIXES, parse
 
@@ -83,6 +84,7 @@ def _lines(config: Config) -> Iterator[str]:
         yield f"write its audit to {config.audit.path}"
     if config.http.host != configs.Http().host:
         yield f"listen on {config.http.host}"
+    yield from widening.of_config(config)
 
 
 def _of_server(server: Server) -> Iterator[str]:
@@ -97,14 +99,29 @@ def _of_server(server: Server) -> Iterator[str]:
         yield f"contact {server.name}: {server.url}{headers}"
     if server.auth and server.auth.issuer:
         yield f"contact {server.auth.issuer} to sign in to {server.name}"
+    yield from widening.of_server(server)
     if server.problem:
         yield f"  incomplete: {server.problem}"
+
+
+# Variables that decide what else a program loads or runs: none of them holds a secret.
+_of_loaders = re.compile(
+    r"(?:PYTHON|LD_|DYLD_|PERL5|RUBY|GEM_|BUNDLE_|NODE_(?!AUTH)|NPM_CONFIG_(?!.*(?:AUTH|TOKEN|PASS))|BUN_"
+    r"|DENO_(?!AUTH)|GIT_|JAVA_|JDK_|_JAVA|MAVEN_|GRADLE_|GO(?:FLAGS|PATH|ROOT|PROXY|ENV)$|CARGO_(?!.*TOKEN)|RUST|DOTNET_|CORECLR_|LUA_|PHP"
+    r"|R_|JULIA_|BASH|GLIBC_|GCONV|OPENSSL|SSL_CERT|LESS|UV_(?!.*(?:TOKEN|PASS))|PIP_|DOCKER_(?!AUTH))"
+    r"|(?:PATH|SHELL|ENV|CLASSPATH|HOME|IFS|SSH_ASKPASS|SUDO_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|XDG_\w+|TMPDIR)$",
+    re.IGNORECASE,
+)
 
 
 def _assigned(env: Mapping[str, str]) -> Iterator[str]:
     """Values matter, since some variables make programs run others; what looks like a secret is masked."""
     for name, value in env.items():
-        is_plain = "${" in value or not (masking.is_secret_name(name) or masking.looks_secret(value))
+        is_plain = (
+            "${" in value
+            or _of_loaders.match(name)
+            or not (masking.is_secret_name(name) or masking.looks_secret(value))
+        )
         yield f"{name}={value if is_plain else masking.MASK}"
 
 

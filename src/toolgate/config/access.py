@@ -1,14 +1,35 @@
 """Who may do what, as configured: clients and their permissions, tokens, approval, limits, the guard, the audit.
 
-Frozen values; what a file may say for them stands in `access_shapes`. `None`, where a number may be, is no limit.
+Frozen values; the kinds of what a file may say for them stand in `access_shapes`. `None`, where a number may be, is no
+limit.
 """
 
-from __future__ import annotations
+# No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
+
+from toolgate.config import access_shapes, fields, private, shapes
+from toolgate.config.access_shapes import base_url, verdict, verdicts
+from toolgate.config.fields import Key
+from toolgate.config.shapes import Rate
+from toolgate.config.values import (
+    Finding,
+    Kind,
+    Wrong,
+    choice,
+    duration,
+    duration_or_none,
+    filled,
+    flag,
+    many,
+    table,
+    wanted,
+    whole,
+    wrong,
+)
 
 Verdict = Literal["allow", "ask", "off"]
 """What a permission says: call it, ask a person first, or as if it did not exist."""
@@ -19,26 +40,34 @@ class Permissions(msgspec.Struct, frozen=True):
     Names of things are those of surface `aggregate` (`github__delete_repo`, `docs+file:///a`), and may hold `*`.
     `read_only`: tools that do not say that they only read are off, or to be asked for."""
 
-    everything: Verdict | None = None
-    servers: Mapping[str, Verdict] = {}
-    tools: Mapping[str, Verdict] = {}
-    resources: Mapping[str, Verdict] = {}
-    prompts: Mapping[str, Verdict] = {}
-    read_only: Literal["", "off", "ask"] = ""
-
-
-class Rate(msgspec.Struct, frozen=True):
-    """`count` calls in `seconds`; as many at once where none came before."""
-
-    count: int
-    seconds: float
+    everything: Annotated[Verdict | None, Key(verdict, "of all that nothing below names", name="global")] = None
+    servers: Annotated[Mapping[str, Verdict], Key(verdicts, "by server")] = {}
+    tools: Annotated[Mapping[str, Verdict], Key(verdicts, "by tool, such as `docs__search` or `docs__delete_*`")] = {}
+    resources: Annotated[Mapping[str, Verdict], Key(verdicts, "by resource, such as `docs+file:///a`")] = {}
+    prompts: Annotated[Mapping[str, Verdict], Key(verdicts, "by prompt")] = {}
+    read_only: Annotated[
+        Literal["", "off", "ask"],
+        Key(
+            access_shapes.read_only,
+            'tools that do not say that they only read: `true`: are off, `"ask"`: ask first',
+            default="`false`",
+        ),
+    ] = ""
 
 
 class Bounds(msgspec.Struct, frozen=True):
     """How many calls in a while, and how many at once."""
 
-    rate: Rate | None = None
-    concurrency: int | None = None
+    rate: Annotated[Rate | None, Key(shapes.rate, "calls in a while", default="no limit")] = None
+    concurrency: Annotated[int | None, Key(whole(1), "calls at once", default="no limit")] = None
+
+
+def _permissions_to_show(client: "KnownClient") -> Permissions | None:
+    """Without a word on servers, permissions stand for themselves, and are shown even where they say nothing."""
+    return client.permissions if client.servers is None or client.permissions != Permissions() else None
+
+
+_permissions = fields.table(Permissions)
 
 
 class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,20 +76,97 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
     None: what `permissions` say alone. `add_servers`: whether its tool calls may add servers, and remove them; only an
     administrator's may at all."""
 
-    id: str
-    name: str
-    enabled: bool = True
-    key: str = ""
-    claims: Mapping[str, Any] = {}
-    surface: str = ""  # empty: that of the gateway
-    admin: bool = False
-    add_servers: Verdict | None = None  # None: as the configuration says of all
-    servers: Literal["all", "none"] | tuple[str, ...] | None = "none"
-    permissions: Permissions = Permissions()
-    limits: Bounds = Bounds()
+    id: Annotated[
+        str,
+        Key(
+            access_shapes.client_id,
+            "small letters, digits, `_` and `-`; needed",
+            needed="add a short name, such as `ci`",
+        ),
+    ]
+    name: Annotated[str, Key(filled, "for people", default="the id")]
+    enabled: Annotated[bool, Key(flag, "`false`: is refused")] = True
+    key: Annotated[
+        str,
+        Key(
+            filled,
+            "at least 24 characters, or `sha256:…`; beside those that `toolgate keys` makes",
+            secret=private.CLIENT_KEY,
+        ),
+    ] = ""
+    claims: Annotated[Mapping[str, Any], Key(access_shapes.claims, "of tokens, where `auth` takes some")] = {}
+    surface: Annotated[
+        str, Key(choice(*shapes.SURFACES), "what `/mcp` shows this one", default="as `surface` at the root")
+    ] = ""
+    admin: Annotated[bool, Key(flag, "may add and remove servers")] = False
+    add_servers: Annotated[
+        Verdict | None, Key(verdict, "whether its tool calls may do so", default="as at the root")
+    ] = None
+    servers: Annotated[
+        Literal["all", "none"] | tuple[str, ...] | None,
+        Key(
+            access_shapes.server_access,
+            '`"all"`, `"none"` or a list of servers',
+            name="mcp_server_access",
+            default='`"none"`; with `mcp_permissions`: what those open',
+        ),
+    ] = "none"
+    permissions: Annotated[
+        Permissions,
+        Key(
+            _permissions,
+            "what of them it may use ([permissions.md](permissions.md))",
+            name="mcp_permissions",
+            of=_permissions_to_show,
+        ),
+    ] = Permissions()
+    limits: Annotated[Bounds, Key(fields.table(Bounds), "for each of its principals")] = Bounds()
 
     def __repr__(self) -> str:
         return f"<KnownClient {self.id}>"
+
+
+_client = fields.table(KnownClient)
+
+
+def _read_client(value: object) -> KnownClient:
+    """Permissions without a word on servers stand for themselves; neither of them opens nothing."""
+    found = fields.read(KnownClient, value)
+    if "permissions" in found:
+        found.setdefault("servers", None)
+    return KnownClient(**{"name": found["id"], **found})
+
+
+def _read_clients(value: object) -> tuple[KnownClient, ...]:
+    """A list of them, or a table by id. Their keys are not judged yet: variables go in first."""
+    if isinstance(value, dict):
+        by_id = table(cast(object, value))
+        value = [{"id": id, **table(each)} for id, each in by_id.items()]
+    if not isinstance(value, list):
+        raise wanted("a list of clients", value)
+    if not value:
+        raise wrong("is empty, so every request would be refused", "add a client, or remove the key")
+    found = cast("tuple[KnownClient, ...]", many(_read_client)(cast(object, value)))
+    ids: set[str] = set()
+    for index, each in enumerate(found):
+        if each.id in ids:
+            raise Wrong(Finding(f"has the id `{each.id}` a second time", "rename one of the two", (index,)))
+        ids.add(each.id)
+    return found
+
+
+def _schema_of_clients() -> Mapping[str, Any]:
+    one = _client.schema()
+    by_id = {key: each for key, each in one.items() if key != "required"}
+    return {
+        "anyOf": [
+            {"type": "array", "items": one, "minItems": 1},
+            {"type": "object", "additionalProperties": by_id, "minProperties": 1},
+        ]
+    }
+
+
+clients = Kind(_read_clients, _schema_of_clients, many(_client).write, KnownClient)
 
 
 class Auth(msgspec.Struct, frozen=True):
@@ -69,55 +175,49 @@ class Auth(msgspec.Struct, frozen=True):
     them for certain tools, by name patterns. `client` is whose permissions a token has that matches no client's
     `claims`; empty: it is refused."""
 
-    issuer: str = ""
-    audience: str = ""
-    scopes: tuple[str, ...] = ()
-    step_up: Mapping[str, tuple[str, ...]] = {}
-    client: str = ""
-
-
-class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
-    """How the gateway itself shows who it is to a server, by OAuth. Each principal signs in for itself, unless
-    `shared`, or where the gateway has credentials of its own (`client_credentials`). `issuer` binds what was
-    registered beforehand to one authorization server."""
-
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
-    client_id: str = ""
-    client_secret: str = ""
-    private_key: str = ""  # PEM, for `private_key_jwt`
-    algorithm: str = "ES256"
-    scopes: tuple[str, ...] = ()
-    shared: bool = False
-    issuer: str = ""
-
-    def __repr__(self) -> str:
-        return f"<ServerAuth {self.grant}>"
+    issuer: Annotated[str, Key(base_url, "who makes the tokens")] = ""
+    audience: Annotated[str, Key(base_url, "the URL that clients reach the gateway by, without a path")] = ""
+    scopes: Annotated[tuple[str, ...], Key(access_shapes.scopes, "each token needs these")] = ()
+    step_up: Annotated[
+        Mapping[str, tuple[str, ...]], Key(access_shapes.step_up, "by tool, the scopes that it needs beside them")
+    ] = {}
+    client: Annotated[
+        str, Key(filled, "whose permissions a token has that has no client's `claims`", default="it is refused")
+    ] = ""
 
 
 class Rates(msgspec.Struct, frozen=True):
     """For each principal, for each server, for each tool of a server."""
 
-    principal: Rate | None = None
-    server: Rate | None = None
-    tool: Rate | None = None
+    principal: Annotated[Rate | None, Key(shapes.rate, "for each principal", default="no limit")] = None
+    server: Annotated[Rate | None, Key(shapes.rate, "for each server", default="no limit")] = None
+    tool: Annotated[Rate | None, Key(shapes.rate, "for each tool of a server", default="no limit")] = None
 
 
 class Concurrency(msgspec.Struct, frozen=True):
     """Calls at once; the same three."""
 
-    principal: int | None = None
-    server: int | None = None
-    tool: int | None = None
+    principal: Annotated[int | None, Key(whole(1), "for each principal", default="no limit")] = None
+    server: Annotated[int | None, Key(whole(1), "for each server", default="no limit")] = None
+    tool: Annotated[int | None, Key(whole(1), "for each tool of a server", default="no limit")] = None
 
 
 class Audit(msgspec.Struct, frozen=True):
     """`enabled` None: where clients or tokens are configured. `path` empty: `audit.jsonl` in the state folder.
     `on_failure`: what becomes of calls while it cannot be written."""
 
-    enabled: bool | None = None
-    path: str = ""
-    arguments: Literal["hash", "full", "none"] = "hash"
-    on_failure: Literal["warn", "block"] = "warn"
+    enabled: Annotated[
+        bool | None, Key(flag, "whether it is written", default="where clients or tokens are configured")
+    ] = None
+    path: Annotated[str, Key(filled, "the file", "gateway", default="`audit.jsonl` in the state folder")] = ""
+    arguments: Annotated[
+        Literal["hash", "full", "none"],
+        Key(choice("hash", "full", "none"), 'what is noted of arguments; or `"full"`, `"none"`'),
+    ] = "hash"
+    on_failure: Annotated[
+        Literal["warn", "block"],
+        Key(choice("warn", "block"), 'what becomes of calls while it cannot be written; or `"block"`'),
+    ] = "warn"
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -125,10 +225,24 @@ class Approvals(msgspec.Struct, frozen=True):
     `wait` is how long a call waits for the operator, `ttl` how long one may decide; seconds. `notify` is a command, or
     the URL of a webhook, that is told of each call which waits for an operator; empty: nobody is."""
 
-    by: tuple[Literal["client", "operator"], ...] = ("client", "operator")
-    wait: float = 50.0
-    ttl: float = 900.0
-    notify: str | tuple[str, ...] = ()
+    by: Annotated[
+        tuple[Literal["client", "operator"], ...],
+        Key(
+            many(choice("client", "operator")),
+            "who decides: the client's own user where it has forms, an operator at the command line, or either",
+        ),
+    ] = ("client", "operator")
+    wait: Annotated[float, Key(duration_or_none, "how long a call waits for an operator; `0`: not at all")] = 50.0
+    ttl: Annotated[float, Key(duration, "how long one may decide")] = 900.0
+    notify: Annotated[
+        str | tuple[str, ...],
+        Key(
+            access_shapes.notified,
+            "who is told that one waits: a command as a list, or the URL of a webhook",
+            default="nobody but the log",
+            secret=private.WEBHOOK,
+        ),
+    ] = ()
 
 
 class Guard(msgspec.Struct, frozen=True):
@@ -136,7 +250,19 @@ class Guard(msgspec.Struct, frozen=True):
     model orders; `scrub`: which secrets are taken out of results. `allow_hosts` are hosts, addresses and networks that
     a URL may lead to although the operator has not written it."""
 
-    pinning: Literal["off", "warn", "quarantine"] = "warn"
-    descriptions: Literal["off", "warn", "quarantine"] = "warn"
-    scrub: Literal["off", "known", "patterns"] = "known"
-    allow_hosts: tuple[str, ...] = ()
+    pinning: Annotated[
+        Literal["off", "warn", "quarantine"],
+        Key(choice("off", "warn", "quarantine"), 'tools that change; or `"off"`, `"quarantine"`'),
+    ] = "warn"
+    descriptions: Annotated[
+        Literal["off", "warn", "quarantine"],
+        Key(choice("off", "warn", "quarantine"), 'descriptions that give orders; or `"off"`, `"quarantine"`'),
+    ] = "warn"
+    scrub: Annotated[
+        Literal["off", "known", "patterns"],
+        Key(choice("off", "known", "patterns"), 'secrets in results; or `"off"`, `"patterns"`'),
+    ] = "known"
+    allow_hosts: Annotated[
+        tuple[str, ...],
+        Key(many(access_shapes.host_or_network), "where URLs of others may lead, beside public addresses"),
+    ] = ()

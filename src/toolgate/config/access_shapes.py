@@ -1,6 +1,6 @@
 """What a file may say of access: clients, permissions, rates, OAuth.
 
-As in `values`, a kind is a plain function. The rule this file keeps: a slip never opens anything: an unknown word, a
+The rule this file keeps: a slip never opens anything: an unknown word, a
 name that means nothing and a key that is too short are refused, each with its fix.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
 from typing import Any, cast
 
-from toolgate.config import shapes, values
-from toolgate.config.values import Finding, Kind, Wrong, wanted, wrong
+from toolgate.config import values
+from toolgate.config.values import Finding, Kind, Wrong, either, kind, mapping, record, wrong
 
 SHORTEST_KEY = 24  # characters
 ACCESS = ("none", "all")
@@ -21,20 +20,10 @@ ACCESS = ("none", "all")
 _client_id = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _webhook = re.compile(r"(?:https?://|\$\{)[!-~]+")  # a variable may hold it all
 _hashed = re.compile(r"sha256:[0-9a-f]{64}")
-_rate = re.compile(r"([1-9][0-9]{0,8}) ?/ ?(?:([0-9]{1,6}) ?)?(s|m|h|d)")
-_seconds = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
 verdict = values.choice("allow", "ask", "off")
 
 
-def rate(value: object) -> tuple[int, float]:
-    """`"60/m"`, `"5/10s"`: (count, seconds)."""
-    found = _rate.fullmatch(values.text(value))
-    if not found:
-        raise wrong('must be a rate such as "60/m", "5/s" or "1000/h"')
-    return int(found[1]), int(found[2] or 1) * _seconds[found[3]]
-
-
+@kind(either({"type": "string", "pattern": f"^{_webhook.pattern}$"}, {"type": "array", "items": {"type": "string"}}))
 def notified(value: object) -> str | tuple[str, ...]:
     """A command, as a list of its words, or the URL of a webhook."""
     if isinstance(value, str):
@@ -47,38 +36,38 @@ def notified(value: object) -> str | tuple[str, ...]:
     return command
 
 
-def _pattern(value: object) -> str:
-    return values.filled(value)
-
-
-def _verdicts(value: object) -> dict[str, str]:
-    found = shapes.mapping(verdict)(value)
+def _read_verdicts(value: object) -> dict[str, str]:
+    found = mapping(verdict)(value)
     for name in found:
-        _pattern(name)
+        values.filled(name)
     return found
 
 
-_permissions = shapes.record(
-    **{"global": verdict},
-    servers=_verdicts,
-    tools=_verdicts,
-    resources=_verdicts,
-    prompts=_verdicts,
-    read_only=lambda value: value if value == "ask" else "off" if values.flag(value) else "",
+verdicts = Kind(_read_verdicts, mapping(verdict).schema)
+
+
+def _read_only(value: object) -> str:
+    return "ask" if value == "ask" else "off" if values.flag(value) else ""
+
+
+def _written_read_only(found: str, masked: bool) -> bool | str:
+    return found == "off" if found != "ask" else "ask"
+
+
+read_only = Kind(_read_only, lambda: either({"type": "boolean"}, {"const": "ask"}), _written_read_only)
+
+
+@kind(
+    either(
+        {"enum": list(ACCESS)},
+        {"type": "array", "items": {"type": "string"}},
+        {**values.closed({"specific": {"type": "array", "items": {"type": "string"}}}), "required": ["specific"]},
+    )
 )
-
-
-def permissions(value: object) -> dict[str, Any]:
-    found = _permissions(value)
-    if "global" in found:
-        found["everything"] = found.pop("global")
-    return found
-
-
 def server_access(value: object) -> str | tuple[str, ...]:
     """`none`, `all`, a list of servers or `{specific: [...]}`."""
     if isinstance(value, dict):
-        found = shapes.record(specific=values.many(values.filled))(cast(object, value))
+        found = record(specific=values.many(values.filled))(cast(object, value))
         if "specific" not in found:
             raise wrong("must be a list of servers, or have `specific`")
         return cast("tuple[str, ...]", found["specific"])
@@ -89,60 +78,19 @@ def server_access(value: object) -> str | tuple[str, ...]:
     return word
 
 
-def _id(value: object) -> str:
+@kind({"type": "string", "pattern": f"^{_client_id.pattern}$"})
+def client_id(value: object) -> str:
     if not _client_id.fullmatch(values.filled(value)):
         raise wrong("is not a valid client id", "lower-case letters, digits, `_` and `-`, at most 64")
     return values.text(value)
 
 
-def _claims(value: object) -> dict[str, Any]:
-    found = shapes.mapping(shapes.plain)(value)
+@kind({"type": "object", "minProperties": 1})
+def claims(value: object) -> dict[str, Any]:
+    found = mapping(values.plain)(value)
     if not found:
         raise wrong("is empty, so any token would match", "name a claim, such as `sub`, or remove it")
     return found
-
-
-bounds = shapes.record(rate=rate, concurrency=values.whole(1))
-
-
-def _client(surfaces: tuple[str, ...]) -> Kind:
-    return shapes.record(
-        id=_id,
-        name=values.filled,
-        enabled=values.flag,
-        key=values.filled,
-        claims=_claims,
-        surface=values.choice(*surfaces),
-        admin=values.flag,
-        add_servers=verdict,
-        mcp_server_access=server_access,
-        mcp_permissions=permissions,
-        limits=bounds,
-    )
-
-
-def clients(surfaces: tuple[str, ...]) -> Kind:
-    """A list of them, or a table by id. Their keys are not judged yet: variables go in first."""
-
-    def read(value: object) -> list[dict[str, Any]]:
-        if isinstance(value, dict):
-            table = values.table(cast(object, value))
-            value = [{"id": id, **values.table(each)} for id, each in table.items()]
-        if not isinstance(value, list):
-            raise wanted("a list of clients", value)
-        if not value:
-            raise wrong("is empty, so every request would be refused", "add a client, or remove the key")
-        found = values.many(_client(surfaces))(cast(object, value))
-        ids: set[str] = set()
-        for index, each in enumerate(found):
-            if "id" not in each:
-                raise Wrong(Finding("needs `id`", "add a short name, such as `ci`", (index,)))
-            if each["id"] in ids:
-                raise Wrong(Finding(f"has the id `{each['id']}` a second time", "rename one of the two", (index,)))
-            ids.add(each["id"])
-        return list(found)
-
-    return read
 
 
 def sound_key(value: Any) -> None:
@@ -156,6 +104,7 @@ def sound_key(value: Any) -> None:
         raise wrong("must be printable ASCII without spaces, to fit in a header")
 
 
+@kind(either({"type": "string"}, {"type": "array", "items": {"type": "string"}}))
 def scopes(value: object) -> tuple[str, ...]:
     """A list of them, or one text with spaces between them."""
     listed = value.split() if isinstance(value, str) else value
@@ -165,47 +114,16 @@ def scopes(value: object) -> tuple[str, ...]:
     return found
 
 
-def step_up(value: object) -> dict[str, tuple[str, ...]]:
-    return cast("dict[str, tuple[str, ...]]", shapes.mapping(scopes)(value))
+step_up = mapping(scopes)
 
 
+@kind({"type": "string", "pattern": "^[Hh][Tt][Tt][Pp][Ss]?://"})
 def base_url(value: object) -> str:
     """`https://host[:port]`, without a slash at its end."""
     written = values.filled(value).rstrip("/")
     if not re.fullmatch(r"https?://[^/?#@\s]+(?:/[^?#\s]*)?", written, re.IGNORECASE):
         raise wrong("must be a URL that starts with https:// (or http:// on this machine)")
     return written
-
-
-_server_auth = shapes.record(
-    type=values.choice("oauth"),
-    grant=values.choice("authorization_code", "client_credentials"),
-    client_id=values.filled,
-    client_secret=values.filled,
-    private_key=values.filled,
-    algorithm=values.choice("ES256", "ES384", "RS256", "PS256", "EdDSA"),
-    scopes=scopes,
-    shared=values.flag,
-    issuer=base_url,
-)
-
-
-def server_auth(value: object) -> dict[str, Any]:
-    """`"oauth"`, or a table."""
-    if isinstance(value, str):
-        values.choice("oauth")(value)
-        return {}
-    found = _server_auth(value)
-    found.pop("type", None)
-    if found.get("grant") == "client_credentials" and "client_id" not in found:
-        raise wrong("uses the grant client_credentials and needs `client_id`")
-    return found
-
-
-def sound_server_auth(value: Mapping[str, Any]) -> None:
-    for key in ("client_id", "client_secret"):
-        if re.search(r"[^\x20-\x7e]", value.get(key, "")):
-            raise Wrong(Finding("contains a character that OAuth does not allow here", "", (key,)))
 
 
 _never = re.compile(
@@ -215,6 +133,7 @@ _never = re.compile(
 )
 
 
+@kind({"type": "array", "items": {"type": "string"}})
 def forwarded(value: object) -> tuple[str, ...]:
     """Names of headers of clients that a server gets; never those that say who a client is, or that carry the hop."""
     found = cast("tuple[str, ...]", values.many(values.filled)(value))
@@ -223,9 +142,10 @@ def forwarded(value: object) -> tuple[str, ...]:
             raise Wrong(Finding("is not a valid header name", "", (index,)))
         if _never.fullmatch(name):
             raise Wrong(Finding("is never passed on", "put the server's own credentials into its `headers`", (index,)))
-    return found
+    return tuple(name.lower() for name in found)
 
 
+@kind({"type": "string"})
 def host_or_network(value: object) -> str:
     written = values.filled(value)
     try:

@@ -17,9 +17,12 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from toolgate.config import Config, ConfigError, Problem, ownership, state_folder
+from toolgate.config import ownership
 from toolgate.config.formats import LONGEST, Malformed, parse
-from toolgate.config.keys import FOREIGN_TYPES
+from toolgate.config.problems import ConfigError, Problem
+from toolgate.config.secrets import folder
+from toolgate.config.server_types import FOREIGN_TYPES
+from toolgate.config.settings import Config
 from toolgate.core.names import slug, spellings
 
 Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # name → a server as a native file has it
@@ -28,7 +31,7 @@ Tree: TypeAlias = Mapping[str, Mapping[str, Any]]  # name → a server as a nati
 def own_file(config: Config, environ: Mapping[str, str]) -> Path:
     """Each configuration has its own, so that a server that is added in one project is in no other."""
     which = f"-{hashlib.sha256(os.path.abspath(config.source).encode()).hexdigest()[:12]}" if config.source else ""
-    return state_folder(config, environ) / f"servers{which}.json"
+    return folder(config.state, config.source, environ) / f"servers{which}.json"
 
 
 def make_folder(folder: Path) -> None:

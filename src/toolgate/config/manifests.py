@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeAlias, cast
 
-import msgspec
-
-from toolgate.config import keys, values, variables
-from toolgate.config.keys import Key
+from toolgate.config import values
+from toolgate.config.containers import ManifestEntry
+from toolgate.config.server_types import FOREIGN_TYPES
 from toolgate.config.values import Finding, Wrong, wrong
 from toolgate.config.variables import Joined, Reference, as_variable
 
@@ -26,29 +25,6 @@ _identifier = re.compile(r"[A-Za-z0-9@][A-Za-z0-9@/:._-]*")
 _version = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+_-]*")
 _placeholder = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 _hump = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-class ManifestEntry(msgspec.Struct, frozen=True):
-    """One server of a file: where it stands, what it is called, what is written there."""
-
-    path: tuple[str | int, ...]
-    name: str
-    table: object
-    defaults: Mapping[str, Any] = {}
-
-
-def _kept(value: Any) -> Any:
-    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
-
-
-# The values come as references where they are variables.
-ROWS: Mapping[str, Key] = {
-    **{key: row for key, row in keys.SERVER.items() if isinstance(row, Key)},
-    "args": Key(_kept, only=keys.STARTED, sound=variables.sound_texts),
-    "env": Key(_kept, only=keys.STARTED, sound=variables.sound_environment),
-    "url": Key(_kept, only=keys.REACHED, sound=variables.sound_url),
-    "headers": Key(_kept, only=keys.REACHED, sound=variables.sound_headers),
-}
 
 
 # server.json: packages to start, remotes to reach. Keys are read in both of their spellings.
@@ -137,7 +113,7 @@ def _remote(remote: Table) -> Table:
     headers = {_named(each): _value(each) for each in _tables(remote, "headers")}
     type = _text(remote, "type", "transport_type")
     url = _filled_in(_text(remote, "url"), remote.get("variables"))
-    return {"type": keys.FOREIGN_TYPES.get(type, type or "http"), "url": url, "headers": headers}
+    return {"type": FOREIGN_TYPES.get(type, type or "http"), "url": url, "headers": headers}
 
 
 def _named(written: Table) -> str:

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Any
+
+import msgspec
 
 MASK = "***"
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """Why a field is not shown as it is: `mask` gives what is shown for its value and its struct, and `gather` puts
+    what is secret in it, with the name that it goes by, into a `private.Private`."""
+
+    mask: Callable[[Any, Any], Any]
+    gather: Callable[[Any, str, Any], None] = lambda private, name, value: None
 
 
 _secret_name = re.compile(

@@ -15,7 +15,9 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from toolgate.config import masking
+from toolgate.config.masking import MASK, Secret
 
+NO_KEY = "sha256:" + "0" * 64  # in place of a key: the hash of none that anybody knows
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 
 _path = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][^\s?&=]*")
@@ -96,33 +98,27 @@ class Private:
             for found in _url.findall(argument):
                 self.url(found)
 
-    def server(self, server: Any) -> None:
-        for name, value in server.env.items():
-            self.named(name, value)
-        for name, value in server.headers.items():
+    def headers(self, headers: Mapping[str, str]) -> None:
+        for name, value in headers.items():
             if name.lower() not in _unsecret_headers:
                 self.named(name, value)
             if name.lower() == "cookie":
                 for each in value.split(";"):
                     self.named("cookie", each.partition("=")[2].strip())
-        self.arguments(server.args)
-        self.url(server.url)
-        if server.auth:
-            self.certain(server.auth.client_secret)
-            self.certain(server.auth.private_key)
-            for line in server.auth.private_key.splitlines():  # as it may be quoted
-                if not line.startswith("-----"):
-                    self.certain(line)
-        for tool in server.tools.values():
-            for name, parameter in tool.parameters.items():
-                self._fixed(name, parameter.fixed)
 
-    def _fixed(self, name: str, value: Any) -> None:
+    def lines(self, value: str) -> None:
+        """All of it, and each line of a key, as it may be quoted."""
+        self.certain(value)
+        for line in value.splitlines():
+            if not line.startswith("-----"):
+                self.certain(line)
+
+    def fixed(self, name: str, value: Any) -> None:
         if isinstance(value, str):
             self.named(name, value)
         elif isinstance(value, Mapping):
             for inner, each in cast("Mapping[str, Any]", value).items():
-                self._fixed(inner, each)
+                self.fixed(inner, each)
 
     def environment(self, environ: Mapping[str, str]) -> None:
         """That of the gateway, whatever of it is used: its children could read it."""
@@ -136,6 +132,44 @@ class Private:
         for name, value in put_in:
             if not _ordinary.fullmatch(name):
                 self.named(name, value)
+
+
+# Of fields: how each is masked, and what of it is secret.
+
+
+def _masked(value: Any, struct: Any) -> str:
+    return MASK
+
+
+def _masked_values(value: Mapping[str, str], struct: Any) -> dict[str, str]:
+    return dict.fromkeys(value, MASK)
+
+
+def _masked_webhook(value: Any, struct: Any) -> Any:
+    """Its path may be all that somebody needs to use it. A command stays."""
+    return "/".join((*value.split("/")[:3], MASK)) if isinstance(value, str) else list(value)
+
+
+def _named(private: Private, name: str, value: Mapping[str, str]) -> None:
+    for each, text in value.items():
+        private.named(each, text)
+
+
+ARGUMENTS = Secret(
+    lambda value, server: masking.arguments(value, server.private_args),
+    lambda private, name, value: private.arguments(value),
+)
+CLIENT_KEY = Secret(
+    lambda value, client: value if value.startswith("sha256:") else NO_KEY,
+    lambda private, name, value: private.certain("" if value.startswith("sha256:") else value),
+)
+ENVIRONMENT = Secret(_masked_values, _named)
+FIXED = Secret(_masked, lambda private, name, value: private.fixed(name, value))
+HEADERS = Secret(_masked_values, lambda private, name, value: private.headers(value))
+TEXT = Secret(_masked, lambda private, name, value: private.lines(value))
+UNKNOWN_YET = Secret(_masked)  # a variable may still stand there
+URL = Secret(lambda value, server: masking.url(value), lambda private, name, value: private.url(value))
+WEBHOOK = Secret(_masked_webhook, lambda private, name, value: private.url(value) if isinstance(value, str) else None)
 
 
 def _goes_as_secret(name: str, value: str) -> bool:

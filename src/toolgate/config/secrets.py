@@ -13,14 +13,17 @@ import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Annotated, Any, Protocol, cast
 
 import msgspec
 
+from toolgate.config import fields, values
+from toolgate.config.fields import Key
 from toolgate.config.formats import LONGEST, Malformed, parse
-from toolgate.config.private import SHORTEST as SHORTEST
+from toolgate.config.private import UNKNOWN_YET
+from toolgate.config.values import Wrong, choice, filled, many
+from toolgate.config.variables import SHELL, Expansion, Lacking, Style, Unread, is_secret_name
 
-PREFIX = "secret:"
 ENVIRONMENT_PREFIX = "TOOLGATE_SECRET_"
 FILE = "secrets.json"
 LONGEST_SECRET = 64 * 1024  # bytes
@@ -28,7 +31,6 @@ VAULT_PATIENCE = 5.0  # seconds for each step of a request
 FIELD = "value"  # of a secret in Vault, where its name has no `#FIELD`
 
 _named = re.compile(r"\$\{secret:([^${}]{1,250})\}")
-_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)*(?:#[A-Za-z0-9_.-]+)?")
 _variable = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _plain_here = re.compile(r"http://(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?(?:/[^?#@\s]*)?")
 
@@ -37,13 +39,13 @@ class Vault(msgspec.Struct, frozen=True):
     """A HashiCorp Vault, or what speaks its API, with a KV store of version 2 at `mount`; secrets stand below `path`.
     Texts may hold variables. Empty: `VAULT_ADDR`, `VAULT_TOKEN`, `VAULT_NAMESPACE`."""
 
-    address: str = ""
-    token: str = ""
-    role_id: str = ""
-    secret_id: str = ""
-    mount: str = "secret"
-    path: str = "toolgate"
-    namespace: str = ""
+    address: Annotated[str, Key(filled, "its URL", default="`VAULT_ADDR`")] = ""
+    token: Annotated[str, Key(filled, "what the gateway shows it", default="`VAULT_TOKEN`", secret=UNKNOWN_YET)] = ""
+    role_id: Annotated[str, Key(filled, "of an AppRole, instead of a token", secret=UNKNOWN_YET)] = ""
+    secret_id: Annotated[str, Key(filled, "for it", default="`VAULT_SECRET_ID`", secret=UNKNOWN_YET)] = ""
+    mount: Annotated[str, Key(filled, "where its KV store of version 2 is")] = "secret"
+    path: Annotated[str, Key(values.text, "what secrets stand below")] = "toolgate"
+    namespace: Annotated[str, Key(filled, "where it has some", default="`VAULT_NAMESPACE`")] = ""
 
     def __repr__(self) -> str:
         return f"<Vault {self.mount}/{self.path}>"
@@ -53,19 +55,14 @@ class Secrets(msgspec.Struct, frozen=True):
     """Where `${secret:NAME}` is looked for, in this order. `file` empty: in the state folder; `service` is what the
     keyring knows them under. `public` are names of `env`, of headers and of variables whose values are no secrets."""
 
-    backends: tuple[str, ...] = ("env", "file", "systemd", "keyring", "vault")
-    file: str = ""
-    service: str = "toolgate"
-    public: tuple[str, ...] = ()
-    vault: Vault | None = None
-
-
-class Lacking(Exception):
-    """`str()` says where a secret was looked for, or which place is broken."""
-
-
-class Unread(Lacking):
-    """It was not looked for: nothing is started that needs it."""
+    backends: Annotated[
+        tuple[str, ...],
+        Key(many(choice("env", "file", "systemd", "keyring", "vault")), "where they are looked up, in this order"),
+    ] = ("env", "file", "systemd", "keyring", "vault")
+    file: Annotated[str, Key(filled, "the file", default="`secrets.json` in the state folder")] = ""
+    service: Annotated[str, Key(filled, "what the keyring knows them under")] = "toolgate"
+    public: Annotated[tuple[str, ...], Key(many(filled), "names whose values are no secrets")] = ()
+    vault: Annotated[Vault | None, Key(fields.table(Vault), "a HashiCorp Vault ([secrets.md](secrets.md))")] = None
 
 
 class Broken(Exception):
@@ -82,12 +79,8 @@ class Place(Protocol):
         ...
 
 
-def is_name(text: str) -> bool:
-    return len(text) <= 200 and _name.fullmatch(text) is not None
-
-
 def named_in(text: str) -> list[str]:
-    return [name for name in _named.findall(text) if is_name(name)]
+    return [name for name in _named.findall(text) if is_secret_name(name)]
 
 
 def folder(state: str, source: str, environ: Mapping[str, str]) -> Path:
@@ -108,22 +101,22 @@ def file_of(settings: Secrets, state: str, source: str, environ: Mapping[str, st
 
 
 class Sources:
-    """All places of one configuration. Each secret is looked for once. `expand` puts variables of the environment in
-    where the settings hold some. Where `looks` is false no place is asked for a value."""
+    """All places of one configuration. Each secret is looked for once. `style` is how the settings write variables of
+    the environment. Where `looks` is false no place is asked for a value."""
 
     def __init__(
         self,
         settings: Secrets,
         environ: Mapping[str, str],
         file: Path,
-        expand: Callable[[str], str] = str,
+        style: Style = SHELL,
         looks: bool = True,
     ) -> None:
         self.settings = settings
         self._looks = looks
         self._environ = environ
         self._file = file
-        self._expand = expand
+        self._style = style
         self._places: Sequence[tuple[str, Place]] | None = None
         self._found: dict[str, str | Lacking] = {}
 
@@ -142,6 +135,17 @@ class Sources:
             except Broken:
                 pass  # it is said where a secret is looked up
         return [*found, *_logins.values()]
+
+    def _expand(self, written: str) -> str:
+        """With variables put in, which cannot be secrets themselves. Raises `Broken`."""
+        expansion = Expansion(self._environ, self._style)
+        try:
+            found = cast(str, expansion.expand(written))
+        except Wrong as error:
+            raise Broken(f"a value in secrets.vault {error.findings[0].message}") from None
+        if expansion.missing:
+            raise Broken("; ".join(expansion.lacks()))
+        return found
 
     def get(self, name: str) -> str:
         """Raises `Lacking`."""

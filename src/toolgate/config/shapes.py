@@ -1,21 +1,26 @@
-"""What the values may be that are more than a word or a number: lifecycles, overlays of tools, limits, bundles.
+"""What the values may be that are more than a word or a number: lifecycles, tools, rates, bundles, components.
 
-As in `values`, a kind is a plain function, value of the file → fields of a struct, or `Wrong`. The rule this file
-keeps: what contradicts itself is refused here, where all of it is seen at once.
+The rule this file keeps: what contradicts itself is refused here, where all of it is seen at once.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
+
+import msgspec
 
 from toolgate.config import values
-from toolgate.config.values import Finding, Kind, Wrong, did_you_mean, wanted, wrong
+from toolgate.config.values import Finding, Kind, Wrong, either, kind, mapping, record, wrong
 from toolgate.core.names import slug
 
 EVERY = "*"  # in an overlay: the tools that it does not name
+LEAST_VALUES = 10_000  # that a request may be limited to: what is shorter than twice that need not be counted
+value_count = values.whole(LEAST_VALUES)
+
+Surface = Literal["aggregate", "children", "meta", "components", "daemon", "all"]
+SURFACES: tuple[str, ...] = get_args(Surface)
 
 _tool_name = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _bundle_name = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -23,29 +28,35 @@ _component = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _requirement = re.compile(r"mcp(?:(?:==|<=|>=|~=|!=|<|>)[0-9][0-9A-Za-z.*]*,?)+(?<!,)")
 
 
-def record(**kinds: Kind) -> Kind:
-    """A table with these keys and no others."""
-
-    def read(value: object) -> dict[str, Any]:
-        table = values.table(value)
-        findings = [
-            Finding("unknown key", did_you_mean(key, kinds) or "remove it", (key,)) for key in table if key not in kinds
-        ]
-        found: dict[str, Any] = {}
-        for key in table.keys() & kinds.keys():
-            try:
-                found[key] = kinds[key](table[key])
-            except Wrong as error:
-                findings += [finding.under(key) for finding in error.findings]
-        if findings:
-            raise Wrong(*findings)
-        return {key: found[key] for key in table}
-
-    return read
+# Calls in a while.
 
 
-def mapping(kind: Kind) -> Kind:
-    return lambda value: values.gather(values.table(value).items(), kind)
+class Rate(msgspec.Struct, frozen=True):
+    """`count` calls in `seconds`; as many at once where none came before."""
+
+    count: int
+    seconds: float
+
+
+_rate = re.compile(r"([1-9][0-9]{0,8}) ?/ ?(?:([0-9]{1,6}) ?)?(s|m|h|d)")
+_seconds = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def _read_rate(value: object) -> Rate:
+    found = _rate.fullmatch(values.text(value))
+    if not found:
+        raise wrong('must be a rate such as "60/m", "5/s" or "1000/h"')
+    return Rate(int(found[1]), int(found[2] or 1) * _seconds[found[3]])
+
+
+def _written_rate(found: Rate, masked: bool) -> str:
+    """In the largest unit that has a whole number of it."""
+    unit, length = next((unit, length) for unit, length in _seconds.items() if not found.seconds % length)
+    number = int(found.seconds // length)
+    return f"{found.count}/{number if number > 1 else ''}{unit}"
+
+
+rate = Kind(_read_rate, lambda: {"type": "string", "pattern": f"^{_rate.pattern}$"}, _written_rate)
 
 
 # Of a server.
@@ -54,6 +65,12 @@ _lifecycle_word = values.choice("lazy", "keep-alive", "ephemeral")
 _idle_time = record(idleTimeoutMs=values.milliseconds)
 
 
+@kind(
+    either(
+        {"enum": ["lazy", "keep-alive", "ephemeral"]},
+        {**values.closed({"idleTimeoutMs": values.milliseconds.schema()}), "required": ["idleTimeoutMs"]},
+    )
+)
 def lifecycle(value: object) -> dict[str, Any]:
     """The fields `lifecycle` and `idle`."""
     if not isinstance(value, dict):
@@ -64,80 +81,43 @@ def lifecycle(value: object) -> dict[str, Any]:
     return {"lifecycle": "lazy", "idle": found["idleTimeoutMs"]}
 
 
+@kind({"type": "string", "pattern": f"^{_requirement.pattern}$"})
 def requirement(value: object) -> str:
     if not _requirement.fullmatch(values.text(value)):
         raise wrong('must give the compatible versions of the Python SDK, such as "mcp<2"')
     return values.text(value)
 
 
-LEAST_VALUES = 10_000  # that a request may be limited to: what is shorter than twice that need not be counted
+def read_root(value: object) -> tuple[str, str]:
+    """(URI or path, name) of a folder that a server is told of."""
+    if isinstance(value, str):
+        return values.filled(value), ""
+    found = values.table(value)
+    strange = [key for key in found if key not in ("uri", "name")]
+    if strange or "uri" not in found:
+        raise wrong("must be a path, or a table with `uri` and optionally `name`")
+    read = values.gather(found.items(), values.text)
+    return read["uri"], read.get("name", "")
 
 
-# Overlays.
+# Tools.
 
 
+@kind({"type": "string", "pattern": f"^{_tool_name.pattern}$"})
 def tool_name(value: object) -> str:
     if not _tool_name.fullmatch(values.text(value)):
         raise wrong("is not a valid tool name", "letters, digits, `_`, `-`, `.` and `/`, at most 128")
     return values.text(value)
 
 
-def plain(value: object) -> Any:
-    """What JSON can say."""
-    if isinstance(value, list):
-        return list(values.gather(enumerate(cast("list[object]", value)), plain).values())
-    if isinstance(value, dict):
-        return values.gather(values.table(cast(object, value)).items(), plain)
-    if isinstance(value, str):
-        return values.text(value)
-    whole = isinstance(value, int) and abs(value) < 1 << 63
-    if value is None or isinstance(value, bool) or whole or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise wanted("a JSON value", value)
-
-
-_parameter = record(
-    name=values.filled, description=values.text, fixed=plain, default=plain, hidden=values.flag
-)  # fmt: skip
-
-
-def _sound_parameter(value: object) -> dict[str, Any]:
-    found = _parameter(value)
-    if {"fixed", "default"} <= found.keys():
-        raise wrong("has both `fixed` and `default`", "a fixed value is always sent: remove one of the two")
-    return found
-
-
-def _parameters(value: object) -> dict[str, Any]:
-    return _told_apart(mapping(_sound_parameter)(value), "parameters")
-
-
-_overlay = record(
-    name=tool_name,
-    title=values.text,
-    description=values.text,
-    hidden=values.flag,
-    parameters=_parameters,
-    values=values.whole(LEAST_VALUES),
-)  # fmt: skip
-
-
-def overlays(value: object) -> dict[str, Any]:
-    """A server's own names of its tools → what is other about them."""
-    found = mapping(_overlay)(value)
-    if "name" in found.get(EVERY, {}):
-        raise Wrong(Finding("would give all tools the same name", "remove it", (EVERY, "name")))
-    return _told_apart(found, "tools")
-
-
-def _told_apart(renamed: dict[str, Any], what: str) -> dict[str, Any]:
+def told_apart(renamed: Mapping[str, Mapping[str, Any]], what: str) -> None:
+    """Raises `Wrong` where two tools, or two parameters, are shown by one name."""
     owners: dict[str, str] = {}
     for own, overlay in renamed.items():
         shown = overlay.get("name", own)
         if owners.setdefault(shown, own) != own:
             fix = f"`{owners[shown][:80]}` already has it"
             raise Wrong(Finding(f"gives two {what} the same name", fix, (own, "name")))
-    return renamed
 
 
 def only_these(value: object) -> dict[str, Any]:
@@ -157,23 +137,10 @@ def _names(value: object) -> Iterable[str]:
     return (name.partition("(")[0] for name in values.many(values.filled)(value))
 
 
-def merged(old: Any, new: Any) -> Any:
-    """Two tables that fill one field are joined, level by level; of anything else, the first one holds."""
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return cast(Any, old)
-    older, newer = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
-    joined = {key: merged(older[key], value) if key in older else value for key, value in newer.items()}
-    return {**older, **joined}
-
-
 # Of the gateway.
 
 
-def truncation(value: object) -> dict[str, Any]:
-    """The fields `head` and `tail`."""
-    return record(head=values.whole(0), tail=values.whole(0))(value)
-
-
+@kind({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}})
 def bundles(value: object) -> dict[str, tuple[str, ...]]:
     found = mapping(values.many(_pattern))(value)
     for name in found:
@@ -188,6 +155,7 @@ def _pattern(value: object) -> str:
     return values.text(value)
 
 
+@kind(either({"type": "boolean"}, {"type": "string", "pattern": r"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$"}))
 def word_or_flag(value: object) -> bool:
     """A flag, or the text of one, as seed 003 writes it."""
     written = value.strip().lower() if isinstance(value, str) else ""
@@ -196,6 +164,7 @@ def word_or_flag(value: object) -> bool:
     return values.flag(value)
 
 
+@kind(either({"type": "string"}, {"type": "array", "items": {"type": "string"}}))
 def components(value: object) -> tuple[str, ...]:
     """Names with commas between them, or a list of names."""
     listed = [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
@@ -213,6 +182,7 @@ def _component_name(value: object) -> str:
     return values.text(value)
 
 
+@kind({"type": "string", "pattern": r"\{name\}"})
 def template(value: object) -> str:
     """A URL that holds `{name}`."""
     if "{name}" not in values.filled(value):

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from toolgate.config import ConfigError, Problem, edits, ownership
+from toolgate.config import edits, ownership
 from toolgate.config.formats import LONGEST, Malformed, parse
+from toolgate.config.problems import ConfigError, Problem
 from toolgate.config.secrets import folder
 
 FILE = "trusted.json"  # path → SHA-256, in the user's state folder

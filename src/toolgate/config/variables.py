@@ -1,5 +1,4 @@
-"""Variables in the strings of a server, in every way of writing them that some tool has, and what must hold of the
-strings once the variables are in.
+"""Variables and secrets in the strings of a file, in every way of writing them that some tool has.
 
 The rules this file keeps: what looks like a variable and is none never goes to a server as it stands; what stands in
 a variable is put in once and never read as a pattern itself; and, as in `values`, no value is ever quoted.
@@ -7,15 +6,16 @@ a variable is put in once and never read as a pattern itself; and, as in `values
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from toolgate.config import secrets
-from toolgate.config.values import Key, Kind, Wrong, gather, wrong
+from toolgate.config.values import Step, Wrong, gather, wrong
+
+SECRET_PREFIX = "secret:"
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -42,6 +42,21 @@ class Joined(msgspec.Struct, frozen=True):
     """A text in parts, for those who take it to pieces themselves."""
 
     parts: tuple[str | Reference, ...]
+
+
+class Lacking(Exception):
+    """A secret that cannot be had. `str()` says where it was looked for, or which place is broken."""
+
+
+class Unread(Lacking):
+    """It was not looked for: nothing is started that needs it."""
+
+
+_secret_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9][A-Za-z0-9_.-]*)*(?:#[A-Za-z0-9_.-]+)?")
+
+
+def is_secret_name(text: str) -> bool:
+    return len(text) <= 200 and _secret_name.fullmatch(text) is not None
 
 
 _name = r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
@@ -74,12 +89,6 @@ BUNDLE = Style(
     "write ${user_config.KEY}",
 )
 LITERAL = Style()
-
-_control = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_url = re.compile(
-    r"(?:http|ws)s?://(?:[^/?#@\s]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(?::[0-9]{1,5})?(?:[/?#]\S*)?",
-    re.IGNORECASE,
-)
 
 
 class Expansion:
@@ -120,25 +129,41 @@ class Expansion:
                 each for at, each in items if each is not None or value[at] is None
             )
         if isinstance(value, dict):
-            items = gather(cast("dict[Key, object]", value).items(), self.expand)
+            items = gather(cast("dict[Step, object]", value).items(), self.expand)
             return {key: each for key, each in items.items() if each is not None or value[key] is None}
         return value
 
+    def expand_struct(self, value: Struct) -> Struct:
+        """All strings of it. Raises `Wrong`."""
+        held = {name: getattr(value, name) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **self.expand(held))
+
     def expand_overlays(self, tools: dict[str, Any]) -> dict[str, Any]:
         """Of overlays only what is sent: what is `fixed`, and each `default`."""
-        return gather(tools.items(), cast(Kind, self._overlay))
+        return gather(tools.items(), self._overlay)
 
-    def _overlay(self, tool: dict[str, Any]) -> dict[str, Any]:
+    def _overlay(self, tool: Any) -> dict[str, Any]:
         if "parameters" not in tool:
             return tool
         try:
-            return {**tool, "parameters": gather(tool["parameters"].items(), cast(Kind, self._parameter))}
+            return {**tool, "parameters": gather(tool["parameters"].items(), self._parameter)}
         except Wrong as error:
             raise Wrong(*(finding.under("parameters") for finding in error.findings)) from None
 
-    def _parameter(self, parameter: dict[str, Any]) -> dict[str, Any]:
+    def _parameter(self, parameter: Any) -> dict[str, Any]:
         sent = [(key, parameter[key]) for key in ("fixed", "default") if key in parameter]
         return {**parameter, **gather(sent, self.expand)}
+
+    def lacks(self) -> list[str]:
+        """What could not be put in, and what to do about it."""
+        names = tuple(dict.fromkeys(name for name in self.missing if not name.startswith(SECRET_PREFIX)))
+        asked = [name for name in names if name in self.asked_for]
+        plain = tuple(name for name in names if name not in self.asked_for)
+        return [
+            *(_not_asked(name, self.asked_for[name]) for name in asked),
+            *([_not_set(plain, self._style)] if plain else []),
+            *dict.fromkeys(self.lacking),
+        ]
 
     def _text(self, text: str) -> str:
         style = self._style
@@ -166,15 +191,15 @@ class Expansion:
         return self._resolved(Reference(groups.get("name") or groups.get("bare") or "", groups.get("default"))) or ""
 
     def _looked_up(self, name: str) -> str:
-        if not self._secret or not secrets.is_name(name):
+        if not self._secret or not is_secret_name(name):
             raise wrong("has an invalid secret name", "write ${secret:NAME}")
         try:
             return self._secret(name)
-        except secrets.Unread:
+        except Unread:
             self.unread.append(name)
-            return f"${{{secrets.PREFIX}{name}}}"
-        except secrets.Lacking as error:
-            self.missing.append(secrets.PREFIX + name)
+            return f"${{{SECRET_PREFIX}{name}}}"
+        except Lacking as error:
+            self.missing.append(SECRET_PREFIX + name)
             self.lacking.append(str(error))
             return ""
 
@@ -195,6 +220,18 @@ class Expansion:
 _no_file = "contains `{env:` or `{file:` that is not a variable"
 
 
+def _not_asked(name: str, written: str) -> str:
+    """Another tool asks its user for this; we have nobody to ask when a server starts."""
+    return f"{written} has no value, and toolgate does not prompt for it: set {name} in toolgate's environment"
+
+
+def _not_set(missing: tuple[str, ...], style: Style) -> str:
+    """A default is named as a way out only where the tool whose file it is has them."""
+    names, are, them = ", ".join(missing), *(("is", "it") if len(missing) == 1 else ("are", "them"))
+    way_out = f", or write a default: ${{{missing[0]}:-default}}" if ":-" in style.write else ""
+    return f"{names} {are} not set: set {them} in toolgate's environment{way_out}"
+
+
 class References(Expansion):
     """Writes each variable as a native file does, instead of putting it in."""
 
@@ -204,7 +241,7 @@ class References(Expansion):
         return text
 
     def _looked_up(self, name: str) -> str:
-        return f"${{{secrets.PREFIX}{name}}}"
+        return f"${{{SECRET_PREFIX}{name}}}"
 
     def _resolved(self, wanted: Reference) -> str | None:
         default = "" if wanted.optional else wanted.default
@@ -216,6 +253,8 @@ def has_pattern(value: Any) -> bool:
     """Somewhere in a value stands what other tools would take for a variable."""
     if isinstance(value, str):
         return "${" in value
+    if isinstance(value, msgspec.Struct):
+        return any(has_pattern(getattr(value, name)) for name in value.__struct_fields__)
     if isinstance(value, Mapping):
         return any(map(has_pattern, cast("Mapping[str, Any]", value).values()))
     return isinstance(value, tuple | list) and any(map(has_pattern, cast("list[Any]", value)))
@@ -225,88 +264,3 @@ def as_variable(name: str) -> str:
     """`api-key` → `API_KEY`: the variable for what another tool asks a person for."""
     found = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_").upper() or "INPUT"
     return found if not found[0].isdigit() else f"_{found}"
-
-
-# What must hold once the variables are in. Each raises `Wrong`.
-
-
-def sound_text(value: str) -> None:
-    try:
-        strange = b"\0" in os.fsencode(value)
-    except UnicodeEncodeError:
-        strange = True
-    if strange:
-        raise wrong("contains a NUL character or a lone surrogate")
-
-
-def sound_command(value: str) -> None:
-    sound_text(value)
-    if not value.strip():
-        raise wrong("must not be empty")
-
-
-def sound_url(value: str) -> None:
-    _sound_url(value, "http", "ws")
-
-
-def sound_component_url(value: str) -> None:
-    """`{port}` may stand where a port does."""
-    _sound_url(value.replace(":{port}", ":1"), "http")
-
-
-def sound_http_url(value: str) -> None:
-    _sound_url(value, "http")
-
-
-def sound_ws_url(value: str) -> None:
-    _sound_url(value, "ws")
-
-
-def is_url(value: str) -> bool:
-    return bool(_url.fullmatch(value))
-
-
-def is_websocket(url: str) -> bool:
-    return url.lower().startswith(("ws://", "wss://"))
-
-
-def _sound_url(value: str, *schemes: str) -> None:
-    sound_text(value)
-    if not _url.fullmatch(value) or not value.lower().startswith(schemes):
-        *others, last = (each for scheme in schemes for each in (f"{scheme}://", f"{scheme}s://"))
-        raise wrong(f"must be a URL that starts with {', '.join(others)} or {last}")
-
-
-def sound_fields(value: Mapping[str, Any]) -> None:
-    """What one key says of a program: `command`, `args`, `env`."""
-    sound_command(value["command"])
-    sound_texts(value.get("args", ()))
-    sound_environment(value.get("env", {}))
-
-
-def sound_texts(value: tuple[str, ...]) -> None:
-    gather(enumerate(value), cast(Kind, sound_text))
-
-
-def sound_environment(value: Mapping[str, str]) -> None:
-    gather(value.items(), cast(Kind, sound_text))
-
-
-def sound_headers(value: Mapping[str, str]) -> None:
-    gather(value.items(), cast(Kind, _sound_header))
-
-
-def sound_roots(value: tuple[tuple[str, str], ...]) -> None:
-    gather(((index, uri) for index, (uri, _) in enumerate(value)), cast(Kind, _sound_root))
-
-
-def _sound_header(value: str) -> None:
-    sound_text(value)
-    if _control.search(value):
-        raise wrong("contains a line break or another control character")
-
-
-def _sound_root(value: str) -> None:
-    sound_text(value)
-    if not value.startswith("file:///") and not os.path.isabs(value):
-        raise wrong("must be an absolute path or a file:/// URI")

@@ -9,6 +9,7 @@ The protocol
     lines       one message a line: the framing of stdio
     mcp         revisions, methods, notifications, error codes and keys of MCP, as tables
     items       what an item of a list says of itself
+    addresses   which address counts where something is bounded for each
     names       `server__tool`, `server+uri` and back; near misses
     surrogates  lone surrogates in JSON
     counting    how many values JSON holds, counted before it is read

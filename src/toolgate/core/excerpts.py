@@ -146,18 +146,23 @@ def _joined(first: str, last: str, is_both: bool) -> str:
 _JOINER = "\u200d"
 
 
+MOST_TOGETHER = 256  # characters: no letter has as many marks, and what has more is parted anywhere
+
+
 def boundary_before(text: str, place: int) -> int:
     """The last place up to this one where a text may be parted."""
-    while 0 < place < len(text) and _belong_together(text[place - 1], text[place]):
-        place -= 1
-    return max(place, 0)
+    for found in range(place, max(place - MOST_TOGETHER, 0), -1):
+        if found >= len(text) or not _belong_together(text[found - 1], text[found]):
+            return found
+    return max(place, 0) if place > MOST_TOGETHER else 0
 
 
 def boundary_after(text: str, place: int) -> int:
     """The first place from this one on where a text may be parted."""
-    while 0 < place < len(text) and _belong_together(text[place - 1], text[place]):
-        place += 1
-    return min(place, len(text))
+    for found in range(max(place, 0), min(place + MOST_TOGETHER, len(text))):
+        if not found or not _belong_together(text[found - 1], text[found]):
+            return found
+    return min(place, len(text)) if place + MOST_TOGETHER < len(text) else len(text)
 
 
 def _belong_together(before: str, after: str) -> bool:

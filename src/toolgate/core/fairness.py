@@ -90,6 +90,10 @@ class Shares(Generic[Item]):
             del self._of[key]
         self._resized(key, len(theirs) + 1, len(theirs))
 
+    def of(self, key: str) -> Iterator[Item]:
+        """Those of a key, what came first goes first."""
+        return iter(self._of.get(key, {}).values())
+
     def count(self, key: str) -> int:
         return len(self._of.get(key, ()))
 

@@ -1,7 +1,9 @@
 """What comes on a connection, taken a piece at a time, so that whoever sends without end keeps nobody else waiting.
 
-The rules this file keeps: after a moment of one connection's pieces the event loop goes round, and until they are taken
-nothing more is read from it; their order stays. Nothing is taken either while anybody holds the intake.
+The rules this file keeps: in a round of the event loop large reads are taken for a moment, however many connections and
+reads of one connection bring them; those whose turn has not come wait, and nothing more is read from them; whoever has
+many of them has no more turns than who has one; their order stays. Nothing is taken either while anybody holds the
+intake.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-MOMENT = 0.002  # seconds
+from toolgate.core.fairness import RoundRobin
+
+MOMENT = 0.002  # seconds of a round
+SLICE = MOMENT / 4  # seconds of one connection, where others wait
 
 
 class Readable(Protocol):
@@ -26,18 +31,70 @@ class Readable(Protocol):
     def resume_reading(self) -> None: ...
 
 
+class IntakeQueue:
+    """The connections that take turns in a round."""
+
+    def __init__(self) -> None:
+        self._queue: RoundRobin[Intake] = RoundRobin()
+        self._is_over = False  # the moment of this round
+
+    def ask(self, intake: Intake) -> None:
+        """A turn for one that does not wait for one yet."""
+        if self._is_over:
+            self._queue.put(intake.whose(), intake)
+            return
+        self._end()
+        self._give(intake, MOMENT)
+
+    def _give(self, intake: Intake, seconds: float) -> None:
+        try:
+            intake.take_for(seconds)
+        finally:
+            if intake.is_due:
+                self._queue.put(intake.whose(), intake)
+
+    def _end(self) -> None:
+        self._is_over = True
+        asyncio.get_running_loop().call_soon(self._round)
+
+    def _round(self) -> None:
+        self._is_over = False
+        if not self._queue:
+            return
+        self._end()
+        until = time.perf_counter() + MOMENT
+        while intake := self._queue.pop():
+            self._give(intake, SLICE)
+            if time.perf_counter() > until:
+                break
+
+
+def _anybody() -> str:
+    return ""
+
+
 class Intake:
     """`take` gets each piece, and may hold the intake. Of bytes a piece is at most `piece` long. `transport` is not
-    read from while anything waits; it may be told later, when there is one."""
+    read from while anything waits; it may be told later, when there is one. `turns` are those of all who are to share a
+    moment, and `whose` says by whom they go; without them it shares with nobody."""
 
-    def __init__(self, take: Callable[[bytes], object], transport: Readable | None = None, piece: int = 0) -> None:
+    def __init__(
+        self,
+        take: Callable[[bytes], object],
+        transport: Readable | None = None,
+        piece: int = 0,
+        turns: IntakeQueue | None = None,
+        whose: Callable[[], str] = _anybody,
+    ) -> None:
         self.transport = transport
+        self.whose = whose
+        self._turns = turns or IntakeQueue()
         self._take = take
         self._piece = piece
         self._waiting: deque[bytes] = deque()
         self._holders: set[object] = set()
         self._is_taking = False
-        self._is_due = False  # in the next round
+        self.is_due = False  # its turn comes
         self.is_busy = False  # what comes has to wait
         self._is_paused = False
 
@@ -75,10 +132,15 @@ class Intake:
         self._pause()
 
     def _go_on(self) -> None:
-        if self._is_taking or self._is_due:
-            return
+        if not self._is_taking and not self.is_due and self._waiting and not self._holders:
+            self.is_due = True
+            self._turns.ask(self)
+        self._pause()
+
+    def take_for(self, seconds: float) -> None:
+        """Its turn. Then it is due where it needs another."""
         self._is_taking = True
-        until = time.perf_counter() + MOMENT
+        until = time.perf_counter() + seconds
         try:
             while self._waiting and not self._holders:
                 self._take(self._waiting.popleft())
@@ -86,14 +148,8 @@ class Intake:
                     break
         finally:
             self._is_taking = False
-            if self._waiting and not self._holders:
-                self._is_due = True
-                asyncio.get_running_loop().call_soon(self._again)
+            self.is_due = bool(self._waiting and not self._holders)
             self._pause()
-
-    def _again(self) -> None:
-        self._is_due = False
-        self._go_on()
 
     def _pause(self) -> None:
         self.is_busy = bool(self._waiting or self._holders)
@@ -127,9 +183,13 @@ class PacedProtocol(asyncio.Protocol):
     class to be named before the protocol's own."""
 
     piece = 1024  # bytes that are taken in one go
+    turns: IntakeQueue | None = None  # see Intake
+
+    def whose(self) -> str:
+        return ""
 
     def connection_made(self, transport: Any) -> None:
-        self.intake = Intake(self.take, transport, self.piece)
+        self.intake = Intake(self.take, transport, self.piece, self.turns, self.whose)
         super().connection_made(SharedTransport(transport, self.intake))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import surrogates
+from toolgate.core import redaction, surrogates
 
 T = TypeVar("T")
 
@@ -200,6 +200,11 @@ def _salvaged(found: Mapping[bytes, bytes]) -> tuple[bytes, bool]:
     return (id if len(id) <= LONGEST_ID and _is_readable_id(id) else b"null"), is_answer
 
 
+def beginning(data: bytes, tokens: int) -> Mapping[bytes, bytes]:
+    """The members that stand in the first bytes of a message, as they are written, each with its first token."""
+    return _envelope(data, tokens)
+
+
 def _envelope(data: bytes, tokens: int) -> dict[bytes, bytes]:
     """The members of the outermost object with their first token, as far as they stand in the beginning: brackets,
     strings and colons are enough for that."""
@@ -240,12 +245,37 @@ def id_key(raw: Raw | bytes) -> str | int | float:
     return int(written) if is_counted else _value.decode(raw)
 
 
+LONGEST_ERROR = 8 * 1024  # bytes of an error's message, which is logged, kept and shown wherever its server is
+LARGEST_ERROR_DATA = 1024 * 1024  # bytes
+
+
 def read_error(raw: Raw) -> RpcError:
-    """The error of a response; one that is out of shape becomes an internal error."""
+    """The error of a response; one that is out of shape becomes an internal error. What is longer than a client can use
+    is cut, or left out, and says so."""
     try:
-        return _error.decode(raw)
+        found = _error.decode(raw)
     except UNREADABLE:
         return RpcError(INTERNAL_ERROR, "The server sent a malformed error")
+    size = len(memoryview(found.data))
+    if len(found.message) > LONGEST_ERROR // 4 or size > LARGEST_ERROR_DATA:  # a character has 4 bytes at most
+        data = found.data if size <= LARGEST_ERROR_DATA else Raw(encode({"leftOut": _LEFT_OUT % size}))
+        return RpcError(found.code, _bounded(found.message), data)
+    return found
+
+
+_LEFT_OUT = "%d bytes of data are left out by toolgate: the limit is 1 MiB"
+
+
+def _bounded(message: str) -> str:
+    """Without secrets before it is cut, so that no part of one is left at the cut."""
+    whole = surrogates.utf8(message)
+    end = LONGEST_ERROR
+    if len(whole) <= end:
+        return message
+    known = surrogates.utf8(redaction.excerpt(message, LONGEST_ERROR))
+    while len(known) > end and known[end] & 0xC0 == 0x80:  # within a character
+        end -= 1
+    return f"{known[:end].decode(errors='surrogatepass')} [cut by toolgate: it had {len(whole)} bytes]"
 
 
 def members(raw: Raw | bytes) -> Members:

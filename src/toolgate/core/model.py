@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.addresses import counted
 
 Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
 
@@ -221,7 +222,7 @@ class Principal(msgspec.Struct, frozen=True):
     @property
     def cap_key(self) -> str:
         """What is capped for each is counted by this."""
-        return f"{self.id}@{self.address}"
+        return f"{self.id}@{counted(self.address)}"
 
     @property
     def counted_as(self) -> str:
@@ -479,11 +480,12 @@ class Call(msgspec.Struct, frozen=True):
 
 class Done(msgspec.Struct, frozen=True):
     """The result object, as bytes. `is_foreign`: of a `resultType` that we do not know. `is_scrubbed`: secrets
-    are taken out of it already."""
+    are taken out of it already; `is_cut`: it is within its limits already."""
 
     body: Raw | bytes
     is_foreign: bool = False
     is_scrubbed: bool = False
+    is_cut: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -1,13 +1,14 @@
 """`params` ↔ `Call`: what both eras share.
 
-The rule this file keeps: only the members that a decision needs are taken out; all others, known or not,
-travel in `extra` and `meta` as the bytes they came in.
+The rules this file keeps: only the members that a decision needs are taken out; all others, known or not, travel in
+`extra` and `meta` as the bytes they came in; and none of these can be taken for one of the former by a reader that does
+not mind case, as Go's `encoding/json` does: it would do other things than were decided on.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.model import Call, Client, Fault, Notes
 
 LONGEST_NAME = 16 * 1024  # characters
+LONGEST_QUOTE = 100  # characters of one in an error
 
 _text = jsonrpc.Decoder(str)
 
@@ -53,6 +55,20 @@ def check_level(level: str) -> str:
     return level
 
 
+def refuse_lookalikes(found: Iterable[str], decisive: Mapping[str, str], where: str) -> None:
+    """Raises `Fault` INVALID_ARGS for a member that a lenient reader takes for one of these, which are by `folded`."""
+    for name in found:
+        meant = decisive.get(folded(name))
+        if meant and name != meant:
+            message = f'Invalid params: {name[:LONGEST_QUOTE]!r} in {where} looks like "{meant}"; write "{meant}"'
+            raise Fault("INVALID_ARGS", message, reach="not_sent")
+
+
+def folded(name: str) -> str:
+    """Without case, and without the signs inside that some readers pass over."""
+    return (name[:1] + name[1:].replace("_", "").replace("-", "")).casefold()
+
+
 class Meta(msgspec.Struct, frozen=True):
     """The `_meta` of a request. `passed_on` is what goes with the call; all else belongs to the hop that it came over.
     `progress_token` is empty where the client wants no progress."""
@@ -73,9 +89,12 @@ def read_meta(raw: Raw | None) -> Meta:
             f'Invalid params: "{mcp.PROGRESS_KEY}" must have at most {jsonrpc.LONGEST_ID:,} bytes'  # each note has it
         )
         raise Fault("INVALID_ARGS", message, reach="not_sent")
-    return Meta(found, {name: member for name, member in found.items() if name not in mcp.HOP_KEYS}, token)
+    passed_on = {name: member for name, member in found.items() if name not in mcp.HOP_KEYS}
+    refuse_lookalikes(passed_on, _FOLDED_HOP_KEYS, "_meta")
+    return Meta(found, passed_on, token)
 
 
+_FOLDED_HOP_KEYS = {folded(name): name for name in mcp.HOP_KEYS}
 _NO_META = Meta({}, {}, jsonrpc.NOTHING)
 
 
@@ -97,12 +116,16 @@ def read_call(
     if arguments and memoryview(arguments)[0] != 0x7B:
         raise Fault("INVALID_ARGS", 'Invalid arguments: "arguments" must be an object')
     taken = _TAKEN[method]
+    extra = {name: member for name, member in params.items() if name not in taken}
+    if reference:
+        extra["ref"] = _reference_alone(reference, extra["ref"])
+    refuse_lookalikes(extra, _DECISIVE, "params")
     return Call(
         method=method,
         target=target,
         client=client,
         arguments=arguments,
-        extra={name: member for name, member in params.items() if name not in taken},
+        extra=extra,
         meta=meta.passed_on,
         reference=reference,
         notes=notes,
@@ -117,9 +140,15 @@ def read_call(
 _OF_A_RETRY = ("inputResponses", "requestState")
 _TAKEN = {  # of the parameters, by the call's own members
     method: frozenset({each.target, "arguments", "_meta", *(_OF_A_RETRY if method in mcp.CALLS else ())})
-    - {"ref"}  # which may say more
+    - {"ref"}  # which may have a title
     for method, each in mcp.TARGETED.items()
 }
+_DECISIVE = {
+    folded(name): name
+    for name in (*(each.target for each in mcp.TARGETED.values()), "arguments", "_meta", "task", "cursor", *_OF_A_RETRY)
+}
+_DECISIVE_ALWAYS = {folded(name): name for name in ("_meta", *_OF_A_RETRY)}  # for a method that MCP does not define
+_OF_A_REFERENCE = {folded(name): name for name in ("type", "title", *(each.target for each in mcp.REFERENCES.values()))}
 
 
 def _read_reference(params: Members) -> tuple[str, str]:
@@ -129,6 +158,14 @@ def _read_reference(params: Members) -> tuple[str, str]:
     if type not in mcp.REFERENCES:
         raise Fault("INVALID_ARGS", f"Invalid params: unknown type of ref {type!r}; one of {', '.join(mcp.REFERENCES)}")
     return type, read_text(reference, mcp.REFERENCES[type].target)
+
+
+def _reference_alone(type: str, raw: Raw) -> Raw:
+    """Without members that are not defined for this type: what is asked for is what was decided on."""
+    found = read_members(raw, "ref")
+    refuse_lookalikes(found, _OF_A_REFERENCE, "ref")
+    defined = ("type", mcp.REFERENCES[type].target, "title")
+    return Raw(jsonrpc.encode({name: found[name] for name in defined if name in found}))
 
 
 def read_told(params: Raw) -> Raw:
@@ -170,6 +207,7 @@ def read_undefined(
 ) -> Call:
     """The call of a method that MCP does not define: all its parameters are its arguments. `more` are other members."""
     taken = {"_meta", *(_OF_A_RETRY if era == "modern" else ())}
+    refuse_lookalikes(params, _DECISIVE_ALWAYS, "params")
     return Call(
         method=method,
         target="",
@@ -184,12 +222,14 @@ def read_undefined(
 
 
 def digest(call: Call) -> bytes:
-    """What a retry must repeat: method, target and arguments, however the arguments are spelled."""
+    """What a retry must repeat: method, target, arguments and what else goes to the server, however it is spelled."""
     try:
         arguments = jsonrpc.canonical(jsonrpc.value(call.arguments or b"{}"))
+        extra = jsonrpc.canonical(jsonrpc.value(jsonrpc.encode(call.extra)))
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: {error}") from None
-    return hashlib.sha256(b"\0".join((call.method.encode(), surrogates.utf8(call.target), arguments))).digest()
+    parts = call.method.encode(), surrogates.utf8(call.target), arguments, extra
+    return hashlib.sha256(b"\0".join(parts)).digest()
 
 
 def read_cancelled(message: Message) -> str | int | float | None:

@@ -1,7 +1,7 @@
 """The handshake revisions, 2024-11-05 to 2025-11-25, as a translation: sessions, and requests in both directions.
 
 First what we say to legacy clients, then what we say to legacy servers, then what both ends do alike. The state of
-an end lives with its owner: `frontends.session` towards clients, `upstreams.mcp.connection` towards servers.
+an end lives with its owner: `frontends.session` towards clients, `upstreams.mcp.requests` towards servers.
 Spec: revision 2025-11-25, basic/lifecycle, basic/transports, client/*.
 """
 

@@ -6,6 +6,8 @@ HTTP
     server           the socket: uvicorn, ended by an event of ours
     guards           what each request passes first: host, origin, client, path, size
     http             every way in that begins with an HTTP request; which path is which
+    connections      how many connections there are, and which one goes
+    unread           how much is kept of answers that are not read
     bodies           how much is kept of bodies that have not ended
     streams          a response that becomes JSON or a stream, decided as late as can be
     scheduling       whose request is started next

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.inflow import PacedProtocol
+from toolgate.core.inflow import IntakeQueue, PacedProtocol
 from toolgate.frontends.bodies import FREE, Bodies, Body
+from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         _waiting: asyncio.Task[None] | None = None
         _timer: asyncio.TimerHandle | None = None
 
-        def __init__(self, bodies: Bodies, on_closed: Callable[[str], None], **given: Any) -> None:
+        def __init__(self, bodies: Bodies, turns: IntakeQueue, **given: Any) -> None:
             super().__init__(**given)
+            self.turns = turns
             self._bodies = bodies
-            self._on_closed = on_closed
+            self._connection: Connection = self.app_state[STATE]
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -47,8 +49,19 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         def connection_lost(self, exc: Exception | None) -> None:
             self.intake.drop()
             self._is_whole()
-            self._on_closed(self.client[0] if self.client else "")
+            self._connection.closed()
             super().connection_lost(exc)
+
+        def whose(self) -> str:
+            return self._connection.backlog.key
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._connection.backlog.full()
+
+        def resume_writing(self) -> None:
+            self._connection.backlog.drained()
+            super().resume_writing()
 
         def handle_cont(self, event: Frame) -> None:
             self._size += len(event.data)
@@ -80,7 +93,7 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         def _keeps(self, size: int) -> None:
             """So much of a message that is still to end. More of it is read when there is room for that."""
             if not self._body:
-                self._body = self._bodies.begun(f"@{self.client[0] if self.client else ''}")
+                self._body = self._bodies.begun(self._connection.backlog.key)
                 self._timer = self.loop.call_later(PATIENCE, self.transport.abort)
             if not self._body.has(size) and not self._waiting:
                 self.intake.hold(self._body)

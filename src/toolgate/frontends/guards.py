@@ -22,6 +22,7 @@ from toolgate.config.shapes import LEAST_VALUES
 from toolgate.core import counting, jsonrpc
 from toolgate.core.model import Fault, Principal
 from toolgate.eras import headers as era_headers
+from toolgate.frontends import connections
 from toolgate.frontends.active_requests import ActiveRequest
 from toolgate.frontends.bodies import Bodies, Body
 from toolgate.frontends.peers import Operator
@@ -165,6 +166,8 @@ class Guards:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
+        if (connection := connections.of(scope)) and connection.principal is not principal:
+            connection.admitted(principal)
         if principal.via:
             self._callers.learn(headers["authorization"], principal)
         return principal

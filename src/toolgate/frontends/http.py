@@ -18,9 +18,10 @@ from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Fault
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
-from toolgate.frontends import batches, guards, responses, sse_delivery
+from toolgate.frontends import batches, connections, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequests, Known
 from toolgate.frontends.channels import Channel, is_of_session
+from toolgate.frontends.connections import Connections
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.modern import Reply
@@ -53,6 +54,7 @@ class HttpFrontend:
         self.callers = Callers()
         self._guards = Guards(deps.gateway, deps.config, identify, self.callers)
         self.bodies = self._guards.bodies
+        self.connections = Connections()
         self.admin = Admin(deps.gateway, deps.editor, self._guards)
         self._connect = Connect(deps.sign_ins, self._guards)
         self._resource = resource
@@ -68,7 +70,8 @@ class HttpFrontend:
             return
         if scope["type"] != "http":
             raise NotImplementedError(f"the HTTP frontend does not serve {scope['type']}")
-        response = Response(send)
+        connection = connections.of(scope)
+        response = Response(send, backlog=connection.backlog if connection else None)
         try:
             if scope["path"].startswith(_BESIDE):
                 await self._beside(scope, receive, response)

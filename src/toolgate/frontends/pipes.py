@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
+from toolgate.frontends import connections
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
 from toolgate.frontends.scheduling import Scheduler
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
+from toolgate.frontends.unread import FREE, Backlog
 
 SUBPROTOCOL = "mcp"
 SESSION = "session_id"  # the parameter that names the connection which a POST belongs to
@@ -35,11 +37,12 @@ GOING_AWAY, NO_BINARY, TOO_BIG = 1001, 1003, 1009
 class Pipe:
     """One connection: a conversation, and what waits to go out."""
 
-    def __init__(self, deps: FrontendDeps, principal: Principal, path: str) -> None:
+    def __init__(self, deps: FrontendDeps, principal: Principal, path: str, backlog: Backlog | None) -> None:
         self.id = secrets.token_urlsafe(24)
         self.principal = principal
         self.path = path
-        self.outbox = Outbox(can_stream=True, can_ask=True)
+        self.backlog = backlog
+        self.outbox = Outbox(can_stream=True, can_ask=True, backlog=backlog)
         self.is_cut_off = asyncio.Event()
         self.conversation = Conversation(deps, path, principal, self._write, self._backlog, self.outbox.end)
 
@@ -50,6 +53,9 @@ class Pipe:
 
     def _backlog(self) -> int:
         return self.outbox.waiting
+
+    def writing(self, size: int) -> AbstractContextManager[None]:
+        return self.backlog.writing(size) if self.backlog and size > FREE else nullcontext()
 
     async def cut_off(self) -> None:
         """Until the client has left too much unread."""
@@ -118,7 +124,9 @@ class Pipes:
     def _opened(self, request: Request) -> Generator[Pipe]:
         if self._is_closed or not self._makes_room_for(request.principal):
             raise Refused(503, "Too many connections")
-        pipe = Pipe(self._deps, request.principal, request.route.path)
+        connection = connections.of(request.scope)
+        backlog = connection.backlog if connection else None
+        pipe = Pipe(self._deps, request.principal, request.route.path, backlog)
         self._open[pipe.id] = pipe
         self._shares.put(pipe.principal.counted_as, pipe.id, pipe)
         try:
@@ -188,7 +196,9 @@ class _Socket:
                 return
             try:
                 async with self._clock.timeout(PATIENCE):
-                    await self._send({"type": "websocket.send", "text": message.decode()})
+                    with self._pipe.writing(len(message)):
+                        await self._send({"type": "websocket.send", "text": message.decode()})
             except TimeoutError:
                 self._pipe.is_cut_off.set()
                 return
+            del message  # it may be large, and the next one may be long in coming

@@ -8,11 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 import re
-import resource
 import socket
-from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -24,71 +21,92 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
-from toolgate.core.inflow import Intake, SharedTransport
-from toolgate.core.model import Principal
+from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
+from toolgate.frontends import unread
 from toolgate.frontends.bodies import Bodies
+from toolgate.frontends.connections import STATE, Connection, Connections
 from toolgate.frontends.frames import paced_socket
 from toolgate.frontends.http import HttpFrontend
-from toolgate.frontends.peers import met
+from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 
 KEEP_ALIVE = 75  # seconds
-HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers
+HEAD_LIMIT = 128 * 1024  # bytes of a request's line and headers, and of what is neither these nor its body
+FRAMING = 16  # bytes of chunk lines that each byte of a body may bring
 HEAD_PATIENCE = 30.0  # seconds for them to come
 BODY_PATIENCE = 120.0  # seconds for a request's body
 UNREAD_PATIENCE = 2.0  # seconds for the rest of one that was answered already
-SHARE = 2  # of the files that this process may open, one address has so many connections: half of them
 PIECE = 1024  # bytes that are taken in one go: 57 requests at most, in 3 ms
 MOST_PIPELINED = 8  # requests that wait for the one before on their connection; no more are read meanwhile
 LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
 class _Protocol(HttpToolsProtocol):
-    """Bounds what uvicorn does not: the size of a request's head, the time that it and its body may take to come, and
-    the connections of one address. A request is started when it is its principal's turn. Of one that comes whole in
-    one piece no timer is started, and none while nothing is read."""
+    """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
+    body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
+    request is started when it is its principal's turn. Of one that comes whole in one piece no timer is started, and
+    none while nothing is read."""
 
-    _head = 0
+    _overhead = 0  # bytes of this request that are not its body
     _is_in_head = True
     _patience = HEAD_PATIENCE  # for what is coming; 0: nothing is
-    _address = ""
     _timer: asyncio.TimerHandle | None = None
     _stranger = ""  # whose turn a request takes that shows nothing
     _turn: Turn | None = None
+    _unstarted: tuple[RequestResponseCycle, ASGI3Application] | None = None  # while answers are not read
     _is_full = False  # of pipelined requests
 
-    def __init__(self, scheduler: Scheduler, callers: Callers, open_by: Counter[str], **given: Any) -> None:
+    def __init__(self, scheduler: Scheduler, callers: Callers, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
         self._scheduler = scheduler
         self._callers = callers
-        self._open_by = open_by
+        self._connections = connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._intake = Intake(self._take, transport, PIECE)
+        self._intake = Intake(self._take, transport, PIECE, self._connections.turns, self._whose)
         super().connection_made(SharedTransport(transport, self._intake))  # type: ignore[arg-type]
         self.client = met(transport) or self.client
-        self._stranger = Principal(address=self.client[0] if self.client else "").counted_as
-        self._address = self.client[0] if self.client else ""
-        self._open_by[self._address] += 1
-        if self._open_by[self._address] > _most_connections():
-            transport.abort()
-            return
+        address = self.client[0] if self.client else ""
+        self._connection = Connection(self._connections.unread, transport, address)
+        self._stranger = self._connection.key
+        self.app_state = {STATE: self._connection}
         self._timer = self.loop.call_later(HEAD_PATIENCE, transport.close)
+        if not isinstance(self.client, Operator):
+            self._connection.counts(self._connections)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._intake.drop()
         self._stop_timer()
-        _closed(self._open_by, self._address)
+        self._connection.closed()
         super().connection_lost(exc)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._connection.backlog.full()
+
+    def resume_writing(self) -> None:
+        self._connection.backlog.drained()
+        super().resume_writing()
+        unstarted, self._unstarted = self._unstarted, None
+        if unstarted and not self.transport.is_closing():
+            self._start_asgi_task(*unstarted)
+
     def handle_websocket_upgrade(self) -> None:
-        """From here on the connection has another protocol, which is told of its end."""
+        """From here on the connection has another protocol, which is told of its end. A client that has requests under
+        way has no use for that."""
+        if self.flow.write_paused or (self.cycle and not self.cycle.response_complete):
+            self._intake.drop()
+            self.transport.close()
+            return
         self._stop_timer()
         self._patience = 0.0
         self._is_in_head = False
         self._intake.drop()
         self.transport = self._intake.transport  # type: ignore[assignment]
         super().handle_websocket_upgrade()
+
+    def _whose(self) -> str:
+        return self._connection.backlog.key
 
     def data_received(self, data: bytes) -> None:
         self._intake.put(data)
@@ -97,22 +115,28 @@ class _Protocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self._intake.drop()
             return
-        self._head += len(data)
+        self._overhead += len(data)
         super().data_received(data)
         if self.pipeline and len(self.pipeline) > MOST_PIPELINED:
             self._is_full = True
             self._intake.hold(self)
-        if self._is_in_head and self._head > HEAD_LIMIT and not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+        if self._overhead > HEAD_LIMIT and not self.transport.is_closing():
+            if self._is_in_head:
+                self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
+            self._intake.drop()
             self.transport.close()
         elif self._patience and not self._timer and not self._intake.is_busy:
             self._timer = self.loop.call_later(self._patience, self.transport.close)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head = 0
+        self._overhead = 0
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
@@ -124,6 +148,10 @@ class _Protocol(HttpToolsProtocol):
             self.headers[:] = [(b"host", found[1]), *hosts[1:], *others]  # two are refused all the same
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         if self._timer:
             self._stop_timer()
@@ -131,6 +159,10 @@ class _Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """No answer is made while the one before is not read."""
+        if self.flow.write_paused:
+            self._unstarted = cycle, app
+            return
         key = self._callers.key(cycle.scope["headers"], self._stranger)
         start = super()._start_asgi_task
         if self._scheduler.lets_pass(key):
@@ -162,19 +194,8 @@ class _Protocol(HttpToolsProtocol):
 _absolute = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 
 
-def _most_connections() -> float:
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return math.inf if most == resource.RLIM_INFINITY else max(1, most // SHARE)
-
-
-def _closed(open_by: Counter[str], address: str) -> None:
-    open_by[address] -= 1
-    if not open_by[address]:
-        del open_by[address]
-
-
-def _websocket(open_by: Counter[str], bodies: Bodies, **given: Any) -> asyncio.Protocol:
-    return paced_socket()(bodies=bodies, on_closed=partial(_closed, open_by), **given)
+def _websocket(bodies: Bodies, turns: IntakeQueue, **given: Any) -> asyncio.Protocol:
+    return paced_socket()(bodies=bodies, turns=turns, **given)
 
 
 class _Server(uvicorn.Server):
@@ -205,13 +226,13 @@ class _Bounded(logging.Filter):
 @asynccontextmanager
 async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
-    open_by: Counter[str] = Counter()  # connections, by address
+    http = partial(_Protocol, frontend.scheduler, frontend.callers, frontend.connections)
     config = uvicorn.Config(
         frontend,
-        http=cast("type[asyncio.Protocol]", partial(_Protocol, frontend.scheduler, frontend.callers, open_by)),
+        http=cast("type[asyncio.Protocol]", http),
         loop="none",
         lifespan="off",
-        ws=cast("type[asyncio.Protocol]", partial(_websocket, open_by, frontend.bodies)),
+        ws=cast("type[asyncio.Protocol]", partial(_websocket, frontend.bodies, frontend.connections.turns)),
         ws_max_size=frontend.body_limit,
         ws_per_message_deflate=False,
         log_config=None,
@@ -222,8 +243,9 @@ async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGener
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_WORDS,
     )
-    logged, bounded = logging.getLogger("uvicorn.error"), _Bounded()
-    logged.addFilter(bounded)
+    logs, bounded = [logging.getLogger("uvicorn.error"), unread.log], _Bounded()
+    for log in logs:
+        log.addFilter(bounded)
     server = _Server(config)
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]), name="http")
     try:
@@ -233,5 +255,6 @@ async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGener
     finally:
         server.should_exit = True
         await task
-        logged.removeFilter(bounded)
+        for log in logs:
+            log.removeFilter(bounded)
         bounded.complaints.close()

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.jsonrpc import one_line
+from toolgate.frontends.unread import FREE, Backlog
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -31,11 +33,12 @@ _SSE: HeaderList = (
 
 
 class Outbox:
-    """Messages on their way to one client; the end is put in as None."""
+    """Messages on their way to one client; the end is put in as None. They wait in `backlog`, where there is one."""
 
-    def __init__(self, can_stream: bool, can_ask: bool) -> None:
+    def __init__(self, can_stream: bool, can_ask: bool, backlog: Backlog | None = None) -> None:
         self.can_stream = can_stream
         self.can_ask = can_ask
+        self._backlog = backlog
         self.waiting = 0  # bytes
         self._messages: deque[bytes | None] = deque()
         self._reader: asyncio.Future[None] | None = None
@@ -44,6 +47,8 @@ class Outbox:
         if self.can_stream:
             self.waiting += len(message)
             self._put(message)
+            if self._backlog:
+                self._backlog.waits(len(message))
 
     def note(self, message: bytes) -> None:
         """Send what may be lost: a client that reads too slowly goes without."""
@@ -53,13 +58,23 @@ class Outbox:
     def end(self) -> None:
         self._put(None)
 
+    def drop(self) -> None:
+        """Nobody takes the rest."""
+        if self._backlog and self.waiting:
+            self._backlog.waits(-self.waiting)
+        self._messages.clear()
+        self.waiting = 0
+
     async def get(self, clock: Clock, patience: float) -> bytes | None:
         """The next message, None at the end. Raises `TimeoutError` after `patience` seconds. For one reader."""
         if not self._messages:
             self._reader = asyncio.get_running_loop().create_future()
             await waited(self._reader, clock, patience)
         message = self._messages.popleft()
-        self.waiting -= len(message or b"")
+        if message:
+            self.waiting -= len(message)
+            if self._backlog:
+                self._backlog.waits(-len(message))
         return message
 
     def _put(self, message: bytes | None) -> None:
@@ -82,12 +97,16 @@ def wake(reader: asyncio.Future[None] | None) -> None:
 
 
 class Response:
-    """One ASGI response. `kind` is what its messages are called: another for what refuses a WebSocket."""
+    """One ASGI response. `kind` is what its messages are called: another for what refuses a WebSocket. `backlog` is
+    that of its connection, where there is one."""
 
-    def __init__(self, send: Send, headers: HeaderList = (), kind: str = "http.response") -> None:
+    def __init__(
+        self, send: Send, headers: HeaderList = (), kind: str = "http.response", backlog: Backlog | None = None
+    ) -> None:
         self.headers = list(headers)
         self.is_streaming = False
         self.has_begun = False
+        self.backlog = backlog
         self._send = send
         self._start, self._body = kind + ".start", kind + ".body"
 
@@ -97,8 +116,10 @@ class Response:
         length = (b"content-length", b"%d" % len(body))
         typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
-        await self._send({"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]})
-        await self._send({"type": self._body, "body": body})
+        start = {"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]}
+        with self._waiting(body):
+            await self._send(start)
+            await self._send({"type": self._body, "body": body})
 
     async def begin(self, chunk: bytes) -> None:
         """Begin a stream at once, with an event or a comment."""
@@ -122,7 +143,14 @@ class Response:
             await self._send({"type": self._start, "status": 200, "headers": [*_SSE, *self.headers]})
 
     async def _part(self, chunk: bytes) -> None:
-        await self._send({"type": self._body, "body": chunk, "more_body": True})
+        with self._waiting(chunk):
+            await self._send({"type": self._body, "body": chunk, "more_body": True})
+
+    def _waiting(self, data: bytes) -> AbstractContextManager[None]:
+        return self.backlog.writing(len(data)) if self.backlog and len(data) > FREE else _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 async def relay(response: Response, outbox: Outbox, clock: Clock) -> None:
@@ -151,7 +179,7 @@ class Delivery:
         self._response = response
         self._receive = receive
         self._clock = clock
-        self._outbox = Outbox(can_stream, can_ask=False)
+        self._outbox = Outbox(can_stream, can_ask=False, backlog=response.backlog)
         self.work = asyncio.current_task()
         self._is_over = False
         self._streaming: asyncio.Task[None] | None = None
@@ -189,6 +217,7 @@ class Delivery:
         self._timer.cancel()
         if self._streaming:
             self._streaming.cancel()
+            self._outbox.drop()
 
     def _start_stream(self) -> None:
         if not self._streaming:
@@ -216,11 +245,22 @@ async def until_any(*work: Coroutine[Any, Any, None]) -> None:
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+        await _ended(tasks)
+    errors = _errors_of(done)
+    tasks.clear()  # an error holds this frame, which must not hold the error: messages hang on it
+    done.clear()
+    if errors:
+        raise errors.pop()
+
+
+async def _ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _errors_of(done: Iterable[asyncio.Task[None]]) -> list[BaseException]:
+    return [error for task in done if (error := task.exception())]
 
 
 async def gone(receive: Receive) -> None:

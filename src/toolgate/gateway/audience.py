@@ -16,8 +16,6 @@ from toolgate.core.model import Client, Event
 from toolgate.core.services import Swap
 from toolgate.gateway.snapshot import Route, Snapshot
 
-_SHOWN = ("surface", "virtual_search", "bundles")  # parts of a configuration that say what of all servers is listed
-
 
 class Audience:
     """Of all clients, by what they may do."""
@@ -52,7 +50,7 @@ class Audience:
         use_access()
         is_open, clients = self._access.is_open, self._access.clients
         servers, everybodys = _unheard(before, now), every_list()
-        is_shown_otherwise = any(getattr(before.config, part) != getattr(now.config, part) for part in _SHOWN)
+        is_shown_otherwise = not now.config.lists_as(before.config)
         if is_open != was_open or is_shown_otherwise or (is_open and servers):
             return self._events.tell(everybodys)
         told = {id for id in {**known, **clients} if _sees_others(known.get(id), clients.get(id), servers)}

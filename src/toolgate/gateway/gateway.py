@@ -32,7 +32,7 @@ from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import scrub, validate
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
-from toolgate.policy.scrub import Scrubber
+from toolgate.policy.scrub import Scrubber, is_large
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import Editor, GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -122,13 +122,12 @@ class Gateway:
         return then(outcome, policy_run.after, policy_run.failed)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
-        resumption, scrubber = call.resumption, self.snapshot.scrubber
+        resumption, snapshot = call.resumption, self.snapshot
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            outcome = await resumed(resumption, resumption.live)
-            return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
+            return await snapshot.looked_at(call, await resumed(resumption, resumption.live))
         if call.server == names.OWN:
             return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
@@ -138,7 +137,7 @@ class Gateway:
             outcome = await upstream.invoke(call)
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
-        return await scrubber.aside(outcome) if scrubber.takes_long(outcome) else outcome
+        return await snapshot.looked_at(call, outcome) if is_large(outcome) else outcome
 
     # What is told without a call.
 

@@ -125,8 +125,7 @@ class Reloading:
 
 def _warn_of_what_waits(opened: Config, before: Config, now: Config) -> None:
     """The frontends, the store and the audit stand as they were opened."""
-    for part in ("http", "sessions", "parking", "state"):
-        if getattr(now, part) not in (getattr(opened, part), getattr(before, part)):
-            log.warning("`%s` was changed; restart toolgate to apply it", part)
-    if now.audit.path not in (opened.audit.path, before.audit.path):
-        log.warning("`audit.path` was changed; restart toolgate to apply it")
+    was_opened, was_served = dict(opened.waits_for_restart()), dict(before.waits_for_restart())
+    for key, value in now.waits_for_restart():
+        if value not in (was_opened[key], was_served[key]):
+            log.warning("`%s` was changed; restart toolgate to apply it", key)

@@ -15,13 +15,14 @@ from toolgate.auth.access import Rules
 from toolgate.catalog.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.core import names
-from toolgate.core.model import Call, EventSink, Fault
+from toolgate.core.model import Call, Done, EventSink, Fault, Outcome
 from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.run import Hooks, compiled
-from toolgate.policy.scrub import Scrubber
+from toolgate.policy.scrub import Scrubber, is_large
+from toolgate.policy.truncate import Truncate
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
 from toolgate.surfaces.single import Single
@@ -85,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     routes: Mapping[str, Route]
     servers: Mapping[str, Server]  # those that are enabled, by id
     scrubber: Scrubber
+    truncate: Truncate | None
     passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
 
     @property
@@ -97,6 +99,14 @@ class Snapshot(msgspec.Struct, frozen=True):
         if not found:
             raise Fault("SERVER_NOT_FOUND", f"{path} is no longer served", reach="not_sent")
         return found
+
+    async def looked_at(self, call: Call, outcome: Outcome) -> Outcome:
+        """A large result as the last two policies leave it, made in a thread: others would wait for them."""
+        if not isinstance(outcome, Done) or not is_large(outcome):
+            return outcome
+        if self.scrubber.has_work:
+            outcome = await self.scrubber.aside(outcome)
+        return await self.truncate.aside(call, outcome) if self.truncate else outcome
 
     def take_over(self) -> None:
         """Have the catalog know these servers, and no others, from now on."""
@@ -129,21 +139,15 @@ def build(
         routes=build_routes(config, upstreams, tuple(policies), policy_deps),
         servers=servers,
         scrubber=Scrubber(policy_deps.redactor, config.guard.scrub),
+        truncate=chain.truncate(config, policy_deps.overflow),
         passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )
 
 
 def _carried(server: Server, before: Snapshot | None) -> Upstream | None:
-    if not before or server.id not in before.servers or _as_it_runs(before.servers[server.id]) != _as_it_runs(server):
+    if not before or server.id not in before.servers or not server.runs_as(before.servers[server.id]):
         return None
     return before.upstreams[server.id]
-
-
-def _as_it_runs(server: Server) -> Server:
-    """A server without what concerns only how it is shown, and what is let through to it."""
-    return msgspec.structs.replace(
-        server, description="", tools={}, validate_arguments=True, result_limit=None, result_tokens=None
-    )
 
 
 def prints(config: Config) -> Mapping[str, str]:

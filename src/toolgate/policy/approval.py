@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.auth import safe_text
-from toolgate.catalog.pins import print_of
+from toolgate.catalog.prints import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock

@@ -75,7 +75,10 @@ def of(call: Call, place: Place, redactor: Redactor) -> ApprovalRequest:
     except Ambiguous as why:
         message = f"Invalid arguments for {call.shown}: they cannot be shown for approval: {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
-    digest = hashlib.sha256(safe_text.canonical(arguments)).hexdigest()
+    given = safe_text.canonical(arguments)
+    if call.extra:  # goes to the server beside them
+        given += b"\0" + jsonrpc.encode(dict(sorted(call.extra.items())))
+    digest = hashlib.sha256(given).hexdigest()
     shown = masked(arguments, redactor)
     return ApprovalRequest(call, place, digest, arguments, _without_credentials(shown) if is_change(place) else shown)
 

@@ -71,7 +71,7 @@ def build(
         # A person is asked last, and once.
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.
-        _truncate(config, policy_deps.overflow),
+        truncate(config, policy_deps.overflow),
         Scrub(policy_deps.redactor, config.guard.scrub),  # so that nothing is kept, or told of, that holds a secret
     )
     return tuple(policy for policy in policies if policy)
@@ -128,7 +128,7 @@ def _print(server: Server) -> str:
     return hashlib.sha256(jsonrpc.encode(by)).hexdigest()
 
 
-def _truncate(config: Config, overflow: OverflowStore) -> Truncate | None:
+def truncate(config: Config, overflow: OverflowStore) -> Truncate | None:
     """None where nothing is limited."""
     limit = _limit(config.limits, None)
     own = {

@@ -17,6 +17,7 @@ Form: TypeAlias = Literal["json", "base64", ""]
 _BEGINS_JSON = frozenset('{["-0123456789tfn')
 _BASE64 = re.compile(r"(data:[^,]{0,200},)?[A-Za-z0-9+/_-]+={0,2}\s*")
 _SHORTEST_BASE64 = 64
+_MOST_JUDGED = 256 * 1024  # characters
 _MOST_COMPARED = 1024 * 1024  # characters
 _MOST_KEYS, _LONGEST_KEY = 10, 40  # that are named
 
@@ -38,7 +39,9 @@ def _is_json(text: str) -> bool:
 
 
 def _is_base64(text: str) -> bool:
-    """In one line, or in lines of one length."""
+    """In one line, or in lines of one length. The beginning of a long one tells."""
+    if len(text) > _MOST_JUDGED:
+        text = text[: text.rfind("\n", 0, _MOST_JUDGED) + 1] or text[:_MOST_JUDGED]
     if len(text) < _SHORTEST_BASE64 or not text.strip() or " " in text:
         return False
     first, *others = text.split()

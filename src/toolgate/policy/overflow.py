@@ -71,6 +71,30 @@ class Range(msgspec.Struct, frozen=True):
     bytes: slice
 
 
+class Later:
+    """What is to be kept in a store that no thread may touch."""
+
+    def __init__(self, store: OverflowStore, until: float, room: int) -> None:
+        self.at_once = store.at_once
+        self._store = store
+        self._until = until
+        self._room = room
+        self._kept: list[tuple[str, _Overflow]] = []
+
+    def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
+        """As `OverflowStore.keep`."""
+        data = surrogates.shown(whole).encode() if isinstance(whole, str) else whole
+        if len(data) > self._room:
+            return ""
+        id = secrets.token_urlsafe(16)
+        self._kept.append((id, _Overflow(principal.id, data, isinstance(whole, str), mime, self._until, source)))
+        return PREFIX + id
+
+    def done(self) -> None:
+        for id, overflow in self._kept:
+            self._store.take(id, overflow)
+
+
 class OverflowStore:
     """`at_once`: how many bytes one reply may have."""
 
@@ -88,15 +112,19 @@ class OverflowStore:
 
     def keep(self, principal: Principal, whole: str | bytes, mime: str, source: Source = _NOWHERE) -> str:
         """The URI to read it by; empty where it is larger than everything that one principal may have here."""
-        data = surrogates.shown(whole).encode() if isinstance(whole, str) else whole
-        if len(data) > min(self._bounds.bytes_of_one, self._bounds.bytes):
-            return ""
-        id = secrets.token_urlsafe(16)
-        until = self._clock.now() + self._bounds.ttl
-        self._add(id, _Overflow(principal.id, data, isinstance(whole, str), mime, until, source))
-        self._make_room(principal.id)
+        later = self.later()
+        uri = later.keep(principal, whole, mime, source)
+        later.done()
+        return uri
+
+    def later(self) -> Later:
+        """For a thread: what it keeps is here when it is `done`."""
+        return Later(self, self._clock.now() + self._bounds.ttl, min(self._bounds.bytes_of_one, self._bounds.bytes))
+
+    def take(self, id: str, overflow: _Overflow) -> None:
+        self._add(id, overflow)
+        self._make_room(overflow.owner)
         self._timer = self._timer or self._clock.call_later(self._bounds.ttl, self._sweep)
-        return PREFIX + id
 
     def knows(self, principal: Principal, uri: str) -> bool:
         """Whether this is the URI, with or without a range, of something that is kept for this principal."""

@@ -26,6 +26,11 @@ Mode: TypeAlias = Literal["off", "known", "patterns"]
 LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
 
 
+def is_large(outcome: Outcome) -> bool:
+    """Whether others would wait while a result is scrubbed and cut."""
+    return isinstance(outcome, Done) and len(memoryview(outcome.body)) >= LARGE
+
+
 class Scrubber(msgspec.Struct, frozen=True):
     """What servers say, without secrets: those that are known, or all that have the shape of one as well."""
 
@@ -57,13 +62,11 @@ class Scrubber(msgspec.Struct, frozen=True):
         after = self.body(before)
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
-    def takes_long(self, outcome: Outcome) -> bool:
-        """Whether a result is so large that others would wait for it: see `aside`."""
-        return isinstance(outcome, Done) and len(memoryview(outcome.body)) >= LARGE and self.has_work
-
-    async def aside(self, outcome: Outcome) -> Outcome:
+    async def aside(self, outcome: Done) -> Done:
         """The same as `outcome` in a thread."""
-        return msgspec.structs.replace(await asyncio.to_thread(self.outcome, outcome), is_scrubbed=True)
+        found = await asyncio.to_thread(self.outcome, outcome)
+        assert isinstance(found, Done)
+        return msgspec.structs.replace(found, is_scrubbed=True)
 
     def items(self, raw: Iterable[Raw]) -> tuple[Raw, ...]:
         return tuple(map(self.raw, raw)) if self.has_work else tuple(raw)

@@ -8,6 +8,7 @@ Only tools' results are limited: a resource or a prompt is what its reader asked
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ from toolgate.core.excerpts import Ends, Excerpt
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy import content_kinds
 from toolgate.policy.base import Policy
-from toolgate.policy.overflow import LINES, OverflowStore, Source
-from toolgate.search.tokens import estimate
+from toolgate.policy.overflow import LINES, Later, OverflowStore, Source
+from toolgate.search.tokens import estimate, has_more
 
 _TEXT, _JSON = "text/plain", "application/json"
 META_KEY = "toolgate/truncated"
@@ -55,12 +56,29 @@ class Truncate(Policy):
         if call.method not in _LIMITED or not isinstance(outcome, Done):
             return outcome
         limit = self._limits.get(call.server, self._limit)
-        if limit.surely_holds(memoryview(outcome.body).nbytes):
+        if outcome.is_cut or limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
-        try:
-            return Done(_Shortening(call, limit, self._overflow).of(outcome.body), outcome.is_foreign)
-        except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
-            return outcome  # out of shape: nothing that we could cut
+        keeping = self._overflow.later()
+        cut = _cut(call, limit, outcome, keeping)
+        keeping.done()
+        return cut
+
+    async def aside(self, call: Call, outcome: Done) -> Done:
+        """The same in a thread, for what is so large that others would wait for it."""
+        limit = self._limits.get(call.server, self._limit)
+        if call.method not in _LIMITED or limit.surely_holds(memoryview(outcome.body).nbytes):
+            return outcome
+        keeping = self._overflow.later()
+        cut = await asyncio.to_thread(_cut, call, limit, outcome, keeping)
+        keeping.done()
+        return msgspec.structs.replace(cut, is_cut=True)
+
+
+def _cut(call: Call, limit: Limit, outcome: Done, keeping: Later) -> Done:
+    try:
+        return msgspec.structs.replace(outcome, body=_Shortening(call, limit, keeping).of(outcome.body))
+    except (KeyError, UnicodeDecodeError, *jsonrpc.UNREADABLE):
+        return outcome  # out of shape: nothing that we could cut
 
 
 class _Failed(msgspec.Struct):
@@ -70,7 +88,7 @@ class _Failed(msgspec.Struct):
 class _Shortening:
     """One result that may be too large: the room that is left, and what became of its parts."""
 
-    def __init__(self, call: Call, limit: Limit, overflow: OverflowStore) -> None:
+    def __init__(self, call: Call, limit: Limit, overflow: Later) -> None:
         self._call = call
         self._room = limit.bytes
         self._tokens = limit.tokens
@@ -125,11 +143,13 @@ class _Shortening:
 
     def _takes(self, size: int, text: str | None) -> bool:
         """Whether there is room for it; if so, it is used up."""
-        tokens = estimate(text) if text and self._tokens is not None else 0
-        if (self._room is not None and size > self._room) or (self._tokens is not None and tokens > self._tokens):
+        if self._room is not None and size > self._room:
             return False
+        if text and self._tokens is not None:
+            if has_more(text, self._tokens):
+                return False
+            self._tokens -= estimate(text)
         self._room = None if self._room is None else self._room - size
-        self._tokens = None if self._tokens is None else self._tokens - tokens
         return True
 
     def _text(self, block: dict[str, Raw], text: str) -> Sequence[Raw]:

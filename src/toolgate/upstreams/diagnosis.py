@@ -1,6 +1,8 @@
 """Why a server failed, as far as its error and the end of its stderr tell: a table of known causes, each with its fix.
 
-The rule this file keeps: the most particular cause stands first, and a fix says what to do, not what went wrong.
+The rules this file keeps: the most particular cause stands first, and a fix says what to do, not what went wrong. What
+is searched is a server's choice: so it is the last 4 KiB only, line by line, and no pattern repeats anything without
+bound.
 """
 
 from __future__ import annotations
@@ -40,34 +42,35 @@ INSTALLERS = {
 CAUSES: tuple[tuple[str, str], ...] = (
     # made for another library
     (r"AttributeError: '(?:Server|FastMCP|ClientSession|ServerSession)' object has no attribute", _OLD_LIBRARY),
-    (r"AttributeError: module 'mcp(?:\.[\w.]+)?' has no attribute", _OLD_LIBRARY),
-    (r"ImportError: cannot import name '[^']+' from '(?:mcp|mcp\.[\w.]+)'", _OLD_LIBRARY),
-    (r"ModuleNotFoundError: No module named '(?:mcp\.server\.fastmcp|mcp\.[\w.]+)'", _OLD_LIBRARY),
-    (r"TypeError: (?:Server|FastMCP)\.\w+\(\) got an unexpected keyword argument", _OLD_LIBRARY),
+    (r"AttributeError: module 'mcp(?:\.[\w.]{1,100})?' has no attribute", _OLD_LIBRARY),
+    (r"ImportError: cannot import name '[^']{1,100}' from 'mcp(?:\.[\w.]{1,100})?'", _OLD_LIBRARY),
+    (r"ModuleNotFoundError: No module named '(?:mcp\.server\.fastmcp|mcp\.[\w.]{1,100})'", _OLD_LIBRARY),
+    (r"TypeError: (?:Server|FastMCP)\.\w{1,100}\(\) got an unexpected keyword argument", _OLD_LIBRARY),
     (r"cannot import name", "it was made for another version of a library: pin that, or install a newer server"),
     # a variable that is not set
-    (r"KeyError: '([A-Z][A-Z0-9_]{2,})'", "set {0} in its env in the configuration"),
+    (r"KeyError: '([A-Z][A-Z0-9_]{2,100})'", "set {0} in its env in the configuration"),
     (
-        r"(?i:(?:environment|env)[ -]?var(?:iable)?s?:? [`'\"]?)([A-Z][A-Z0-9_]{2,})[`'\"]?"
+        r"(?i:(?:environment|env)[ -]?var(?:iable)?s?:? [`'\"]?)([A-Z][A-Z0-9_]{2,100})[`'\"]?"
         r"(?i: (?:is |are |was |must be |has to be )?(?:not (?:set|defined|found)|unset|missing|required|set\b))",
         "set {0} in its env in the configuration",
     ),
     (
-        r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)[`'\"]? (?i:(?:environment|env)[ -]?var(?:iable)? )?"
+        r"\b([A-Z][A-Z0-9]{0,50}_[A-Z0-9_]{1,100})[`'\"]? (?i:(?:environment|env)[ -]?var(?:iable)? )?"
         r"(?i:(?:is |was |must be |has to be )(?:not (?:set|defined|found)|unset|missing|required|provided|set\b))",
         "set {0} in its env in the configuration",
     ),
     (
-        r"(?i:(?:missing|required|please set|must set|need to set|provide)(?: the| an?| your| required)*"
-        r"(?: (?:environment|env)[ -]?var(?:iable)?s?| api key| token)?:? [`'\"]?)([A-Z][A-Z0-9]*_[A-Z0-9_]+)",
+        r"(?i:(?:missing|required|please set|must set|need to set|provide)(?: the| an?| your| required){0,3}"
+        r"(?: (?:environment|env)[ -]?var(?:iable)?s?| api key| token)?:? [`'\"]?)"
+        r"([A-Z][A-Z0-9]{0,50}_[A-Z0-9_]{1,100})",
         "set {0} in its env in the configuration",
     ),
     # what may not become another user
     (
         r"\"no new privileges\" flag is set"
-        r"|new[ug]idmap\S*:? .*(?:Operation not permitted|exit status)"
-        r"|(?:snap-confine|cap_dac_override) .*not (?:found|permitted)|snap-confine has elevated permissions"
-        r"|fusermount3?: .*Operation not permitted",
+        r"|new[ug]idmap\S{0,20}:? .{0,200}(?:Operation not permitted|exit status)"
+        r"|(?:snap-confine|cap_dac_override) .{0,200}not (?:found|permitted)|snap-confine has elevated permissions"
+        r"|fusermount3?: .{0,200}Operation not permitted",
         'it needs more privileges than its user has: add "new_privileges": true next to its command',
     ),
     # packages and programs
@@ -89,7 +92,7 @@ CAUSES: tuple[tuple[str, str], ...] = (
     (r"(?:Cannot connect to the Docker daemon|docker daemon is not running)", "start Docker"),
     (r"(?:Unable to find image|pull access denied)", "check the image's name, and `docker pull` it"),
     (
-        r"(?:ModuleNotFoundError: )?No module named '?([\w.]+)",
+        r"(?:ModuleNotFoundError: )?No module named '?([\w.]{1,100})",
         "install its dependency {0}, or run it with `uvx`, which installs dependencies",
     ),
     (
@@ -97,10 +100,11 @@ CAUSES: tuple[tuple[str, str], ...] = (
         "install its dependencies, or run it with `npx -y`, which installs them",
     ),
     (
-        r"(?:sh|bash|env)(?:: line \d+|: \d+)?: '?([\w./+-]+)'?: (?:command not found|not found|No such file)",
+        r"(?:sh|bash|env)(?:: line \d{1,9}|: \d{1,9})?: '?([\w./+-]{1,200})'?: "
+        r"(?:command not found|not found|No such file)",
         "install {0}, which the server starts",
     ),
-    (r"spawn (\S+) ENOENT", "install {0}, which the server starts"),
+    (r"spawn (\S{1,200}) ENOENT", "install {0}, which the server starts"),
     # the machine
     (
         r"(?:EADDRINUSE|[Aa]ddress already in use|port is already allocated)",
@@ -129,8 +133,12 @@ CAUSES: tuple[tuple[str, str], ...] = (
     ),
     # what is there is no MCP server
     (r"Method not found: initialize", "it speaks JSON-RPC but not MCP: check that this starts an MCP server"),
-    (r"(?m)^[Uu]sage: |unrecognized arguments|the following arguments are required", "check its args"),
+    (r"^[Uu]sage: |unrecognized arguments|the following arguments are required", "check its args"),
 )
+
+LONGEST_LINE = 1000  # characters of a line that are looked at
+MOST_LINES = 200  # of stderr, among which the most telling is looked for
+MOST_SEARCHED = 4096  # characters of an error, and of stderr
 
 _COMPILED = tuple((re.compile(sign), cure) for sign, cure in CAUSES)
 _COMMAND = re.compile(r"Command not found: (.+)")
@@ -143,23 +151,39 @@ def fix_for(error: str, stderr: str = "") -> str:
     if missing:
         command = os.path.basename(missing.group(1))
         return INSTALLERS.get(command, "").format(command)
-    said = f"{error}\n{stderr}"
+    lines = [*_last_lines(error), *_last_lines(stderr)]
     for sign, cure in _COMPILED:
-        if found := sign.search(said):
-            return cure.format(*found.groups())
+        for line in lines:
+            if found := sign.search(line):
+                return cure.format(*found.groups())
     return ""
+
+
+def _last_lines(said: str) -> list[str]:
+    """The beginnings of the last lines, as many as may be searched."""
+    found: list[str] = []
+    room = MOST_SEARCHED
+    for line in reversed(said.splitlines()):
+        line = line[:LONGEST_LINE]
+        room -= len(line) + 1
+        if room < 0:
+            break
+        found.append(line)
+    return found[::-1]
 
 
 # Lines that say nothing of the cause: where npm keeps its log, whom to ask for help.
 _EMPTY = re.compile(
-    r"npm (?:ERR!|error)\s*(?:code \S+\s*$|A complete log of this run|$)|^\s*\S*-debug-\d*\.log\s*$|^\s*$"
+    r"npm (?:ERR!|error)\s{0,9}(?:code \S{1,50}\s{0,9}$|A complete log of this run|$)"
+    r"|^\s{0,9}\S{0,300}-debug-\d{0,20}\.log\s{0,9}$|^$"
 )
 _OF_NPM = re.compile(r"npm (?:ERR!|error) ")
 
 
 def last_words(stderr: str) -> str:
     """The line that tells most of why a program has ended: the last one; of npm, which begins with it, the first."""
-    telling = [line.strip() for line in stderr.splitlines() if not _EMPTY.search(line)]
+    lines = [line.strip()[:LONGEST_LINE] for line in stderr.splitlines()[-MOST_LINES:]]
+    telling = [line for line in lines if not _EMPTY.search(line)]
     of_npm = [line for line in telling if _OF_NPM.match(line)]
     return (of_npm[0] if of_npm and _OF_NPM.match(telling[-1]) else telling[-1]) if telling else ""
 

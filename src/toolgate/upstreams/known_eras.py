@@ -14,9 +14,6 @@ from toolgate.state.base import Store
 ERA_KEPT = 7 * 24 * 3600.0  # seconds after which a server is asked again what else it speaks
 
 
-LISTS_DEPEND_ON = ("type", "command", "args", "env", "cwd", "url", "headers", "roots", "scope", "era")
-
-
 _ERA = "era"
 
 
@@ -46,7 +43,7 @@ class Eras:
 
 def print_of(server: Server) -> str:
     """A hash of what a server's lists, and the era that it speaks, depend on."""
-    return hashlib.sha256(msgspec.json.encode([getattr(server, name) for name in LISTS_DEPEND_ON])).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(server.lists_depend_on())).hexdigest()
 
 
 def space_of(server: str, print: str) -> str:

@@ -6,6 +6,7 @@ The rule this file keeps: what a program has written to its stderr stands apart,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,11 +34,25 @@ class Condition(msgspec.Struct, frozen=True):
         return "busy" if self.state == "ready" and calls else self.state
 
 
+class Diagnosis(NamedTuple):
+    """What to do about a fault, and what the server's stderr has of it."""
+
+    hint: str
+    words: Words | None
+
+
+def diagnosed(server: Server, fault: Fault | None, stderr: str) -> Diagnosis:
+    """It takes a while: see `diagnosis.fix_for`."""
+    last = fault.words.last if fault and fault.words else ""
+    plain, hint = _hint_for(server, fault, ""), _hint_for(server, fault, stderr or last)
+    return Diagnosis(plain, Words(last, hint) if last or hint != plain else None)
+
+
 def status_of(
-    server: Server,
     condition: Condition,
     breaker: Breaker,
     about: Mapping[str, object],
+    found: Diagnosis,
     is_up: bool,
     calls: int,
     revision: str,
@@ -45,12 +60,12 @@ def status_of(
     """`about` is what its newest link says (`Link.describe`); `is_up`: that one is there, or on its way."""
     state, fault, stderr = condition.shown(breaker, calls), condition.fault, str(about.get("stderr", ""))
     error = fault.message if fault else breaker.reason if state == "failed" else ""
-    words = words_of(server, fault, stderr)
+    hint, words = found
     waits = breaker.hint() if breaker.is_open else ""
     return Status(
         state=state,
         error=error,
-        hint=_joined(hint_for(server, fault), waits),
+        hint=_joined(hint, waits),
         words=words and Words(words.last, _joined(words.hint, waits) if words.hint else ""),
         pid=about.get("pid") if is_up else None,  # type: ignore[arg-type]
         started=about.get("started"),  # type: ignore[arg-type]
@@ -67,25 +82,18 @@ def sign_in_required(server: Server) -> Fault:
     return Fault(SIGN_IN, message, server=server.id, hint=f"toolgate connect {server.id}")
 
 
-def not_started(server: Server, fault: Fault, stderr: str) -> Fault:
+def not_started(server: Server, fault: Fault, found: Diagnosis) -> Fault:
     """What a call is told that needed the server; its status keeps the reason alone."""
     if fault.code == SIGN_IN:
         return fault.at(server.id, "")
     message = f"Server not started: {fault.message}"
-    hint, words = hint_for(server, fault), words_of(server, fault, stderr)
+    hint, words = found
     if fault.hint.startswith(diagnosis.LOOK) and words and words.hint:
         words = Words(words.last, f"{words.hint}; {fault.hint}")
     return Fault(fault.code, message, server=server.id, reach="not_sent", hint=hint, words=words)
 
 
-def words_of(server: Server, fault: Fault | None, stderr: str) -> Words | None:
-    """What the server's stderr has of a fault."""
-    last = fault.words.last if fault and fault.words else ""
-    hint = hint_for(server, fault, stderr or last)
-    return Words(last, hint) if last or hint != hint_for(server, fault) else None
-
-
-def hint_for(server: Server, fault: Fault | None, stderr: str = "") -> str:
+def _hint_for(server: Server, fault: Fault | None, stderr: str) -> str:
     """What to do about it: the known cause's fix for a program that has said something on its stderr; else whoever
     noticed it knows best."""
     if not fault or server.problem:

@@ -58,9 +58,11 @@ class Notifications:
         """A log line belongs to a call as a question does. On a connection that is one client's own it is that client's
         in any case."""
         requests = self._requests
+        if origin is not None and (stream := requests.pending.get(origin)) and not stream.call:
+            origin = None  # a stream of the gateway's own, which is no call's
         task, params = tasks.related(message.params), tasks.with_related(message.params, "")
         given_up = requests.given_up.values()
-        owner = waiting_for(task, requests.pending) if task else owner_of(None, requests.pending, given_up)
+        owner = waiting_for(task, requests.pending) if task else owner_of(origin, requests.pending, given_up)
         if owner and owner.call and owner.call.notes and params:
             owner.call.notes.put(Note("log", params))
         elif self._sole_owner and not requests.in_flight and params:

@@ -17,6 +17,7 @@ from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client, Fault
+from toolgate.core.redaction import excerpt
 from toolgate.eras import headers, legacy, modern
 from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern
 from toolgate.upstreams.mcp.requests import Requests
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _SIGN_IN = "SIGN_IN_REQUIRED"
 SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
+MOST_VERSIONS = 20  # that are named, and characters of each
 SILENCE_AFTER_A_SIGN = 3.0  # the same, once it has written anything to stdout or stderr
 
 
@@ -138,8 +140,8 @@ def _raise_if_modern_only(fault: Fault) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
     if supported is not None and not any(each in supported for each in mcp.REVISIONS):
-        theirs, ours = ", ".join(map(str, supported)) or "none", ", ".join(mcp.dates("modern"))
-        message = f"{fault.message}: it has {theirs}, toolgate has {ours}"
+        ours = ", ".join(mcp.dates("modern"))
+        message = f"{fault.message}: it has {_listed(supported) or 'none'}, toolgate has {ours}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
 
 
@@ -151,6 +153,10 @@ def _supported(fault: Fault) -> Sequence[object] | None:
     except (*jsonrpc.UNREADABLE, KeyError, TypeError):
         return None
     return cast("list[object]", found) if isinstance(found, list) else None
+
+
+def _listed(versions: Sequence[object]) -> str:
+    return excerpt(", ".join(str(each)[:MOST_VERSIONS] for each in versions[:MOST_VERSIONS]))
 
 
 async def _discover(
@@ -174,7 +180,7 @@ async def _discover(
         await asyncio.gather(answer, silence, return_exceptions=True)
     spoken = mcp.newest("modern", found.supportedVersions)
     if not spoken:
-        raise Fault("UPSTREAM_ERROR", f"it supports only {', '.join(found.supportedVersions)}")
+        raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
     requests.dialect = Modern(spoken, found)
 
 

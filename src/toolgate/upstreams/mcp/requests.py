@@ -29,6 +29,7 @@ from toolgate.upstreams.concurrency import ConcurrencyLimit
 from toolgate.upstreams.links.base import Link
 from toolgate.upstreams.mcp.attribution import OpenRequest, askers
 from toolgate.upstreams.mcp.dialects import Dialect, Headers, Unknown, passed_on
+from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE, LargeNotes
 from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,6 @@ MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may b
 MOST_ANSWERS = 1024  # that are not sent yet, beyond which a server gets none to what it asks
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
-LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
 
 
@@ -81,6 +81,7 @@ class Requests:
         self.pending: dict[int, OpenRequest] = {}
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
         self.reporting: dict[int, tuple[OpenRequest, str]] = {}  # that became tasks, with their ids: they still report
+        self.large_notes = LargeNotes()
         self.handlers: dict[str, Handler] = {}
         self.on_other: Handler = _nobody
         self.on_question: Handler = _nobody
@@ -303,6 +304,9 @@ class Requests:
     # What the link calls.
 
     def received(self, data: bytes, origin: int | None) -> None:
+        if len(data) > LONGEST_NOTE and (refused := self.large_notes.refused(data)):
+            self._dropped(refused, len(data))
+            return
         try:
             message = jsonrpc.decode(data)
         except jsonrpc.Malformed as error:
@@ -321,10 +325,14 @@ class Requests:
 
     def _notified(self, message: Message, origin: int | None) -> None:
         size = len(memoryview(message.params))
-        if size <= LONGEST_NOTE or message.method == mcp.TASK_CHANGED:  # which may have a result in it
+        if size <= LONGEST_NOTE or self.large_notes.has_passed:
             self.handlers.get(message.method, self.on_other)(message, origin)
-        elif self.complaints.takes(self.server.id):
-            told = (self.server.name, excerpt(message.method), size, LONGEST_NOTE)
+        else:
+            self._dropped(message.method, size)
+
+    def _dropped(self, method: str, size: int) -> None:
+        if self.complaints.takes(self.server.id):
+            told = (self.server.name, excerpt(method), size, LONGEST_NOTE)
             log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:

@@ -176,6 +176,9 @@ class Tasks:
             task = tasks.read_task(body)
         except Fault:
             return  # for its client to judge
+        self._goes_on(call, task)
+
+    def _goes_on(self, call: Call | None, task: Task) -> None:
         if task.is_over:
             self._extended.over(task.taskId)
         elif call and call.method == mcp.CALL:
@@ -191,7 +194,7 @@ class Tasks:
         server, task = self._requests.server.id, tasks.read_task(message.params)
         params = calls.read_told(message.params)
         if message.method == mcp.TASK_CHANGED:
-            self._taken_on(None, message.params)
+            self._goes_on(None, task)
             self._on_event(Event(server, "task", uri=task.taskId, params=params))
             return
         if task.is_over:

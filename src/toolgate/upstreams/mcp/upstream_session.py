@@ -19,13 +19,23 @@ from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
 from toolgate.core.mcp import Era
 from toolgate.core.model import Call, Client, Event, EventSink, Fault, Outcome
+from toolgate.core.redaction import excerpt
 from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
-from toolgate.upstreams.mcp.condition import SIGN_IN, Condition, not_started, sign_in_required, status_of
+from toolgate.upstreams.mcp.condition import (
+    SIGN_IN,
+    Condition,
+    Diagnosis,
+    diagnosed,
+    not_started,
+    sign_in_required,
+    status_of,
+)
 from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.idle import IdleTimer
+from toolgate.upstreams.mcp.large_notes import LargeNotes
 from toolgate.upstreams.mcp.notifications import Notifications
 from toolgate.upstreams.mcp.opening import Ended, open_connection
 from toolgate.upstreams.mcp.questions import Questions
@@ -38,6 +48,8 @@ from toolgate.upstreams.pool import Holder
 from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
+
+LONGEST_LOGGED = 1000  # characters of what a server says of its failure: it may fail 20 times a minute, and is logged
 
 # Why a server was stopped that is the same when it is back: its lists are not looked at again for that. (If they were,
 # servers that take turns in a full pool, or are up for each list only, would be listed without end.)
@@ -69,6 +81,7 @@ class Connection:
         self.requests = requests
         self.wanted = wanted
         self.tasks = Tasks(requests, owners, on_event)
+        requests.large_notes = LargeNotes(lambda task: ("tasks", task) in wanted.watched)
         self.subscriptions: UpstreamSubscriptions | None = None
         self.questions = Questions(requests, server, sole_owner, on_event)
         Notifications(requests, sole_owner, on_event)
@@ -120,6 +133,10 @@ class UpstreamSession:
         self._newest: Connection | None = None
         self._last: Mapping[str, object] = {}  # what was known of the newest connection when it ended
         self._revision = ""
+        self._diagnosed: tuple[Fault | None, Diagnosis] = (
+            None,
+            Diagnosis("", None),
+        )  # the last failure: see `_diagnosis`
 
     @property
     def _stays(self) -> bool:
@@ -202,7 +219,8 @@ class UpstreamSession:
         """Count a failure of the server."""
         self.breaker.failed(fault)
         if self.breaker.is_open:
-            log.warning("Circuit breaker open for %s: %s", self._server.name, fault.told().message)
+            told = excerpt(fault.told().message, LONGEST_LOGGED)
+            log.warning("Circuit breaker open for %s: %s", self._server.name, told)
 
     def rest(self) -> None:
         """Somebody is done with the connection: maybe nobody needs it any more."""
@@ -230,7 +248,7 @@ class UpstreamSession:
         if server.problem:
             fault = Fault("SERVER_FAILED", server.problem, server=server.id, reach="not_sent")
             self._becomes("failed", fault)
-            raise not_started(server, fault, self._stderr)
+            raise not_started(server, fault, self._diagnosis(fault))
         if self._closing:
             await asyncio.wait((self._closing,))
         before = self.condition
@@ -251,8 +269,8 @@ class UpstreamSession:
                 self.failed(fault)
                 self._becomes("failed", fault)
                 if self._complaints.takes(server.id):
-                    log.warning("%s did not start: %s", server.name, fault.told().message)
-            raise not_started(self._server, fault, self._stderr) from None
+                    log.warning("%s did not start: %s", server.name, excerpt(fault.told().message, LONGEST_LOGGED))
+            raise not_started(self._server, fault, self._diagnosis(fault)) from None
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
             raise
@@ -300,7 +318,7 @@ class UpstreamSession:
             await self._pool.enter(self._holder, self._server.name, self._server.start_timeout)
         except Fault as fault:  # no fault of this server
             self.condition = before
-            raise not_started(self._server, fault, self._stderr) from None
+            raise not_started(self._server, fault, self._diagnosis(fault)) from None
         except BaseException:
             self.condition = before
             raise
@@ -398,7 +416,7 @@ class UpstreamSession:
         self._idle.cancel()
         self._gone(connection)
         if self._complaints.takes(self._server.id):
-            log.warning("%s; the next call starts it again", fault.told().message)
+            log.warning("%s; the next call starts it again", excerpt(fault.told().message, LONGEST_LOGGED))
         self.resubscriber.lost()
 
     def _gone(self, connection: Connection) -> None:
@@ -424,12 +442,15 @@ class UpstreamSession:
 
     def status(self) -> Status:
         about, is_up = self._described(), bool(self.live or self._opening)
-        return status_of(self._server, self.condition, self.breaker, about, is_up, self.calls, self._revision)
+        diagnosis = self._diagnosis(self.condition.fault)
+        return status_of(self.condition, self.breaker, about, diagnosis, is_up, self.calls, self._revision)
 
     def _described(self) -> Mapping[str, object]:
         link = self._newest.requests.link if self._newest else None
         return link.describe() if link else self._last
 
-    @property
-    def _stderr(self) -> str:
-        return str(self._described().get("stderr", ""))
+    def _diagnosis(self, fault: Fault | None) -> Diagnosis:
+        """Found once, since each list asks for the status."""
+        if self._diagnosed[0] is not fault:
+            self._diagnosed = fault, diagnosed(self._server, fault, str(self._described().get("stderr", "")))
+        return self._diagnosed[1]

@@ -1,0 +1,436 @@
+"""A server as configured, and its parts: the table of what a file may say of one server.
+
+`change` of a key is what an edit does while the gateway runs. Whatever may change what a server lists is `relist`.
+"""
+
+# No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+
+from toolgate.config import access_shapes, fields, private, shapes, values
+from toolgate.config import server_types as types
+from toolgate.config.access_shapes import base_url
+from toolgate.config.fields import Key, Row
+from toolgate.config.masking import MASK
+from toolgate.config.server_types import REACHED, SPOKEN_TO, STARTED
+from toolgate.config.shapes import EVERY, Rate
+from toolgate.config.values import Finding, Kind, Wrong, choice, filled, flag, text, wrong
+
+_pinning = choice("off", "warn", "quarantine")
+
+
+class Root(msgspec.Struct, frozen=True):
+    """A folder that a server is told of, as a `file:` URI."""
+
+    uri: Annotated[str, Key(filled, "an absolute path, or a `file:///` URI", needed="set it")]
+    name: Annotated[str, Key(text, "what the server is told that it is called")] = ""
+
+    @classmethod
+    def at(cls, written: str, name: str) -> "Root":
+        is_uri = written.startswith(("file:", "${"))
+        return cls(written if is_uri else Path(written).as_uri(), name)
+
+
+_root = fields.table(Root, brief=True)
+_roots: Kind[Any] = Kind(
+    values.many(shapes.read_root),
+    lambda: {"type": "array", "items": values.either(filled.schema(), _root.schema())},
+    values.many(_root).write,
+    Root,
+)
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """What is other about one parameter of a tool than its server has it. `fixed` is always sent and never shown;
+    `default` is sent where the caller gives nothing; one that is `hidden` is neither shown nor taken from callers."""
+
+    name: Annotated[str, Key(filled, "the name that clients see")] = ""
+    description: Annotated[str | None, Key(text, "what clients read of it")] = None
+    fixed: Annotated[Any, Key(values.plain, "always sent, never shown", secret=private.FIXED)] = msgspec.UNSET
+    default: Annotated[Any, Key(values.plain, "sent where the caller gives nothing")] = msgspec.UNSET
+    hidden: Annotated[bool, Key(flag, "neither shown nor taken from callers")] = False
+
+
+_parameter = fields.table(Parameter, brief=True)
+
+
+def _read_parameter(value: object) -> dict[str, Any]:
+    found = fields.read(Parameter, value)
+    if {"fixed", "default"} <= found.keys():
+        raise wrong("has both `fixed` and `default`", "a fixed value is always sent: remove one of the two")
+    return found
+
+
+def _read_parameters(value: object) -> dict[str, Any]:
+    found = values.mapping(_read_parameter)(value)
+    shapes.told_apart(found, "parameters")
+    return found
+
+
+_parameters = Kind(_read_parameters, values.mapping(_parameter).schema, values.mapping(_parameter).write, Parameter)
+
+
+class Overlay(msgspec.Struct, frozen=True):
+    """What is other about one tool than its server has it. What is `hidden` is not permitted either."""
+
+    name: Annotated[str, Key(shapes.tool_name, "the name that clients see")] = ""
+    title: Annotated[str | None, Key(text, "the title that clients see")] = None
+    description: Annotated[str | None, Key(text, "what clients read of it")] = None
+    hidden: Annotated[bool, Key(flag, "neither listed nor permitted")] = False
+    parameters: Annotated[Mapping[str, Parameter], Key(_parameters, "by the server's own names")] = {}
+    values: Annotated[
+        int | None, Key(shapes.value_count, "JSON values that its arguments may have", default="as `limits.values`")
+    ] = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> "Overlay":
+        """Of what `tools` has read."""
+        below = {name: Parameter(**each) for name, each in found.get("parameters", {}).items()}
+        fields: dict[str, Any] = {**found, "parameters": below}
+        return cls(**fields)
+
+
+_overlay = fields.table(Overlay, brief=True)
+
+
+def _read_overlay(value: object) -> dict[str, Any]:
+    return fields.read(Overlay, value)
+
+
+def read_tools(value: object) -> dict[str, Any]:
+    """A server's own names of its tools → what is other about them, as tables still: those of two keys
+    may be joined."""
+    found = values.mapping(_read_overlay)(value)
+    if "name" in found.get(EVERY, {}):
+        raise Wrong(Finding("would give all tools the same name", "remove it", (EVERY, "name")))
+    shapes.told_apart(found, "tools")
+    return found
+
+
+_tools = Kind(read_tools, values.mapping(_overlay).schema, values.mapping(_overlay).write, Overlay)
+
+
+class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
+    """How the gateway itself shows who it is to a server, by OAuth. Each principal signs in for itself, unless
+    `shared`, or where the gateway has credentials of its own (`client_credentials`). `issuer` binds what was
+    registered beforehand to one authorization server."""
+
+    grant: Annotated[
+        Literal["authorization_code", "client_credentials"],
+        Key(
+            choice("authorization_code", "client_credentials"),
+            "a person signs in; or the gateway has credentials of its own, and needs a `client_id`",
+        ),
+    ] = "authorization_code"
+    client_id: Annotated[str, Key(filled, "a client that you have registered by hand")] = ""
+    client_secret: Annotated[str, Key(filled, "for it", secret=private.TEXT)] = ""
+    private_key: Annotated[str, Key(filled, "PEM, for `private_key_jwt`", secret=private.TEXT)] = ""
+    algorithm: Annotated[
+        str, Key(choice("ES256", "ES384", "RS256", "PS256", "EdDSA"), "what `private_key` signs with")
+    ] = "ES256"
+    scopes: Annotated[tuple[str, ...], Key(access_shapes.scopes, "asked for beside those that the server wants")] = ()
+    shared: Annotated[bool, Key(flag, "one sign-in for all who use the gateway")] = False
+    issuer: Annotated[str, Key(base_url, "the only authorization server that is used")] = ""
+
+    also: ClassVar[Mapping[str, Row]] = {"type": Key(choice("oauth"), 'says nothing more than `auth = "oauth"`')}
+
+    def __repr__(self) -> str:
+        return f"<ServerAuth {self.grant}>"
+
+
+_server_auth = fields.table(ServerAuth)
+
+
+def _read_auth(value: object) -> ServerAuth:
+    if isinstance(value, str):
+        choice("oauth")(value)
+        return ServerAuth()
+    found = _server_auth(value)
+    if found.grant == "client_credentials" and not found.client_id:
+        raise wrong("uses the grant client_credentials and needs `client_id`")
+    return found
+
+
+_auth = Kind(
+    _read_auth, lambda: values.either({"const": "oauth"}, _server_auth.schema()), _server_auth.write, ServerAuth
+)
+
+
+def _url_to_show(server: "Server") -> str:
+    """Where a variable was missing, its gap is masked."""
+    scheme = "ws" if server.type == "ws" else "http"
+    return server.url if server.url and (not server.problem or types.is_url(server.url)) else f"{scheme}://{MASK}"
+
+
+class Server(msgspec.Struct, frozen=True, kw_only=True):
+    """One upstream as configured. Times in seconds. Variables are in; where one was not set, `problem` says so,
+    `missing` names it, and the server must not be started: its strings have a gap there."""
+
+    id: str
+    name: str
+    type: Annotated[
+        Literal["stdio", "http", "sse", "ws", "component", "registry"],
+        Key(
+            Kind(filled.read, choice(*types.TYPES).schema),
+            '`"stdio"` where there is a `command`, `"http"` where there is a `url`, `"ws"` where that begins with '
+            '`ws`; `"sse"`, `"component"`: [how a server is reached](configuration.md#servers)',
+            "relist",
+            default="by what is there",
+        ),
+    ]
+    command: Annotated[
+        str,
+        Key(
+            filled,
+            "the program to start; needed for stdio. Only the program: its arguments go into `args`",
+            "relist",
+            only=STARTED,
+            sound=types.sound_command,
+            of=lambda server: server.command or (MASK if server.problem and server.type == "stdio" else ""),
+        ),
+    ] = ""
+    args: Annotated[
+        tuple[str, ...],
+        Key(
+            values.many(text), "list of text", "relist", only=STARTED, sound=types.sound_texts, secret=private.ARGUMENTS
+        ),
+    ] = ()
+    env: Annotated[
+        Mapping[str, str],
+        Key(
+            values.environment,
+            "variables for the program. Numbers go in quotes",
+            "relist",
+            only=STARTED,
+            sound=types.sound_environment,
+            secret=private.ENVIRONMENT,
+        ),
+    ] = {}
+    cwd: Annotated[
+        str | None,
+        Key(
+            values.optional(filled),
+            "folder to start it in",
+            "relist",
+            default="the gateway's",
+            only=STARTED,
+            sound=types.sound_command,
+        ),
+    ] = None
+    url: Annotated[
+        str,
+        Key(
+            filled,
+            "`http://…` or `https://…`, `ws://…` or `wss://…`; needed",
+            "relist",
+            only=REACHED,
+            sound=types.sound_url,
+            secret=private.URL,
+            of=_url_to_show,
+        ),
+    ] = ""
+    headers: Annotated[
+        Mapping[str, str],
+        Key(
+            values.headers,
+            "sent with every request",
+            "relist",
+            only=REACHED,
+            sound=types.sound_headers,
+            secret=private.HEADERS,
+        ),
+    ] = {}
+    enabled: Annotated[bool, Key(flag, "`false`: never started, never shown", "restart")] = True
+    timeout: Annotated[
+        float, Key(values.duration, "for one call. `timeoutMs = 60000` says the same in milliseconds", "restart")
+    ] = 60.0
+    start_timeout: Annotated[float, Key(values.duration, "from start to the end of the handshake", "restart")] = 60.0
+    start: Annotated[
+        Literal["", "lazy", "eager"],
+        Key(
+            choice("lazy", "eager"),
+            'on first use; `"eager"`: with the gateway',
+            "restart",
+            default='`"lazy"`; of a component `"eager"`',
+        ),
+    ] = ""  # empty: eager for a component, else lazy
+    lifecycle: Annotated[
+        Literal["lazy", "keep-alive", "ephemeral"],
+        Key(
+            shapes.lifecycle,
+            "started on first use, stopped when nobody calls for `pool.idle`; `{ idleTimeoutMs = 60000 }`: with a "
+            'time of its own; `"keep-alive"`: never stopped; `"ephemeral"`: stopped after each call',
+            "restart",
+            spread=True,
+            of=lambda server: server.lifecycle if server.idle is None else {"idleTimeoutMs": server.idle * 1000},
+        ),
+    ] = "lazy"
+    idle: float | None = None  # seconds after which it is stopped; None: as `pool.idle` says
+    criticality: Annotated[
+        Literal["vital", "optional"], Key(choice("vital", "optional"), 'or `"optional"`', "restart")
+    ] = "vital"
+    description: Annotated[str, Key(text, "what it is for, in your words")] = ""
+    validate_arguments: Annotated[
+        bool, Key(shapes.word_or_flag, "`false`: the server judges its arguments itself", default="as at the root")
+    ] = True
+    result_limit: Annotated[int | None, Key(values.size, "the largest result, as a size", default="as in `limits`")] = (
+        None
+    )
+    result_tokens: Annotated[
+        int | None, Key(values.whole(1), "the same in estimated tokens", default="as in `limits`")
+    ] = None
+    tools: Annotated[
+        Mapping[str, Overlay],
+        Key(
+            _tools,
+            "what is other about its tools ([configuration.md](configuration.md#tools-that-look-different)); "
+            '`"*"` is for those not named',
+            put_in=lambda expansion, found: expansion.expand_overlays(found),
+        ),
+    ] = {}  # by the server's own names; "*" is for those not named
+    new_privileges: Annotated[
+        bool,
+        Key(
+            flag,
+            "`true`: what it starts may become another user, as `sudo`, programs of snap, AppImages and rootless "
+            "Podman do ([security.md](security.md#what-a-program-may-do-as-your-user))",
+            "restart",
+            only=STARTED,
+        ),
+    ] = False
+    auth: Annotated[
+        ServerAuth | None,
+        Key(
+            _auth,
+            '`"oauth"`, or a table: how the gateway shows who it is ([connecting.md](connecting.md))',
+            "restart",
+            default="none",
+            only=("http", "sse"),
+            sound=types.sound_server_auth,
+            put_in=lambda expansion, found: expansion.expand_struct(found),
+        ),
+    ] = None
+    forward_headers: Annotated[
+        tuple[str, ...],
+        Key(
+            access_shapes.forwarded,
+            "headers of clients that the server gets; never those that say who they are "
+            "([secrets.md](secrets.md#what-servers-get))",
+            "restart",
+            only=("http",),
+        ),
+    ] = ()  # in small letters
+    roots: Annotated[
+        tuple[Root, ...],
+        Key(
+            _roots,
+            "folders the server is told of: absolute paths, `file:///` URIs, or `{ uri, name }`",
+            "relist",
+            sound=types.sound_roots,
+        ),
+    ] = ()
+    scope: Annotated[
+        Literal["shared", "principal", "session"],
+        Key(
+            choice("shared", "principal", "session"),
+            'one connection for all; `"principal"`, `"session"`: one for each. Only a session\'s own server is told '
+            "what its client can do, and has its client's roots",
+            "relist",
+        ),
+    ] = "shared"
+    era: Annotated[
+        Literal["auto", "legacy", "modern"],
+        Key(
+            choice("auto", "legacy", "modern"),
+            "in which era of the protocol a server is spoken to that knows both. `auto`: in its client's over HTTP "
+            'and where `scope` is not `"shared"`, else by handshake; `"legacy"`: by handshake; `"modern"`: '
+            '2026-07-28. Set `"modern"` for a server without a handshake that leaves `initialize` unanswered',
+            "relist",
+            only=SPOKEN_TO,
+        ),
+    ] = "auto"
+    concurrency: Annotated[
+        int | None,
+        Key(
+            values.optional(values.whole(1)),
+            "calls at the same time; `1`: one after the other",
+            "restart",
+            default="no limit",
+        ),
+    ] = None
+    rate: Annotated[
+        Rate | None, Key(shapes.rate, 'calls in a while: `"60/m"`, `"5/10s"`', "restart", default="no limit")
+    ] = None
+    pinning: Annotated[
+        Literal["", "off", "warn", "quarantine"],
+        Key(
+            _pinning,
+            "what becomes of tools that change: `off`, `warn`, `quarantine` ([pins.md](pins.md))",
+            "restart",
+            default="as in `guard`",
+        ),
+    ] = ""
+    by_operator: Annotated[
+        bool,
+        Key(
+            flag,
+            "`false` marks what a tool call has added: it leads to public addresses only ([pins.md](pins.md)), and "
+            "no variable is put into it",
+            "restart",
+        ),
+    ] = True
+    private_args: tuple[int, ...] = ()  # which of `args` hold what stood in a variable
+    problem: str = ""
+    missing: tuple[str, ...] = ()
+
+    also: ClassVar[Mapping[str, Row]] = {
+        "timeoutMs": Key(values.milliseconds, "`timeout` in milliseconds", "restart", field="timeout"),
+        "compat": Key(
+            shapes.requirement,
+            "`\"mcp<2\"`: for a `uvx` server that needs an older SDK; adds `--with 'mcp<2'`",
+            "restart",
+            only=("stdio",),
+        ),
+    }
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it is started with the gateway. Components are asked for their tools then (seed 003, "Performance
+        Features")."""
+        return self.start == "eager" or (not self.start and self.type == "component")
+
+    def runs_as(self, other: "Server") -> bool:
+        """Whether nothing differs but what holds without a restart."""
+        live = {name: default for name, default in fields.defaults(Server).items() if name in _LIVE}
+        return msgspec.structs.replace(self, **live) == msgspec.structs.replace(other, **live)
+
+    def lists_depend_on(self) -> list[Any]:
+        """The values of the fields whose change may change what it lists."""
+        return [getattr(self, name) for name in _RELIST]
+
+    def __repr__(self) -> str:
+        shown = " ".join(f"{name}={value}" if name else str(value) for name, value in self.__rich_repr__())
+        return f"<Server {shown}>"
+
+    def __rich_repr__(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]  # msgspec's would show everything
+        """Without secrets: values of `env` and `headers`, arguments, the path of a URL."""
+        yield "", self.id
+        yield "", self.type
+        if self.type == "stdio":
+            yield "command", self.command
+            yield "args", len(self.args)
+            yield "env", dict.fromkeys(self.env, MASK)
+        if self.url:
+            yield "host", re.sub(r".*[/@]", "", re.split(r"[/?#]", self.url.partition("://")[2])[0])
+            yield "headers", dict.fromkeys(self.headers, MASK)
+        if self.problem:
+            yield "problem", self.problem
+
+
+_LIVE = frozenset(fields.changing(Server, "live"))
+_RELIST = fields.changing(Server, "relist")

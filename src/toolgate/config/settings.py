@@ -1,0 +1,313 @@
+"""The configuration as a whole: the table of what a file may say at its root, and in each section.
+
+Frozen values, with their defaults: `Config()` is what holds without any file.
+"""
+
+# No annotation is deferred here: `fields.rows` reads them. A kind has another name than each field of its struct.
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+
+from toolgate.config import fields, shapes, values
+from toolgate.config.access import Approvals, Audit, Auth, Concurrency, Guard, KnownClient, Rates, Verdict
+from toolgate.config.access import clients as kind_of_clients
+from toolgate.config.access_shapes import verdict
+from toolgate.config.fields import Key, Later, Row, Section
+from toolgate.config.secrets import Secrets
+from toolgate.config.server import Server
+from toolgate.config.shapes import Surface
+from toolgate.config.values import (
+    Kind,
+    choice,
+    duration,
+    duration_or_none,
+    filled,
+    flag,
+    host_port,
+    many,
+    origin,
+    size,
+    whole,
+)
+
+COMPONENT_URL = "http://{name}.spin.internal/"
+
+
+class Http(msgspec.Struct, frozen=True):
+    """Where the gateway listens. `body_limit` in bytes."""
+
+    host: Annotated[str, Key(values.host, "the address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Key(whole(0, 65535), "the port")] = 8765
+    body_limit: Annotated[int, Key(size, "the largest request")] = 16 * 1024 * 1024
+    allowed_origins: Annotated[
+        tuple[str, ...], Key(many(origin), 'such as `"https://app.example"`, without a path')
+    ] = ()
+    allowed_hosts: Annotated[
+        tuple[str, ...], Key(many(host_port), 'such as `"gateway.example"` or `"gateway.example:8765"`')
+    ] = ()
+
+    also: ClassVar[Mapping[str, Row]] = {"tls": Later(says="put a TLS proxy in front")}
+
+
+class Sessions(msgspec.Struct, frozen=True):
+    idle: Annotated[float, Key(duration, "after which one that nobody uses ends")] = 1800.0
+    max: Annotated[int, Key(whole(1), "at once")] = 10000
+    implicit: Annotated[bool, Key(flag, "on `/mcp`, a first request without `initialize` gets a session")] = True
+
+
+class ParkingLimits(msgspec.Struct, frozen=True):
+    ttl: Annotated[float, Key(duration, "how long a call waits")] = 300.0
+    per_principal: Annotated[int, Key(whole(1), "of one principal at once")] = 64
+    max: Annotated[int, Key(whole(1), "of all at once")] = 2048
+
+
+class CatalogLimits(msgspec.Struct, frozen=True):
+    ttl: Annotated[float, Key(duration, "how long a server's lists are believed without a word from it")] = 300.0
+    list_timeout: Annotated[float, Key(duration, "for each server")] = 10.0
+    first_wait: Annotated[
+        float,
+        Key(
+            duration,
+            "the same for servers nobody knows yet, where a client hears by `list_changed` when they are there",
+        ),
+    ] = 1.2
+    page_size: Annotated[int, Key(whole(1), "how many items one page of a list has")] = 1000
+    grace: Annotated[
+        float, Key(duration_or_none, "how long a list that cannot be had anew is shown as it was; `0`: not at all")
+    ] = 3600.0
+    items: Annotated[int, Key(whole(1), "that one list of a server may have; a longer one is not read")] = 10_000
+    bytes: Annotated[int, Key(size, "the same")] = 8 * 1024 * 1024
+
+
+class PoolLimits(msgspec.Struct, frozen=True):
+    """How many servers are up at once, those that are kept alive not counted, and for how long while nobody calls."""
+
+    max_live: Annotated[
+        int, Key(whole(1), 'servers that are up at once, those with lifecycle `"keep-alive"` not counted')
+    ] = 20
+    idle: Annotated[float, Key(duration, "after which one that nobody calls is stopped")] = 300.0
+
+
+class VirtualSearch(msgspec.Struct, frozen=True):
+    """Above either threshold, lists of tools show the search tool alone."""
+
+    enabled: Annotated[bool, Key(flag, "whether there is a threshold")] = False
+    threshold: Annotated[int, Key(whole(1), "tools")] = 40
+    threshold_tokens: Annotated[int, Key(whole(1), "estimated tokens of their descriptions and schemas")] = 10000
+    mode: Annotated[
+        Literal["bm25", "regex", "semantic"],
+        Key(choice("bm25", "regex", "semantic"), 'or `"regex"`; a search by `"semantic"` is an error in this version'),
+    ] = "bm25"
+
+
+_lines = values.record(head=whole(0), tail=whole(0))
+
+
+def _lines_to_show(limits: "Limits") -> dict[str, int]:
+    return {key: lines for key in ("head", "tail") if (lines := getattr(limits, key)) is not None}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """`result_limit` in bytes, `result_tokens` in estimated tokens of a result's text, None: no limit. `head` and
+    `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments.
+    `values`: how many JSON values a request may have; a tool may be given more."""
+
+    result_limit: Annotated[int | None, Key(size, "the largest result", default="no limit")] = None
+    result_tokens: Annotated[
+        int | None, Key(whole(1), "the same in estimated tokens of its text", default="no limit")
+    ] = None
+    head: Annotated[
+        int | None,
+        Key(
+            _lines,
+            "`{ head, tail }`: lines that are kept of a text that is larger, of its beginning and of its end",
+            default="as in [results.md](results.md)",
+            name="truncate",
+            spread=True,
+            of=_lines_to_show,
+        ),
+    ] = None
+    tail: int | None = None
+    argument_limit: Annotated[int | None, Key(size, "the largest arguments of a call", default="no limit")] = None
+    values: Annotated[int, Key(shapes.value_count, "JSON values that a request may have")] = 100_000
+    rates: Annotated[Rates, Key(fields.table(Rates), "calls in a while")] = Rates()
+    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at once")] = Concurrency()
+
+
+class Known(msgspec.Struct, frozen=True):
+    """Values that are secrets, never to be shown."""
+
+    values: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<{len(self.values)} secrets>"
+
+
+_server = fields.table(Server)
+
+
+def _written_servers(found: tuple[Server, ...], masked: bool) -> dict[str, Any]:
+    return {each.name: _server.write(each, masked) for each in found}
+
+
+def _schema_of_servers() -> Mapping[str, Any]:
+    """What says which type it is must be there."""
+    needed = [{"required": ["command"]}, {"required": ["url"]}, {"required": ["type"]}]
+    return {"type": ["object", "null"], "additionalProperties": {**_server.schema(), "anyOf": needed}}
+
+
+_no_servers = values.table.read  # servers are read one by one: `server_reading`
+_servers: Kind[Any] = Kind(_no_servers, _schema_of_servers, _written_servers, Server)
+
+
+class Config(msgspec.Struct, frozen=True):
+    """`Config()` is what holds without any file. `source` is the path of the file, or empty; `dialect` whose words it
+    is in; `component_url` where a component is that names no URL."""
+
+    servers: Annotated[
+        tuple[Server, ...], Key(_servers, "the [servers](configuration.md#servers), by name", name="mcpServers")
+    ] = ()
+    http: Annotated[Http, Section(Http, "Where the gateway listens.", "gateway")] = Http()
+    sessions: Annotated[Sessions, Section(Sessions, "Sessions of legacy clients.", "gateway")] = Sessions()
+    parking: Annotated[ParkingLimits, Section(ParkingLimits, "Calls that wait for a person's answer.", "gateway")] = (
+        ParkingLimits()
+    )
+    catalog: Annotated[CatalogLimits, Section(CatalogLimits, "Lists of servers.")] = CatalogLimits()
+    pool: Annotated[PoolLimits, Section(PoolLimits, "Servers that are up.")] = PoolLimits()
+    virtual_search: Annotated[
+        VirtualSearch, Section(VirtualSearch, "Above a threshold, lists of tools show the search tool alone.", "relist")
+    ] = VirtualSearch()
+    limits: Annotated[
+        Limits, Section(Limits, "Sizes and rates ([limits.md](limits.md), [results.md](results.md)).", noted=True)
+    ] = Limits()
+    clients: Annotated[
+        tuple[KnownClient, ...],
+        Key(
+            kind_of_clients,
+            "who may come in, with a key or a token ([clients.md](clients.md)); also a table by id",
+            default="with no `auth` either: the gateway is open, on loopback",
+        ),
+    ] = ()
+    add_servers: Annotated[
+        Verdict,
+        Key(
+            verdict,
+            'whether `add_mcp_server` and `remove_mcp_server` change the servers: `"allow"`, `"ask"` (a person '
+            'first, [approvals.md](approvals.md#a-server-that-a-tool-call-adds)), `"off"`',
+            noted=True,
+        ),
+    ] = "ask"
+    auth: Annotated[
+        Auth, Section(Auth, "Tokens that clients may come with ([clients.md](clients.md)).", noted=True)
+    ] = Auth()
+    approvals: Annotated[
+        Approvals, Section(Approvals, "Calls that ask a person first ([approvals.md](approvals.md)).", noted=True)
+    ] = Approvals()
+    guard: Annotated[Guard, Section(Guard, "What servers and strangers may try ([pins.md](pins.md)).", noted=True)] = (
+        Guard()
+    )
+    audit: Annotated[Audit, Section(Audit, "Where it is noted who did what ([audit.md](audit.md)).", noted=True)] = (
+        Audit()
+    )
+    secrets: Annotated[
+        Secrets, Section(Secrets, "Where `${secret:NAME}` is looked up ([secrets.md](secrets.md)).", noted=True)
+    ] = Secrets()
+    known: Known = Known()  # what is to be taken out of all that is shown
+    validate_arguments: Annotated[
+        bool, Key(shapes.word_or_flag, "`false`: servers judge their arguments themselves", noted=True)
+    ] = True
+    surface: Annotated[
+        Surface,
+        Key(
+            choice(*shapes.SURFACES),
+            "what `/mcp` shows: `aggregate`, `children`, `meta`, `components`, `daemon` or `all` "
+            "([surfaces.md](surfaces.md)); a children config has `children`, and one with nothing but "
+            "`tool_components` has `components`",
+            "relist",
+        ),
+    ] = "aggregate"
+    bundles: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Key(
+            shapes.bundles,
+            "names for [groups of tools](overlays.md#bundles), shown at `/mcp/bundles/NAME`. A pattern may end in `*`",
+            "relist",
+        ),
+    ] = {}
+    drain: Annotated[
+        float,
+        Key(
+            duration_or_none,
+            "for calls under way when the gateway is told to end ([lifecycle.md](lifecycle.md#when-toolgate-ends)); "
+            "`0`: none",
+        ),
+    ] = 10.0
+    state: Annotated[
+        str,
+        Key(
+            filled,
+            "the folder for what the gateway must know again. `~/` is understood; a relative path counts from the "
+            "folder of the file. Not for a file that was found in the working directory",
+            "gateway",
+            default="`$XDG_STATE_HOME/toolgate`, else `~/.local/state/toolgate`",
+        ),
+    ] = ""
+    component_url: Annotated[str, Key(shapes.template, "where a component is that names no URL")] = COMPONENT_URL
+    source: str = ""
+    dialect: str = "native"
+    warnings: tuple[str, ...] = ()
+    has_secrets: bool = True  # else each `${secret:NAME}` stands as it is written, and nothing can be started
+
+    also: ClassVar[Mapping[str, Row]] = {
+        "tool_components": Key(
+            shapes.components, "names of [components](configuration.md#tool-components), with commas or as a list"
+        ),
+        "provision": Section(
+            later={
+                "auto": Later(False),
+                "trusted": Later(["@modelcontextprotocol/*"]),
+                "minimum_age": Later("7d", kind=duration),
+                "registries": Later(),
+            }
+        ),
+        "sandbox": Section(later={"require_os_confinement": Later("auto"), "strict_globals": Later(False)}),
+        "tasks": Section(
+            later={
+                "require_session_id": Later(False),
+                "jsonl": Later(".gobby/tasks.jsonl"),
+                "sync": Later(),
+            }
+        ),
+        "log": Later(),
+        "telemetry": Later(),
+        "cluster": Later(),
+    }
+
+    @property
+    def most_values(self) -> int:
+        """How many JSON values a request may have, whichever tool it is for."""
+        own = (tool.values or 0 for server in self.servers for tool in server.tools.values())
+        return max(self.limits.values, *own, 0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to show who they are."""
+        return not self.clients and not self.auth.issuer
+
+    def lists_as(self, other: "Config") -> bool:
+        """Whether the same of all that servers offer is listed."""
+        return all(getattr(self, name) == getattr(other, name) for name in fields.changing(Config, "relist"))
+
+    def waits_for_restart(self) -> Iterator[tuple[str, Any]]:
+        """(key, value) of all whose change waits until toolgate is started again."""
+        for name in fields.changing(Config, "gateway"):
+            yield name, getattr(self, name)
+        for name in fields.sections(Config):
+            section: msgspec.Struct = getattr(self, name)
+            for below in fields.changing(type(section), "gateway"):
+                yield f"{name}.{below}", getattr(section, below)
+
+
+NOTED = fields.noted(Config)  # changes of these stand in the audit log, beside those of servers and clients

@@ -1,0 +1,52 @@
+"""Notes of servers that are too large to be heard, told by their beginnings: to read one takes as long as it is.
+
+The rule this file keeps: what is larger than `LONGEST_NOTE` is dropped, but for a note of the result of a task that a
+client here waits to hear of, once for each task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from toolgate.core import jsonrpc, mcp
+
+LONGEST_NOTE = 1024 * 1024  # bytes of what a server says unasked, which is read and written for each who hears it
+BEGINNING = 16 * 1024  # bytes of a message in which its method is looked for, and the id of a task
+MOST_TOKENS = 200  # of the beginning
+MOST_PASSED = 1024  # tasks of which it is known that they were told of at length
+
+_task_id = re.compile(rb'"taskId"\s{0,100}:\s{0,100}("(?:[^"\\]|\\.){0,1000}")')
+_NOTES = b'"notifications/'
+
+
+class LargeNotes:
+    """Those of one connection. `is_watched` says whether a client here waits to hear of a task."""
+
+    def __init__(self, is_watched: Callable[[str], bool] = lambda _task: False) -> None:
+        self._is_watched = is_watched
+        self._passed: dict[str, None] = {}
+        self.has_passed = False  # the message that was looked at last: it is a note that may be large
+
+    def refused(self, data: bytes) -> str:
+        """The method of a note that is not to be heard, as far as the beginning tells; else nothing. A message whose
+        beginning does not tell is read as any other."""
+        self.has_passed = False
+        method = jsonrpc.beginning(data[:BEGINNING], MOST_TOKENS).get(b'"method"', b"")
+        if not method.startswith(_NOTES) or not method.endswith(b'"'):
+            return ""
+        name = method[1:-1].decode(errors="replace")
+        return "" if name == mcp.TASK_CHANGED and self._passes(data) else name
+
+    def _passes(self, data: bytes) -> bool:
+        found = _task_id.search(data, 0, BEGINNING)
+        try:
+            id = jsonrpc.read(found[1], str) if found else ""
+        except jsonrpc.UNREADABLE:
+            return False
+        if not id or id in self._passed or not self._is_watched(id):
+            return False
+        self._passed[id], self.has_passed = None, True
+        if len(self._passed) > MOST_PASSED:
+            del self._passed[next(iter(self._passed))]
+        return True
