@@ -105,7 +105,7 @@ def test_what_is_missing_is_said_on_the_page_of_known_limits_and_nowhere_else() 
 
 
 def test_the_readme_names_every_revision() -> None:
-    assert all(revision in README for revision in (*mcp.HANDSHAKE_REVISIONS, mcp.MODERN))
+    assert all(revision in README for revision in mcp.REVISIONS)
 
 
 def test_help_imports_neither_the_server_nor_the_gateway() -> None:

@@ -26,6 +26,7 @@ from architecture.imports import SOURCE
 
 from toolgate.config import Config, fields
 from toolgate.config.fields import Section
+from toolgate.core import mcp
 
 RATCHETS = Path(__file__).with_name("ratchets.toml")
 MAP = SOURCE.parents[1] / "docs" / "architecture.md"
@@ -148,11 +149,13 @@ def protocols_with_one_implementation() -> int:
 
 # What one change touches: the files that name one example of its kind, other than its own.
 
+ROWS_OF_REVISIONS = [name for name, value in vars(mcp).items() if isinstance(value, mcp.Revision)]
+
 EXAMPLES: Mapping[str, tuple[str, str]] = {  # the names, and the modules that are its own
-    "method": (r"(resources/)?(un)?subscribe|subscribe.*|resourceSubscriptions", ""),
+    "method": (r"(resources/)?(un)?subscribe|(UN)?SUBSCRIBE|resourceSubscriptions", ""),
     "kind": (r"component|toolgate\.upstreams\.component.*", "upstreams.component"),
     "policy": (r"toolgate\.policy\.validate.*|validate_arguments|Validate", "policy.validate"),
-    "revision": (r"20\d\d-\d\d-\d\d|MODERN|HANDSHAKE_REVISIONS|LATEST_HANDSHAKE", ""),
+    "revision": (rf"20\d\d-\d\d-\d\d|{'|'.join(ROWS_OF_REVISIONS)}", ""),
     "page": (r"toolgate\.frontends\.web\..*|/connect.*|/admin.*", "frontends.web"),
 }
 

@@ -5,11 +5,13 @@
    say only that clients have one, and servers may).
 3. What catches everything says why on its line: it is the rescue or a pump; or it raises again.
 4. A file says in its first lines what it is for.
+5. Nobody compares revisions but their table, `core/mcp.py`: a difference is a field of `mcp.Revision`.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,9 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "toolgate"
 KNOW_ERAS = ("eras/", "frontends/", "upstreams/mcp/", "core/mcp.py", "core/model.py", "demo/", "config/server.py")
 ERA = {"era", "is_modern", "is_legacy"}
-ERA_COMPARED = {"MODERN", "HANDSHAKE_REVISIONS", "LATEST_HANDSHAKE", "revision"}
+REVISION = {"revision", "date", "LATEST", "UNSTATED"}
+MAY_COMPARE_REVISIONS = ("core/mcp.py", "demo/")
+DATE = re.compile(r"20\d\d-\d\d-\d\d")
 REASONS = ("the rescue", "pump")
 
 Found = Iterator[tuple[int, str]]
@@ -35,11 +39,23 @@ def late_imports(tree: ast.Module) -> Found:
 
 def tests_of_the_era(tree: ast.Module) -> Found:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare):
-            compared = {name_of(part) for part in ast.walk(node)} & ERA_COMPARED
-            yield from ((node.lineno, f"compares {name}: that is for those who know eras") for name in compared)
-        elif name_of(node) in ERA:
+        if name_of(node) in ERA:
             yield node.lineno, f"asks for {name_of(node)}: that is for those who know eras"  # type: ignore[attr-defined]
+
+
+def comparisons_of_revisions(tree: ast.Module) -> Found:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Compare) or all(isinstance(each, ast.Is | ast.IsNot) for each in node.ops):
+            continue
+        for part in (node.left, *node.comparators):
+            is_date = isinstance(part, ast.Constant) and DATE.fullmatch(str(part.value))
+            if is_date or name_of(part) in REVISION or _is_row(part):
+                yield node.lineno, "compares revisions: a difference is a field of `mcp.Revision`"
+
+
+def _is_row(part: ast.expr) -> bool:
+    """Whether it is looked up: `LATEST[era]`."""
+    return isinstance(part, ast.Subscript) and name_of(part.value) in REVISION
 
 
 def name_of(node: ast.AST) -> str:
@@ -68,6 +84,8 @@ def problems(path: Path) -> Found:
     yield from catches_of_everything(tree, text.splitlines())
     if not path.relative_to(SOURCE).as_posix().startswith(KNOW_ERAS):
         yield from tests_of_the_era(tree)
+    if not path.relative_to(SOURCE).as_posix().startswith(MAY_COMPARE_REVISIONS):
+        yield from comparisons_of_revisions(tree)
 
 
 def broken() -> list[str]:

@@ -24,7 +24,26 @@ def test_a_late_import_is_found(text: str) -> None:
     assert list(rules.late_imports(ast.parse(text)))
 
 
-@pytest.mark.parametrize("text", ["client.era", "call.is_modern", "if revision == '2026-07-28': pass", "x in MODERN"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if revision == '2026-07-28': pass",
+        "client.revision >= other",
+        "x in ('2025-03-26',) or date > self.revision.date",
+        "y != mcp.LATEST['modern']",
+        "mcp.UNSTATED == z",
+    ],
+)
+def test_a_comparison_of_revisions_is_found(text: str) -> None:
+    assert list(rules.comparisons_of_revisions(ast.parse(text)))
+
+
+@pytest.mark.parametrize("text", ["client.revision is None", "x in mcp.REVISIONS", "revision.tasks == 'extension'"])
+def test_whether_there_is_a_revision_and_what_it_has_may_be_asked(text: str) -> None:
+    assert not list(rules.comparisons_of_revisions(ast.parse(text)))
+
+
+@pytest.mark.parametrize("text", ["client.era", "call.is_modern"])
 def test_a_test_of_the_era_is_found(text: str) -> None:
     assert list(rules.tests_of_the_era(ast.parse(text)))
 

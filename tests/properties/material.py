@@ -44,7 +44,10 @@ meta = st.dictionaries(
     st.sampled_from(sorted(mcp.HOP_KEYS)) | st.text(max_size=5), words | ids | st.just({}) | values, max_size=4
 )
 envelope = st.fixed_dictionaries(
-    {mcp.VERSION_KEY: st.just(mcp.MODERN), mcp.CAPABILITIES_KEY: st.sampled_from([{}, {"elicitation": {}}])},
+    {
+        mcp.VERSION_KEY: st.sampled_from(mcp.dates("modern")),
+        mcp.CAPABILITIES_KEY: st.sampled_from([{}, {"elicitation": {}}]),
+    },
     optional={mcp.PROGRESS_KEY: ids, mcp.LOG_LEVEL_KEY: words},
 )
 params = st.fixed_dictionaries(

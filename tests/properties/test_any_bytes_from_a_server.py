@@ -14,6 +14,7 @@ from properties.material import bodies, cut, damaged
 from virtualtime import FakeClock, play, settle
 
 from toolgate.config import Server
+from toolgate.core import mcp
 from toolgate.core.model import Accepted, Call, Client, Done, Fault, NeedInput, Notes, Outcome, Principal
 from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
@@ -28,7 +29,10 @@ from toolgate.upstreams.mcp.tasks import TaskOwners
 from toolgate.upstreams.mcp.upstream_session import Connection
 
 CLIENT = Client(Principal("ada"), "s", {"elicitation": {}, "sampling": {}, "roots": {}})
-DIALECTS = [Legacy(legacy.Initialized("2025-11-25")), Modern(modern.Discovered(("2026-07-28",)))]
+DIALECTS = [
+    Legacy(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25")),
+    Modern(mcp.LATEST["modern"], modern.Discovered(("2026-07-28",))),
+]
 
 
 class Link:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from properties import shapes
 from virtualtime import FakeClock, play
 
+from toolgate.core import mcp
 from toolgate.core.excerpts import Ends
 from toolgate.core.model import Call, Client, Done, Principal, ToolInfo
 from toolgate.eras import modern, revisions
@@ -91,7 +92,7 @@ def test_what_is_shown_is_valid_and_the_rest_can_be_read(revision: str, data: st
         written = (
             modern.write_done("tools/call", outcome.body)
             if is_modern
-            else revisions.write_result(outcome.body, revision)
+            else revisions.write_result(outcome.body, mcp.REVISIONS[revision])
         )
         official.check({"jsonrpc": "2.0", "id": 1, "result": json.loads(bytes(written))}, revision, "tools/call")
         shown = json.loads(bytes(outcome.body))

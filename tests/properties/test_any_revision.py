@@ -13,10 +13,11 @@ from msgspec import Raw
 from properties.shapes import ITEMS, MODERN, QUESTIONS, RESULTS
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Ask, Listing
+from toolgate.core.model import Ask, Client, Listing
 from toolgate.eras import legacy, modern, revisions
 
-REVISIONS = [*mcp.HANDSHAKE_REVISIONS, MODERN]
+REVISIONS = list(mcp.REVISIONS)
+CLIENT = Client(revision=mcp.REVISIONS[MODERN])
 of_two = st.tuples(st.sampled_from(REVISIONS[::-1]), st.sampled_from(REVISIONS))
 some = settings(max_examples=150)
 
@@ -35,14 +36,14 @@ def is_valid(result: Any, revision: str, method: str) -> bool:
 
 def is_valid_from(result: Any, revision: str, method: str) -> bool:
     """Valid for this client, and no member of it means something else in a later revision of its era."""
-    later = [MODERN] if revision == MODERN else [each for each in mcp.HANDSHAKE_REVISIONS if each >= revision]
+    later = [MODERN] if revision == MODERN else [each for each in mcp.dates("legacy") if each >= revision]
     return all(is_valid(result, each, method) for each in later)
 
 
 def listed(kind: str, items: tuple[Raw, ...], revision: str) -> Any:
     listing = Listing(kind, items)
-    body = modern.write_listing(listing, {"name": "a", "version": "1"}) if revision == MODERN else None
-    return json.loads(body or legacy.write_listing(revision, listing))
+    body = modern.write_listing(CLIENT, listing, {"name": "a", "version": "1"}) if revision == MODERN else None
+    return json.loads(body or legacy.write_listing(mcp.REVISIONS[revision], listing))
 
 
 @pytest.mark.promise("b.rulings.13-members", "spec.legacy.messages.schema")
@@ -58,11 +59,15 @@ def test_an_item_of_any_list_is_valid_for_every_client(kind: str, told: tuple[st
     assert is_valid(found, hears, method), found
     if is_valid_from({**found, kind: [item]}, hears, method):
         same = raw(item)
-        assert revisions.write_item(kind, same, hears) is same
+        assert revisions.write_item(kind, same, mcp.REVISIONS[hears]) is same
 
 
 def written(method: str, body: Raw, revision: str) -> bytes:
-    return modern.write_done(method, body) if revision == MODERN else bytes(legacy.write_done(revision, body))
+    return (
+        modern.write_done(method, body)
+        if revision == MODERN
+        else bytes(legacy.write_done(mcp.REVISIONS[revision], body))
+    )
 
 
 @pytest.mark.promise("b.rulings.13-content", "spec.legacy.messages.schema")
@@ -86,9 +91,11 @@ def test_any_result_is_valid_for_every_client(method: str, told: tuple[str, str]
 def asked(method: str, params: Any, revision: str) -> Any:
     ask = Ask("a", method, raw(params))
     if revision != MODERN:
-        found = {name: json.loads(bytes(member)) for name, member in legacy.write_ask(ask, revision).items()}
+        found = {
+            name: json.loads(bytes(member)) for name, member in legacy.write_ask(ask, mcp.REVISIONS[revision]).items()
+        }
         return {"jsonrpc": "2.0", "id": 1, "method": method, "params": found}
-    return {"jsonrpc": "2.0", "id": 1, "result": json.loads(modern.write_required([ask], None))}
+    return {"jsonrpc": "2.0", "id": 1, "result": json.loads(modern.write_required(CLIENT, [ask], None))}
 
 
 def params_of(message: Any) -> Any:
@@ -113,5 +120,5 @@ def test_any_question_is_valid_for_every_client_that_can_be_asked(
 @given(st.sampled_from(REVISIONS), st.sampled_from([*ITEMS]), st.recursive(st.none() | st.text(), st.lists))
 def test_what_is_no_item_passes(revision: str, kind: str, item: Any) -> None:
     same = raw(item)
-    assert revisions.write_item(kind, same, revision) is same
+    assert revisions.write_item(kind, same, mcp.REVISIONS[revision]) is same
     assert jsonrpc.encode(same)

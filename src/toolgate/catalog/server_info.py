@@ -18,16 +18,8 @@ from toolgate.upstreams.base import About
 
 PATIENCE = 0.5  # seconds that instructions of servers are waited for; some clients wait for a second in all
 
-# All that a server's capabilities are relayed of, and what a server that is not up may turn out to offer.
-_RELAYED: Mapping[str, tuple[str, ...]] = {
-    "tools": ("listChanged",),
-    "resources": ("listChanged", "subscribe"),
-    "prompts": ("listChanged",),
-    "logging": (),
-    "completions": (),
-}
-
-SERVED = About({name: dict.fromkeys(parts, True) for name, parts in _RELAYED.items()} | tasks.relayed([tasks.MAYBE]))
+_EVERYTHING = {name: dict.fromkeys(parts, True) for name, parts in mcp.CAPABILITIES.items()}
+SERVED = About(_EVERYTHING | tasks.relayed([tasks.MAYBE]))
 """What the gateway serves where it shows several servers, whichever they are."""
 
 
@@ -43,7 +35,7 @@ def alone(about: About | None) -> About:
     if not about:
         return SERVED
     capabilities = {name: found for name, found in about.capabilities.items() if name not in _OF_BOTH}
-    for name, parts in _RELAYED.items():
+    for name, parts in mcp.CAPABILITIES.items():
         found = about.capabilities.get(name, {} if name == "tools" else None)
         if isinstance(found, dict):
             said = cast("dict[str, Any]", found)

@@ -7,7 +7,7 @@ The protocol
     services    what has to go by another configuration while it works
     sse         server-sent events, both ways
     lines       one message a line: the framing of stdio
-    mcp         revisions, methods, error codes and keys of MCP, as tables
+    mcp         revisions, methods, notifications, error codes and keys of MCP, as tables
     items       what an item of a list says of itself
     addresses   which address counts where something is bounded for each
     names       `server__tool`, `server+uri` and back; near misses
@@ -28,5 +28,7 @@ Texts
     excerpts    the beginning and the end of a long text
     complaints  how often a server's mistakes are logged
 
-A new method of MCP is a row in `mcp`; a new failure is a row in `model.RPC_CODES`.
+A new revision of MCP is a row in `mcp`; what it changes in shape is written by `eras`. A new method is a row there:
+its role says which handler of `frontends.session` and `frontends.modern` takes it. A new failure is a row in
+`model.RPC_CODES`.
 """

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from collections.abc import Container, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-MODERN: Final = "2026-07-28"
-HANDSHAKE_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-LATEST_HANDSHAKE: Final = HANDSHAKE_REVISIONS[-1]
-REVISION_WITHOUT_HEADER: Final = "2025-03-26"  # what a legacy request without MCP-Protocol-Version speaks
-REVISION_WITH_BATCHES: Final = "2025-03-26"
-REVISION_WITH_PRIMING: Final = "2025-11-25"  # from here on a stream may begin with an event that says nothing
+from toolgate.core import jsonrpc
 
 Era: TypeAlias = Literal["legacy", "modern"]
-
-
-def era_of(revision: str) -> Era:
-    """The era of a revision: with the handshake, or without."""
-    return "modern" if revision >= MODERN else "legacy"
+"""With the handshake, or without."""
 
 
 def other_era(era: Era) -> Era:
@@ -27,8 +18,8 @@ def other_era(era: Era) -> Era:
 
 
 # Error codes of MCP itself; those of JSON-RPC stand in `jsonrpc`.
-RESOURCE_NOT_FOUND: Final = -32002  # up to 2025-11-25; -32602 since
-URL_ELICITATION_REQUIRED: Final = -32042  # 2025-11-25 only
+RESOURCE_NOT_FOUND: Final = -32002  # of the handshake revisions
+URL_ELICITATION_REQUIRED: Final = -32042
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
@@ -62,46 +53,156 @@ UI_EXTENSION: Final = PREFIX + "ui"  # MCP Apps
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
-class CallMethod(msgspec.Struct, frozen=True):
-    """A request that goes to one server: which parameter names the target, and in which kind of list it stands."""
+Role: TypeAlias = Literal[
+    "call",  # goes to the one server that its target is of
+    "task",  # the same, about a task
+    "list",  # is answered from what all servers offer
+    "ask",  # is made by servers, of their clients
+    # What the gateway answers itself, each in its own way:
+    "initialize",
+    "discover",
+    "ping",
+    "close",
+    "level",
+    "tasks",
+    "subscribe",
+    "unsubscribe",
+    "listen",
+]
+"""What a request is for. The frontends have a handler for each role, in each era that has such a method."""
 
-    target: str
-    kind: str
+_LEGACY: Final[frozenset[Era]] = frozenset({"legacy"})
+_MODERN: Final[frozenset[Era]] = frozenset({"modern"})
+
+
+class Method(msgspec.Struct, frozen=True):
+    """A request that MCP defines. `kind` is the list that it returns (then the result's member that holds the items),
+    or in which its target stands; `capability` is what its receiver declares who takes it."""
+
+    role: Role
+    kind: str = ""
+    capability: str = ""
+    target: str = ""  # the parameter that names the target
+    key: str = ""  # the member of an item that identifies it
+    eras: frozenset[Era] = _LEGACY | _MODERN
+    is_in_header: bool = False  # whether HTTP requests repeat the target in Mcp-Name (basic/transports/streamable-http)
 
 
 CALL: Final = "tools/call"
-CALLS: Final[dict[str, CallMethod]] = {
-    CALL: CallMethod("name", "tools"),
-    "prompts/get": CallMethod("name", "prompts"),
-    "resources/read": CallMethod("uri", "resources"),
-    "completion/complete": CallMethod("ref", ""),  # what its `ref` names: REFERENCES
-}
-REFERENCES: Final[dict[str, CallMethod]] = {
-    "ref/prompt": CallMethod("name", "prompts"),
-    "ref/resource": CallMethod("uri", "resourceTemplates"),
-}
-
-# Tasks: the experimental ones of 2025-11-25, and the extension of 2026-07-28.
-TASKS_EXTENSION: Final = PREFIX + "tasks"
-TASKS_SINCE: Final = "2025-11-25"  # the only handshake revision that knows them
 TASK_GET: Final = "tasks/get"
 TASK_RESULT: Final = "tasks/result"
 TASK_CANCEL: Final = "tasks/cancel"
-TASK_UPDATE: Final = "tasks/update"
 TASKS_LIST: Final = "tasks/list"
+INITIALIZE: Final = "initialize"
+DISCOVER: Final = "server/discover"
+SET_LEVEL: Final = "logging/setLevel"
+SUBSCRIBE: Final = "resources/subscribe"
+UNSUBSCRIBE: Final = "resources/unsubscribe"
+LISTEN: Final = "subscriptions/listen"
+
+METHODS: Final[Mapping[str, Method]] = {
+    CALL: Method("call", "tools", "tools", target="name", is_in_header=True),
+    "prompts/get": Method("call", "prompts", "prompts", target="name", is_in_header=True),
+    "resources/read": Method("call", "resources", "resources", target="uri", is_in_header=True),
+    "completion/complete": Method("call", "", "completions", target="ref"),  # what its `ref` names: REFERENCES
+    "tools/list": Method("list", "tools", "tools", key="name"),
+    "prompts/list": Method("list", "prompts", "prompts", key="name"),
+    "resources/list": Method("list", "resources", "resources", key="uri"),
+    "resources/templates/list": Method("list", "resourceTemplates", "resources", key="uriTemplate"),
+    "elicitation/create": Method("ask", capability="elicitation"),
+    "sampling/createMessage": Method("ask", capability="sampling"),
+    "roots/list": Method("ask", capability="roots"),
+    # Tasks: the experimental ones of 2025-11-25, and the extension of 2026-07-28.
+    TASK_GET: Method("task", "tasks", "tasks", target="taskId", is_in_header=True),
+    TASK_CANCEL: Method("task", "tasks", "tasks", target="taskId", is_in_header=True),
+    TASK_RESULT: Method("task", "tasks", "tasks", target="taskId", eras=_LEGACY),
+    "tasks/update": Method("task", "tasks", "tasks", target="taskId", eras=_MODERN, is_in_header=True),
+    TASKS_LIST: Method("tasks", "tasks", "tasks", eras=_LEGACY),
+    INITIALIZE: Method("initialize", eras=_LEGACY),
+    DISCOVER: Method("discover", eras=_MODERN),
+    "ping": Method("ping", eras=_LEGACY),
+    "close": Method("close", eras=_LEGACY),
+    SET_LEVEL: Method("level", capability="logging", eras=_LEGACY),
+    SUBSCRIBE: Method("subscribe", "resources", "resources", target="uri", eras=_LEGACY),
+    UNSUBSCRIBE: Method("unsubscribe", "resources", "resources", target="uri", eras=_LEGACY),
+    LISTEN: Method("listen", eras=_MODERN),
+}
+UNDEFINED: Final = Method("call", "methods")
+"""A request that MCP does not define. It names nothing that stands in a list."""
+
+
+def with_role(role: Role) -> Mapping[str, Method]:
+    """The methods of a role, in the order of the table."""
+    return {name: method for name, method in METHODS.items() if method.role == role}
+
+
+Handler = TypeVar("Handler")
+
+
+def handlers(era: Era, by_role: Mapping[Role, Handler], other: Handler) -> Mapping[str, Handler]:
+    """Who handles each method in an era: whoever does so for its role, `other` for what the era does not have."""
+    return {name: by_role.get(method.role, other) if era in method.eras else other for name, method in METHODS.items()}
+
+
+CALLS: Final = with_role("call")
+LISTS: Final = with_role("list")
+ASKS: Final = with_role("ask")
+TASKS: Final = frozenset(with_role("task"))
+TASK_LOOKS: Final = TASKS - {TASK_RESULT}  # that make a server ask nothing
+NAMED: Final = {name: method.target for name, method in METHODS.items() if method.is_in_header}
+TARGETED: Final = {name: method for name, method in METHODS.items() if method.target}
+LIST_OF_KIND: Final = {method.kind: name for name, method in LISTS.items()}
+REFERENCES: Final[Mapping[str, Method]] = {
+    "ref/prompt": Method("call", "prompts", target="name"),
+    "ref/resource": Method("call", "resourceTemplates", target="uri"),
+}
+
+CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "tools": ("listChanged",),
+    "resources": ("listChanged", "subscribe"),
+    "prompts": ("listChanged",),
+    "logging": (),
+    "completions": (),
+}
+"""What servers declare, with its parts, of what the gateway serves for all of them."""
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """A message of MCP that has no answer. `lists` have changed when it comes; a modern client asks for it by `filter`,
+    of servers that declare `capability`."""
+
+    lists: tuple[str, ...] = ()
+    filter: str = ""
+    capability: str = ""
+
+
+INITIALIZED: Final = "notifications/initialized"
+PROGRESSED: Final = "notifications/progress"
+CANCELLED: Final = "notifications/cancelled"
+UPDATED: Final = "notifications/resources/updated"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+ROOTS_CHANGED: Final = "notifications/roots/list_changed"
+LOGGED: Final = "notifications/message"
+ELICITED: Final = "notifications/elicitation/complete"
 TASK_CHANGED: Final = "notifications/tasks"
 TASK_STATUS: Final = "notifications/tasks/status"
-_TASK = CallMethod("taskId", "tasks")
-TASK_CALLS: Final = {TASK_GET: _TASK, TASK_UPDATE: _TASK, TASK_CANCEL: _TASK}  # those of the extension
-TASK_CALLS_BEFORE: Final = {TASK_GET: _TASK, TASK_RESULT: _TASK, TASK_CANCEL: _TASK}
-TASKS: Final = frozenset({*TASK_CALLS, *TASK_CALLS_BEFORE})
-TASK_LOOKS: Final = frozenset({TASK_GET, TASK_UPDATE, TASK_CANCEL})  # that make a server ask nothing
-TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
-# Whose target an HTTP request repeats in the header Mcp-Name (basic/transports/streamable-http; Tasks extension).
-NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
-    TASK_CALLS, "taskId"
-)
+NOTIFICATIONS: Final[Mapping[str, Notification]] = {
+    "notifications/tools/list_changed": Notification(("tools",), "toolsListChanged", "tools"),
+    "notifications/prompts/list_changed": Notification(("prompts",), "promptsListChanged", "prompts"),
+    "notifications/resources/list_changed": Notification(
+        ("resources", "resourceTemplates"), "resourcesListChanged", "resources"
+    ),
+    **dict.fromkeys((PROGRESSED, CANCELLED, INITIALIZED, UPDATED, ACKNOWLEDGED, ROOTS_CHANGED), Notification()),
+    **dict.fromkeys((LOGGED, ELICITED, TASK_CHANGED, TASK_STATUS), Notification()),
+}
+LIST_CHANGED: Final = {name: each.lists for name, each in NOTIFICATIONS.items() if each.lists}
+LIST_FILTERS: Final = {each.filter: (each.capability, name) for name, each in NOTIFICATIONS.items() if each.filter}
+WATCH_FILTERS: Final = {"resourceSubscriptions": SUBSCRIBE, "taskIds": TASK_GET}
+"""The members of a subscription's filter that name something, and the method by which that is watched."""
+
+TASKS_EXTENSION: Final = PREFIX + "tasks"
+TASK_ENDS: Final = frozenset({"completed", "failed", "cancelled"})
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -120,77 +221,7 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
-class ListMethod(msgspec.Struct, frozen=True):
-    """A request that is answered from what all servers offer."""
-
-    kind: str  # the result's member that holds the items
-    key: str  # the item's member that identifies it
-    capability: str
-
-
-LISTS: Final[dict[str, ListMethod]] = {
-    "tools/list": ListMethod("tools", "name", "tools"),
-    "prompts/list": ListMethod("prompts", "name", "prompts"),
-    "resources/list": ListMethod("resources", "uri", "resources"),
-    "resources/templates/list": ListMethod("resourceTemplates", "uriTemplate", "resources"),
-}
-LIST_OF_KIND: Final = {entry.kind: method for method, entry in LISTS.items()}
-
-
-class AskMethod(msgspec.Struct, frozen=True):
-    """A request that a server makes of its client: the capability it needs."""
-
-    capability: str
-
-
-ASKS: Final[dict[str, AskMethod]] = {
-    "elicitation/create": AskMethod("elicitation"),
-    "sampling/createMessage": AskMethod("sampling"),
-    "roots/list": AskMethod("roots"),
-}
-
-# What opens a conversation, sets it up and belongs to all calls.
-INITIALIZE: Final = "initialize"
-INITIALIZED: Final = "notifications/initialized"
-DISCOVER: Final = "server/discover"
-SET_LEVEL: Final = "logging/setLevel"
-PROGRESSED: Final = "notifications/progress"
-CANCELLED: Final = "notifications/cancelled"
-
-# Subscriptions: the legacy requests, the modern one, and what it filters by (capability, lists that may change).
-SUBSCRIBE: Final = "resources/subscribe"
-UNSUBSCRIBE: Final = "resources/unsubscribe"
-LISTEN: Final = "subscriptions/listen"
-UPDATED: Final = "notifications/resources/updated"
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-ROOTS_CHANGED: Final = "notifications/roots/list_changed"
-LOGGED: Final = "notifications/message"
-ELICITED: Final = "notifications/elicitation/complete"
-LIST_FILTERS: Final = {
-    "toolsListChanged": ("tools", "notifications/tools/list_changed"),
-    "promptsListChanged": ("prompts", "notifications/prompts/list_changed"),
-    "resourcesListChanged": ("resources", "notifications/resources/list_changed"),
-}
-# All that names something of one server.
-TARGETED: Final = CALLS | TASK_CALLS | TASK_CALLS_BEFORE | {SUBSCRIBE: CallMethod("uri", "resources")}
-
-UNDEFINED: Final = CallMethod("", "methods")
-"""A request that MCP does not define. It names nothing that stands in a list."""
-
-# What is defined, by whichever revision: the rest may be an extension's.
-DEFINED: Final = frozenset(
-    (*TARGETED, *LISTS, *ASKS, TASKS_LIST, INITIALIZE, DISCOVER, SET_LEVEL, UNSUBSCRIBE, LISTEN, "ping", "close")
-)
-DEFINED_NOTIFICATIONS: Final = frozenset(
-    (
-        *(method for _, method in LIST_FILTERS.values()),
-        *(PROGRESSED, CANCELLED, INITIALIZED, UPDATED, ACKNOWLEDGED, ROOTS_CHANGED, LOGGED, ELICITED),
-        *(TASK_CHANGED, TASK_STATUS),
-    )
-)
-_CAPABILITIES = frozenset(
-    ("tools", "prompts", "resources", "completions", "logging", "tasks", "experimental", "extensions")
-)
+_CAPABILITIES = frozenset(("experimental", "extensions", *CAPABILITIES, "tasks"))
 
 
 def declares_more(capabilities: Mapping[str, Any]) -> bool:
@@ -200,8 +231,100 @@ def declares_more(capabilities: Mapping[str, Any]) -> bool:
     return bool(more or capabilities.get("experimental"))
 
 
-LIST_CHANGED: Final = {
-    "notifications/tools/list_changed": ("tools",),
-    "notifications/prompts/list_changed": ("prompts",),
-    "notifications/resources/list_changed": ("resources", "resourceTemplates"),
+# Revisions.
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """One revision of MCP, and each thing in which it differs from another. Nobody compares revisions, or names one:
+    whoever needs a difference asks for its field. What differs in shape is written by `eras`, by these fields."""
+
+    date: str
+    era: Era
+    has_batches: bool = False  # many messages in one array
+    has_version_header: bool = False  # each request over HTTP says the revision
+    primes_streams: bool = False  # a stream may begin with an event that says nothing, to resume by
+    tasks: Literal["", "experimental", "extension"] = ""  # asked for with a call, or made as the server decides
+    takes_any_schema: bool = False  # of a tool; else of objects only, without `true` and `false`, and results alike
+    content: frozenset[str] = frozenset()  # kinds of content blocks that not all revisions have
+    notifications: frozenset[str] = frozenset()  # that not all revisions have
+    asks: frozenset[str] = frozenset({"roots", "sampling"})  # capabilities by which a client can be asked
+    has_parts_of_asks: bool = False  # the members of these capabilities mean something
+    question_members: frozenset[str] = frozenset()  # parameters of questions that not all revisions have
+    has_choices_with_titles: bool = False  # in forms, and fields of which many can be chosen
+    has_messages_of_blocks: bool = False  # a message that a model is given may have many blocks of content
+    resource_missing: int = RESOURCE_NOT_FOUND  # the error code that says so
+
+
+def _revision(before: Revision, date: str, **differences: Any) -> Revision:
+    return msgspec.structs.replace(before, date=date, **differences)
+
+
+_2024_11_05 = Revision(date="2024-11-05", era="legacy")
+_2025_03_26 = _revision(_2024_11_05, "2025-03-26", has_batches=True, content=frozenset({"audio"}))
+_2025_06_18 = _revision(
+    _2025_03_26,
+    "2025-06-18",
+    has_batches=False,
+    has_version_header=True,
+    content=_2025_03_26.content | {"resource_link"},
+    asks=_2025_03_26.asks | {"elicitation"},
+)
+_2025_11_25 = _revision(
+    _2025_06_18,
+    "2025-11-25",
+    primes_streams=True,
+    tasks="experimental",
+    content=_2025_06_18.content | {"tool_use", "tool_result"},
+    notifications=frozenset({ELICITED}),
+    has_parts_of_asks=True,
+    question_members=frozenset({"mode", "tools", "toolChoice", "elicitationId"}),
+    has_choices_with_titles=True,
+    has_messages_of_blocks=True,
+)
+_2026_07_28 = _revision(
+    _2025_11_25,
+    "2026-07-28",
+    era="modern",
+    tasks="extension",
+    takes_any_schema=True,
+    question_members=_2025_11_25.question_members - {"elicitationId"},
+    resource_missing=jsonrpc.INVALID_PARAMS,
+)
+
+REVISIONS: Final[Mapping[str, Revision]] = {
+    each.date: each for each in (_2024_11_05, _2025_03_26, _2025_06_18, _2025_11_25, _2026_07_28)
 }
+"""By date, from the oldest to the newest."""
+UNSTATED: Final = _2025_03_26
+"""What is spoken where a request over HTTP does not say it, and no session has."""
+QUESTION_MEMBERS: Final = frozenset({"task"}).union(*(each.question_members for each in REVISIONS.values()))
+"""Parameters of questions that some revision does not have; of any other hop than its own none has `task`."""
+
+
+def dates(era: Era) -> tuple[str, ...]:
+    """Of the revisions of an era, from the oldest to the newest."""
+    return tuple(each.date for each in REVISIONS.values() if each.era == era)
+
+
+def newest(era: Era, of: Container[object] = REVISIONS) -> Revision | None:
+    """The newest revision of an era whose date is among these."""
+    return next((each for each in reversed(REVISIONS.values()) if each.era == era and each.date in of), None)
+
+
+def revision(era: Era, date: object) -> Revision | None:
+    """The revision of this date; None where there is none in this era."""
+    found = REVISIONS.get(date) if isinstance(date, str) else None
+    return found if found and found.era == era else None
+
+
+def stated(version: str | None) -> Revision | None:
+    """The handshake revision that a request over HTTP says in its header, if we know it."""
+    return UNSTATED if version is None else revision("legacy", version)
+
+
+def is_modern(date: str) -> bool:
+    """Whether a revision, which we may not know, is without the handshake."""
+    return date[:2] == "20" and date >= _2026_07_28.date
+
+
+LATEST: Final[Mapping[Era, Revision]] = {each.era: each for each in REVISIONS.values()}

@@ -233,20 +233,20 @@ class Principal(msgspec.Struct, frozen=True):
 
 class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
-    `revision` for the gateway itself, which speaks any. `told` is what modern servers hear of its `capabilities`, where
-    that was written down already."""
+    `revision` is None for the gateway itself, which speaks any. `told` is what modern servers hear of its
+    `capabilities`, where that was written down already."""
 
     principal: Principal = Principal()
     session: str = ""
     capabilities: Mapping[str, Any] = {}
     info: Mapping[str, Any] = {}
-    revision: str = ""
+    revision: mcp.Revision | None = None
     told: Raw = jsonrpc.NOTHING
 
     @property
     def era(self) -> mcp.Era | None:
         """None for the gateway itself."""
-        return mcp.era_of(self.revision) if self.revision else None
+        return self.revision.era if self.revision else None
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -457,9 +457,7 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def kind(self) -> str:
         """The kind of list that the target stands in."""
-        return (
-            mcp.REFERENCES[self.reference].kind if self.reference else mcp.TARGETED.get(self.method, mcp.UNDEFINED).kind
-        )
+        return (mcp.REFERENCES[self.reference] if self.reference else mcp.METHODS.get(self.method, mcp.UNDEFINED)).kind
 
     @property
     def shown(self) -> str:

@@ -11,12 +11,14 @@ Both
     calls             `params` ↔ `Call`
     questions         what a client of a revision can be asked, in which words, and how its answer is read
     tasks             what can be told of a task, and the places where its id stands
-    revisions         what the revisions know of lists, results and notifications, as tables
+    revisions         lists, results and notifications, as their reader's revision allows them
     repair            small writers that make a value fit its reader; the tables are made of them
 
 `header_arguments` reads `x-mcp-header` out of a tool's schema. The gateway knows those arguments from the tool's
 listing (`catalog.tool_info`), compares a client's headers with them, and writes them anew for the server. A server
 that answers "header mismatch" has changed its tool: the tool is listed again and called once more.
 
-What only some revisions know is a row in a table of `revisions` or `questions`, and a row in `tests/bridge/grid.py`.
+What only some revisions have is a field of `core.mcp.Revision`. Nobody compares revisions or names one: what differs
+is asked of the row, and written here. A new revision is a row there, the shapes that it changes here, and a row in
+`tests/bridge/grid.py`.
 """

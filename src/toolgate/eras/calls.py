@@ -109,7 +109,7 @@ def read_call(
     headers: Mapping[str, str] | None = None,
     passed_on: Mapping[str, str] | None = None,
 ) -> Call:
-    """The canonical call of a request of `mcp.TARGETED`. Its `target` is still the client's name for it."""
+    """The canonical call of a method of `mcp.TARGETED`. Its `target` is still the client's name for it."""
     target_key = mcp.TARGETED[method].target
     reference, target = _read_reference(params) if target_key == "ref" else ("", read_text(params, target_key))
     arguments = params.get("arguments", jsonrpc.NOTHING)

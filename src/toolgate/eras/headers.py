@@ -11,8 +11,9 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping
 
-from toolgate.core import mcp, surrogates
+from toolgate.core import surrogates
 from toolgate.core.jsonrpc import Message
+from toolgate.core.mcp import Revision
 from toolgate.core.model import Fault
 
 VERSION = "mcp-protocol-version"
@@ -79,10 +80,10 @@ def _match(headers: Mapping[str, str], name: str, expected: str) -> None:
         raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} differs from the body")
 
 
-def for_request(method: str, target: str | None) -> list[tuple[bytes, bytes]]:
-    """The headers that a request to a modern server carries."""
+def for_request(revision: Revision, method: str, target: str | None) -> list[tuple[bytes, bytes]]:
+    """The headers that a request to a modern server of this revision carries."""
     headers = [
-        (b"MCP-Protocol-Version", mcp.MODERN.encode()),
+        (b"MCP-Protocol-Version", revision.date.encode()),
         (b"Mcp-Method", encode_value(method).encode()),
     ]
     if target is not None:

@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.mcp import Revision
 from toolgate.core.model import Answer, Ask, Fault, Listing
 from toolgate.eras import questions, revisions, tasks
 
@@ -45,28 +46,28 @@ def read_initialize(params: Raw) -> Initialize:
         raise Fault(
             "INVALID_ARGS",
             f"Unsupported protocol version: {asked.protocolVersion!r} is not a revision date",
-            extra={"supported": list(mcp.HANDSHAKE_REVISIONS), "requested": asked.protocolVersion},
+            extra={"supported": list(mcp.dates("legacy")), "requested": asked.protocolVersion},
         )
     return asked
 
 
-def negotiate(asked: str) -> str:
+def negotiate(asked: str) -> Revision:
     """The revision to speak: the client's own where we know it, else our latest."""
-    return asked if asked in mcp.HANDSHAKE_REVISIONS else mcp.LATEST_HANDSHAKE
+    return mcp.revision("legacy", asked) or mcp.LATEST["legacy"]
 
 
 def write_initialized(
-    version: str, capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str
+    revision: Revision, capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str
 ) -> bytes:
     """The result of `initialize`; capabilities that are not of this revision are left out."""
-    known = tasks.known_to(version, capabilities)
-    result: dict[str, Any] = {"protocolVersion": version, "capabilities": known, "serverInfo": server_info}
+    known = tasks.known_to(revision, capabilities)
+    result: dict[str, Any] = {"protocolVersion": revision.date, "capabilities": known, "serverInfo": server_info}
     if instructions:
         result["instructions"] = instructions
     return jsonrpc.encode(result)
 
 
-def write_done(revision: str, body: Raw | bytes) -> Raw | bytes:
+def write_done(revision: Revision, body: Raw | bytes) -> Raw | bytes:
     """A result for a client of this revision: see `revisions.write_result`. What a modern server says of results, and
     of itself in each, is not for it."""
     whole = bytes(body)
@@ -95,18 +96,18 @@ def _without_envelope(body: Raw | bytes) -> Raw | bytes:
 _SERVER_INFO = mcp.SERVER_INFO_KEY.partition("/")[2].encode()  # the slash in front may be escaped
 
 
-def write_listing(revision: str, listing: Listing) -> bytes:
+def write_listing(revision: Revision, listing: Listing) -> bytes:
     """The result of a list, each item as this revision allows it."""
     items = tuple(revisions.write_item(listing.kind, item, revision) for item in listing.items)
     return jsonrpc.encode(listing.members() | {listing.kind: items})
 
 
-def knows(revision: str, notification: str) -> bool:
+def knows(revision: Revision, notification: str) -> bool:
     """Whether clients of this revision know such a notification."""
-    return revision >= _TOLD_SINCE.get(notification, "")
+    return notification in revision.notifications or notification not in _NOT_IN_ALL
 
 
-_TOLD_SINCE = {mcp.ELICITED: "2025-11-25"}
+_NOT_IN_ALL = frozenset[str]().union(*(revision.notifications for revision in mcp.REVISIONS.values()))
 
 
 def error_code(fault: Fault, method: str) -> int:
@@ -116,7 +117,7 @@ def error_code(fault: Fault, method: str) -> int:
     return jsonrpc.INTERNAL_ERROR if fault.rpc in mcp.MODERN_ONLY_ERRORS else fault.rpc
 
 
-def write_ask(ask: Ask, revision: str) -> Members:
+def write_ask(ask: Ask, revision: Revision) -> Members:
     """The parameters of a question to a legacy client. A URL elicitation needs an id here."""
     params = questions.write_question(ask, revision)
     if ask.method == "elicitation/create" and bytes(params.get("mode", b"")) == b'"url"':
@@ -138,20 +139,24 @@ class Initialized(msgspec.Struct):
 
 def initialize_params(capabilities: Mapping[str, Any], info: Raw) -> bytes:
     """The parameters of `initialize`, in our latest revision; `info` is who we are."""
-    return jsonrpc.encode({"protocolVersion": mcp.LATEST_HANDSHAKE, "capabilities": capabilities, "clientInfo": info})
+    return jsonrpc.encode(
+        {"protocolVersion": mcp.LATEST["legacy"].date, "capabilities": capabilities, "clientInfo": info}
+    )
 
 
-def read_initialized(body: Raw) -> Initialized:
-    """Raises `Fault` where the answer is none, or its version is not one of ours."""
+def read_initialized(body: Raw) -> tuple[Revision, Initialized]:
+    """The revision that a server speaks, and all that it says. Raises `Fault` where the answer is none, or its version
+    is not one of ours."""
     if counting.is_too_much(body):
         raise Fault("SERVER_FAILED", "The answer to initialize has too many JSON values")
     try:
         answer = jsonrpc.read(body, type=Initialized)
     except jsonrpc.UNREADABLE as error:
         raise Fault("SERVER_FAILED", f"The answer to initialize is malformed: {error}") from None
-    if answer.protocolVersion not in mcp.HANDSHAKE_REVISIONS:
+    revision = mcp.revision("legacy", answer.protocolVersion)
+    if not revision:
         raise Fault("SERVER_FAILED", f"The server speaks only {answer.protocolVersion!r}, which toolgate does not know")
-    return answer
+    return revision, answer
 
 
 def shared_capabilities(has_roots: bool) -> dict[str, Any]:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
+from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.eras import calls, revisions, tasks
 from toolgate.eras.questions import write_question
 
 Value = TypeVar("Value")
+
+SERVED: Mapping[str, Revision] = {date: mcp.REVISIONS[date] for date in mcp.dates("modern")}
 
 # JSON-RPC code → HTTP status; any other is 200 (protocol.md 1.1).
 HTTP_STATUS: dict[int, int] = {
@@ -59,7 +62,7 @@ _peek_params = jsonrpc.Decoder(_PeekParams)
 
 def speaks_modern(version_header: str | None, params: Raw) -> bool:
     """Whether a request is to be read by this era's rules (behaviour.md 001): its header or its `_meta` says so."""
-    if version_header is not None and version_header >= mcp.MODERN and version_header[:2] == "20":
+    if version_header is not None and (version_header in SERVED or mcp.is_modern(version_header)):
         return True
     try:
         meta = _peek_params.decode(params or b"{}").meta
@@ -68,11 +71,13 @@ def speaks_modern(version_header: str | None, params: Raw) -> bool:
     return meta is not None and meta.version is not None
 
 
-def check_version(version: str) -> None:
-    """Raises `Fault` UNSUPPORTED_VERSION, with those that are served."""
-    if version != mcp.MODERN:
-        extra = {"supported": [mcp.MODERN], "requested": version}
+def check_version(version: str) -> Revision:
+    """The revision of this date. Raises `Fault` UNSUPPORTED_VERSION, with those that are served."""
+    found = SERVED.get(version)
+    if not found:
+        extra = {"supported": list(SERVED), "requested": version}
         raise Fault("UNSUPPORTED_VERSION", f"Unsupported protocol version: {version}", extra=extra)
+    return found
 
 
 _text = jsonrpc.Decoder(str)
@@ -182,10 +187,15 @@ _REQUIRED_MEMBERS = {
 }
 
 
-def write_required(asks: Iterable[Ask], state: str | None) -> bytes:
+def _spoken(client: Client) -> Revision:
+    assert client.revision  # each request of this era says it
+    return client.revision
+
+
+def write_required(client: Client, asks: Iterable[Ask], state: str | None) -> bytes:
     """The `input_required` result."""
     result: dict[str, Any] = {"resultType": "input_required"}
-    requests = {ask.key: {"method": ask.method, "params": write_question(ask, mcp.MODERN)} for ask in asks}
+    requests = {ask.key: {"method": ask.method, "params": write_question(ask, _spoken(client))} for ask in asks}
     if requests:
         result["inputRequests"] = requests
     if state is not None:
@@ -193,21 +203,23 @@ def write_required(asks: Iterable[Ask], state: str | None) -> bytes:
     return jsonrpc.encode(result)
 
 
-def write_listing(listing: Listing, server_info: Mapping[str, Any]) -> bytes:
+def write_listing(client: Client, listing: Listing, server_info: Mapping[str, Any]) -> bytes:
     """A list holds as long as all servers say that theirs do; it is public if all of them are."""
-    scope = "public" if listing.is_public else "private"
+    revision, scope = _spoken(client), "public" if listing.is_public else "private"
     caching = {"ttlMs": int(listing.ttl * 1000), "cacheScope": scope}
     result = {"resultType": "complete"} | caching | listing.members()
-    result[listing.kind] = [revisions.write_item(listing.kind, item, mcp.MODERN) for item in listing.items]
+    result[listing.kind] = [revisions.write_item(listing.kind, item, revision) for item in listing.items]
     result["_meta"] = listing.meta() | {mcp.SERVER_INFO_KEY: server_info}
     return jsonrpc.encode(result)
 
 
-def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str) -> bytes:
+def write_discovered(
+    client: Client, capabilities: Mapping[str, Any], server_info: Mapping[str, Any], instructions: str
+) -> bytes:
     result: dict[str, Any] = {
         "resultType": "complete",
-        "supportedVersions": [mcp.MODERN],
-        "capabilities": tasks.known_to(mcp.MODERN, capabilities),
+        "supportedVersions": list(SERVED),
+        "capabilities": tasks.known_to(_spoken(client), capabilities),
         "ttlMs": 0,
         "cacheScope": "private",
         "_meta": {mcp.SERVER_INFO_KEY: server_info},
@@ -217,22 +229,28 @@ def write_discovered(capabilities: Mapping[str, Any], server_info: Mapping[str, 
     return jsonrpc.encode(result)
 
 
-class Filter(msgspec.Struct):
-    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter")."""
+class Filter(NamedTuple):
+    """What a client wants to hear (spec: basic/patterns/subscriptions, "Notification Filter"): members of
+    `mcp.LIST_FILTERS`, and what it names, by the members of `mcp.WATCH_FILTERS`."""
 
-    toolsListChanged: bool = False
-    promptsListChanged: bool = False
-    resourcesListChanged: bool = False
-    resourceSubscriptions: tuple[str, ...] = ()
-    taskIds: tuple[str, ...] = ()
+    lists: tuple[str, ...]
+    named: Mapping[str, tuple[str, ...]]
 
 
 def read_filter(params: Members) -> Filter:
     """The filter of `subscriptions/listen`. Raises `Fault` INVALID_ARGS."""
     try:
-        return jsonrpc.read(params.get("notifications") or b"null", type=Filter)
+        found = jsonrpc.read(params.get("notifications") or b"null", type=_FILTER)
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params: notifications: {error}") from None
+    lists = tuple(key for key in mcp.LIST_FILTERS if getattr(found, key))
+    return Filter(lists, {key: getattr(found, key) for key in mcp.WATCH_FILTERS})
+
+
+_FILTER = msgspec.defstruct(
+    "Filter",
+    [*((key, bool, False) for key in mcp.LIST_FILTERS), *((key, tuple[str, ...], ()) for key in mcp.WATCH_FILTERS)],
+)
 
 
 def write_told(id: bytes, method: str, params: Raw) -> bytes:
@@ -291,10 +309,10 @@ _result_peek = jsonrpc.Decoder(_ResultPeek)
 _discovered = jsonrpc.Decoder(Discovered)
 
 
-def envelope_meta(client: Client, info: Raw, log_level: str | None = None) -> Members:
+def envelope_meta(revision: Revision, client: Client, info: Raw, log_level: str | None = None) -> Members:
     """The `_meta` of a request to a modern server: each caller's own capabilities, our own name (`info`)."""
     meta: Members = {
-        mcp.VERSION_KEY: _VERSION,
+        mcp.VERSION_KEY: _VERSIONS[revision.date],
         mcp.CLIENT_INFO_KEY: info,
         mcp.CAPABILITIES_KEY: client.told or told(client.capabilities),
     }
@@ -311,7 +329,7 @@ def told(capabilities: Mapping[str, Any]) -> Raw:
     return Raw(jsonrpc.encode(found))
 
 
-_VERSION = Raw(jsonrpc.encode(mcp.MODERN))
+_VERSIONS = {date: Raw(jsonrpc.encode(date)) for date in SERVED}
 
 
 def write_answers(params: Members, answers: Mapping[str, Answer], state: str | None) -> Members:

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
+from toolgate.core.mcp import Revision
 from toolgate.core.model import Answer, Ask
 from toolgate.eras import tasks
 from toolgate.eras.repair import (
@@ -32,17 +33,17 @@ from toolgate.eras.repair import (
 )
 from toolgate.eras.revisions import write_content, write_item
 
-_CAPABILITY_SINCE = {"elicitation": "2025-06-18"}
-_PARTS_SINCE = "2025-11-25"  # `elicitation` and `sampling` have members that mean something
+_WITH_PAGES = next(each for each in mcp.REVISIONS.values() if "mode" in each.question_members)
+_ASKS = frozenset(method.capability for method in mcp.ASKS.values())
 
 
-def known_capabilities(declared: Mapping[str, Any], revision: str) -> dict[str, Any]:
+def known_capabilities(declared: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
     """Of what a client of this revision declares what it can mean. An empty `elicitation` means forms. A client that
     names `url` knows it, whatever its revision: there are such (Codex), and they are sent to pages in the words of the
     first revision that has them."""
     known = tasks.without_extension(declared)
-    found = {name: value for name, value in known.items() if _CAPABILITY_SINCE.get(name, "") <= revision}
-    if revision < _PARTS_SINCE:
+    found = {name: value for name, value in known.items() if name in revision.asks or name not in _ASKS}
+    if not revision.has_parts_of_asks:
         for name in found.keys() & {"elicitation", "sampling"}:
             knows_url = name == "elicitation" and "url" in (found[name] or ())
             found[name] = (
@@ -51,42 +52,29 @@ def known_capabilities(declared: Mapping[str, Any], revision: str) -> dict[str, 
     return found
 
 
-# The first and the last revision that knows a member of a question; of any other hop than its own none knows `task`.
-_SPANS = {
-    "mode": (_PARTS_SINCE, mcp.MODERN),
-    "tools": (_PARTS_SINCE, mcp.MODERN),
-    "toolChoice": (_PARTS_SINCE, mcp.MODERN),
-    "elicitationId": (_PARTS_SINCE, _PARTS_SINCE),
-    "task": (mcp.MODERN, ""),
-}
-
-
 _URL = Raw(b'"url"')
 
 
-def write_question(ask: Ask, revision: str) -> Members:
+def write_question(ask: Ask, revision: Revision) -> Members:
     """The parameters of a question for a client of this revision."""
     found = jsonrpc.members(ask.params)
-    if found.get("mode") == _URL:
-        revision = max(revision, _PARTS_SINCE)  # only who names it is asked so
-    known = {name: raw for name, raw in found.items() if name not in _SPANS or _is_within(revision, _SPANS[name])}
+    if found.get("mode") == _URL and "mode" not in revision.question_members:
+        revision = _WITH_PAGES  # only who names it is asked so
+    unknown = mcp.QUESTION_MEMBERS - revision.question_members
+    known = {name: raw for name, raw in found.items() if name not in unknown}
     repairs = _QUESTIONS.get(ask.method, {})
     written = {name: kept(repairs[name](revision))(raw) if name in repairs else raw for name, raw in known.items()}
     return {name: raw for name, raw in written.items() if raw}
 
 
-def _is_within(revision: str, span: tuple[str, str]) -> bool:
-    return span[0] <= revision <= span[1]
-
-
-def _own_meta(_revision: str) -> Repair:
+def _own_meta(_revision: Revision) -> Repair:
     """How a question was addressed on its own hop is no one else's."""
     of_hop = object_of({key: lambda _raw: jsonrpc.NOTHING for key in mcp.HOP_KEYS})
     return lambda raw: jsonrpc.NOTHING if bytes(found := of_hop(raw)) == b"{}" else found
 
 
-def _form(revision: str) -> Repair:
-    field = _field if revision >= _PARTS_SINCE else _older_field
+def _form(revision: Revision) -> Repair:
+    field = _field if revision.has_choices_with_titles else _older_field
     return object_of({"properties": object_of({}, any_other=field), "$schema": optional(TEXT)})
 
 
@@ -104,7 +92,7 @@ _DEFAULTS: Mapping[str, Repair] = {
 
 
 def _field(raw: Raw) -> Raw:
-    """A field of a form. Defaults are known since 2025-11-25 for all types, and must be of them."""
+    """A field of a form. Where defaults are known, it is for all types, and they must be of them."""
     return _DEFAULTS.get(jsonrpc.read(raw, type=_Field).type, unseen)(raw)
 
 
@@ -131,7 +119,7 @@ def _choice(field: Members, options: Members, titled: str) -> dict[str, Any]:
     return {**shown, "enum": [option.const for option in found], "enumNames": [option.title for option in found]}
 
 
-def _messages(revision: str) -> Repair:
+def _messages(revision: Revision) -> Repair:
     content = each_of(write_content(revision))
 
     def repair(raw: Raw) -> Raw:
@@ -142,13 +130,13 @@ def _messages(revision: str) -> Repair:
     return repair
 
 
-def _split(raw: Raw, content: Repair, revision: str) -> list[Raw]:
+def _split(raw: Raw, content: Repair, revision: Revision) -> list[Raw]:
     """A message of a conversation. One of several blocks is several messages for those who know one block only."""
     message = jsonrpc.members(raw)
     told = message["content"]
     is_many = memoryview(told)[0] == 0x5B
     blocks = content(told if is_many else Raw(b"[%b]" % told))
-    if is_many and revision >= _PARTS_SINCE:
+    if is_many and revision.has_messages_of_blocks:
         return [rewritten(raw, {**message, "content": blocks}, blocks is told)]
     each = jsonrpc.read(blocks, type=list[Raw])
     if not is_many and bytes(each[0]) == bytes(told):
@@ -156,7 +144,7 @@ def _split(raw: Raw, content: Repair, revision: str) -> list[Raw]:
     return [Raw(jsonrpc.encode({**message, "content": block})) for block in each]
 
 
-_QUESTIONS: Mapping[str, Mapping[str, Callable[[str], Repair]]] = {
+_QUESTIONS: Mapping[str, Mapping[str, Callable[[Revision], Repair]]] = {
     "elicitation/create": {"_meta": _own_meta, "requestedSchema": _form},
     "sampling/createMessage": {
         "_meta": _own_meta,
@@ -178,9 +166,9 @@ class _Asked(msgspec.Struct):
     requestedSchema: _Form
 
 
-def read_choices(ask: Ask, answer: Answer, revision: str) -> Answer:
+def read_choices(ask: Ask, answer: Answer, revision: Revision) -> Answer:
     """A client that could choose one only where many were asked for: its choice as the list that the server expects."""
-    if ask.method != "elicitation/create" or revision >= _PARTS_SINCE or not answer.result:
+    if ask.method != "elicitation/create" or revision.has_choices_with_titles or not answer.result:
         return answer
     return Answer(kept(lambda raw: _with_lists(ask.params, raw))(answer.result))
 

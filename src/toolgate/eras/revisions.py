@@ -1,5 +1,5 @@
-"""What the revisions know of lists, results and notes, as tables, and what is written in place of what one does not
-know (ruling 13).
+"""Lists, results and notes as a reader's revision allows them, and what is written in place of what it does not know
+(ruling 13).
 
 The rules this file keeps: what is valid for its reader passes as the bytes that it came in; what is out of shape for
 everybody passes too; a member that a revision does not know passes, if it is what later revisions mean by that name.
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp, surrogates
+from toolgate.core.mcp import Revision
 from toolgate.eras.repair import (
     ANY_OBJECT,
     FLAG,
@@ -113,28 +114,21 @@ _MOST_REMEMBERED = 4096
 _remembered: dict[tuple[int, bool], tuple[Raw, Raw]] = {}  # an item is the same object as long as its list is not new
 
 
-def write_item(kind: str, raw: Raw, revision: str) -> Raw:
+def write_item(kind: str, raw: Raw, revision: Revision) -> Raw:
     """An item of a list for a client of this revision, without what its schema does not allow."""
-    is_now = revision == mcp.MODERN
-    key = (id(raw), is_now)
+    takes_any = revision.takes_any_schema
+    key = (id(raw), takes_any)
     found = _remembered.get(key)
     if found and found[0] is raw:
         return found[1]
     if len(_remembered) >= _MOST_REMEMBERED:
         _remembered.clear()
-    written = kept((_ITEMS_NOW if is_now else _ITEMS)[kind])(raw)
+    written = kept((_ITEMS_NOW if takes_any else _ITEMS)[kind])(raw)
     _remembered[key] = raw, written
     return written
 
 
 # Content.
-
-_KIND_SINCE = {
-    "audio": "2025-03-26",
-    "resource_link": "2025-06-18",
-    "tool_use": "2025-11-25",
-    "tool_result": "2025-11-25",
-}
 
 
 class _Block(msgspec.Struct):
@@ -163,15 +157,15 @@ def _decoded(raw: Raw) -> str:
     return bytes(raw).decode()
 
 
-def write_content(revision: str) -> Repair:
+def write_content(revision: Revision) -> Repair:
     """A block of content. One of a kind that the revision does not know becomes text."""
 
     def repair(raw: Raw) -> Raw:
         block = _block.decode(raw)
-        if _KIND_SINCE.get(block.type, "") > revision:
+        if block.type in _SAID and block.type not in revision.content:
             return _said(block)
-        is_old_result = block.type == "tool_result" and revision < mcp.MODERN
-        return _object_in_result(raw) if is_old_result else raw
+        is_object = block.type == "tool_result" and not revision.takes_any_schema
+        return _object_in_result(raw) if is_object else raw
 
     return repair
 
@@ -191,25 +185,26 @@ def _text_block(text: str, more: Mapping[str, Raw] = {}) -> Raw:
 # Results.
 
 
-def _result(revision: str) -> Repair:
+def _result(revision: Revision) -> Repair:
     content = write_content(revision)
     return object_of({"content": each_of(content), "messages": each_of(object_of({"content": content}))})
 
 
+_OF_RESULTS = frozenset({"resource_link", "audio"})  # the other kinds are of questions
 _UNKNOWN = {
-    revision: tuple(b'"%b"' % kind.encode() for kind in ("resource_link", "audio") if _KIND_SINCE[kind] > revision)
-    for revision in mcp.HANDSHAKE_REVISIONS
+    date: tuple(b'"%b"' % kind.encode() for kind in _OF_RESULTS - revision.content)
+    for date, revision in mcp.REVISIONS.items()
 }
-_RESULTS = {revision: _result(revision) for revision in mcp.HANDSHAKE_REVISIONS}
+_RESULTS = {date: _result(revision) for date, revision in mcp.REVISIONS.items()}
 
 
-def write_result(body: Raw | bytes, revision: str) -> Raw | bytes:
+def write_result(body: Raw | bytes, revision: Revision) -> Raw | bytes:
     """A result for a client of a handshake revision. Content of a kind that it does not know becomes text; structured
     content that is no object is left out, and stands in the text."""
     whole = bytes(body)
     raw = written = Raw(body)
-    if any(word in whole for word in _UNKNOWN[revision]):
-        written = kept(_RESULTS[revision])(written)
+    if any(word in whole for word in _UNKNOWN[revision.date]):
+        written = kept(_RESULTS[revision.date])(written)
     if b'"structuredContent"' in whole:
         written = kept(_with_object_only)(written)
     return body if written is raw else written

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
+from toolgate.core.mcp import Revision
 from toolgate.core.model import Call, Fault
 
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
@@ -102,10 +103,10 @@ def relayed(offered: list[Mapping[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def known_to(revision: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def known_to(revision: Revision, capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """The capabilities without what is not of this revision."""
-    known = dict(capabilities) if revision == mcp.MODERN else without_extension(capabilities)
-    if revision != mcp.TASKS_SINCE:
+    known = dict(capabilities) if revision.tasks == "extension" else without_extension(capabilities)
+    if revision.tasks != "experimental":
         known.pop("tasks", None)
     return known
 
@@ -138,10 +139,10 @@ def not_as_task(tool: str) -> Fault:
 # Messages.
 
 
-def asked(call: Call, revision: str, is_offered: bool) -> Call:
+def asked(call: Call, revision: Revision, is_offered: bool) -> Call:
     """A client's call with its wish for a task taken out; it counts only where tasks were offered (spec: a receiver
     that does not offer them processes the request as any other)."""
-    if call.method != "tools/call" or "task" not in call.extra or revision != mcp.TASKS_SINCE:
+    if call.method != "tools/call" or "task" not in call.extra or revision.tasks != "experimental":
         return call
     extra = {name: raw for name, raw in call.extra.items() if name != "task"}
     return msgspec.structs.replace(call, extra=extra, task=call.extra["task"] if is_offered else jsonrpc.NOTHING)

@@ -25,8 +25,8 @@ def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
     raws = jsonrpc.read_batch(data)
     if raws is None:
         raise error
-    if session and session.is_initialized and session.revision != mcp.REVISION_WITH_BATCHES:
-        raise _refused(f"revision {session.revision} does not support batches")
+    if session and session.is_initialized and not session.revision.has_batches:
+        raise _refused(f"revision {session.revision.date} does not support batches")
     if not 0 < len(raws) <= MOST:
         raise _refused(f"a batch must have 1 to {MOST} messages")
     tokens = jsonrpc.MOST_TOKENS // len(raws)  # all of it is read in one go
@@ -42,7 +42,7 @@ def _read_one(raw: bytes, tokens: int) -> Message | Malformed:
     except Malformed as error:
         return error
     if message.is_request and modern.speaks_modern(None, message.params):
-        refused = _refused(f"revision {mcp.MODERN} does not support batches")
+        refused = _refused(f"revision {mcp.LATEST['modern'].date} does not support batches")
         return Malformed(refused.rpc, refused.message, bytes(message.id))
     return message
 

@@ -29,7 +29,7 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     sign_ins: SignIns
     replay_buffers: ReplayBuffers
 
-    def new_session(self, path: str, principal: Principal, revision: str = mcp.REVISION_WITHOUT_HEADER) -> Session:
+    def new_session(self, path: str, principal: Principal, revision: mcp.Revision | None = None) -> Session:
         """A session of a legacy client; `revision` is what it speaks unless it initializes."""
-        ask_time = self.config.parking.ttl
+        ask_time, revision = self.config.parking.ttl, revision or mcp.UNSTATED
         return Session(self.gateway, self.pages, path, principal, self.clock, ask_time, revision, self.replay_buffers)

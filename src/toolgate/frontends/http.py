@@ -258,8 +258,8 @@ class HttpFrontend:
 
     def _session_of_batch(self, request: Request, error: Malformed) -> Session | None:
         """Raises `error` where no batch is served at all."""
-        version = request.headers.get(era_headers.VERSION, mcp.REVISION_WITH_BATCHES)
-        if version != mcp.REVISION_WITH_BATCHES:
+        revision = mcp.stated(request.headers.get(era_headers.VERSION))
+        if not revision or not revision.has_batches:
             raise error
         id = request.headers.get(era_headers.SESSION)
         return self._known_session(request, id) if id is not None else None
@@ -267,7 +267,7 @@ class HttpFrontend:
     def _session(self, request: Request, message: Message) -> Session:
         """The session of a legacy request: its own, or a new one on its first (behaviour.md 6.8)."""
         version = request.headers.get(era_headers.VERSION)
-        if version is not None and version not in mcp.HANDSHAKE_REVISIONS and message.method != mcp.INITIALIZE:
+        if not mcp.stated(version) and message.method != mcp.INITIALIZE:
             raise Refused(400, f"Unsupported protocol version: {version}", id=bytes(message.id) or b"null")
         id = request.headers.get(era_headers.SESSION)
         if id is not None and message.method != mcp.INITIALIZE:
@@ -277,8 +277,7 @@ class HttpFrontend:
     def _new_session(self, request: Request, is_implicit: bool) -> Session:
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
             raise Refused(400, "The first request must be initialize, and later requests must carry Mcp-Session-Id")
-        version = request.headers.get(era_headers.VERSION)
-        revision = version if version in mcp.HANDSHAKE_REVISIONS else mcp.REVISION_WITHOUT_HEADER
+        revision = mcp.stated(request.headers.get(era_headers.VERSION))
         session = self._deps.new_session(request.route.path, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
@@ -311,7 +310,7 @@ class HttpFrontend:
 
     def _existing(self, request: Request) -> Session:
         id = request.headers.get(era_headers.SESSION)
-        if request.headers.get(era_headers.VERSION, "") >= mcp.MODERN:
+        if mcp.is_modern(request.headers.get(era_headers.VERSION, "")):
             raise not_allowed("POST")
         if id is None:
             raise Refused(400, "Mcp-Session-Id is missing")

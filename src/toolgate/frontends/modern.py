@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -41,7 +40,7 @@ from toolgate.eras import calls, headers, legacy, modern, tasks
 from toolgate.frontends import responses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.responses import SendMessage
-from toolgate.frontends.subscriber import MOST_WATCHED, Subscriber
+from toolgate.frontends.subscriber import Subscriber
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
 from toolgate.state.parking import ParkedCall, Parking
@@ -49,9 +48,6 @@ from toolgate.state.parking import ParkedCall, Parking
 EARLY_KEPT = 64  # events that come before a subscription is acknowledged
 SIGNING_IN = 25.0  # seconds that a call waits for its user, who has said that it signs in
 WINDOW = 0.05  # seconds in which questions of one call are gathered into one `input_required`
-
-
-log = logging.getLogger(__name__)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -69,34 +65,24 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     inner: str | None
 
 
+class Request(msgspec.Struct, frozen=True):
+    """One request, checked. `http` are its headers, where there are any; notes go through `send` before its answer."""
+
+    message: Message
+    params: Members
+    envelope: modern.Envelope
+    http: Mapping[str, str] | None
+    client: Client
+    route: Route
+    send: SendMessage
+
+
 class Reply(msgspec.Struct, frozen=True):
     """A result's body. Its sender says `flushed` when it is out, `unsent` when that failed."""
 
     body: bytes
     parked_call: ParkedCall | None = None
     asks: bool = False
-
-
-async def _watched(watch: Callable[[str], Awaitable[None]], names: Iterable[str]) -> list[str]:
-    """What can be watched of these: what a server does not tell of is left out of the acknowledgement, and so is what
-    is more than may be. Each is a look at all that there is, so they are looked up one after the other, and others are
-    heard in between; servers are asked together."""
-    asked = list(dict.fromkeys(names))[:MOST_WATCHED]
-    async with asyncio.TaskGroup() as together:
-        looking: list[asyncio.Task[bool]] = []
-        for name in asked:
-            looking.append(together.create_task(_is_watched(watch, name)))
-            await asyncio.sleep(0)
-    return [name for name, task in zip(asked, looking, strict=True) if task.result()]
-
-
-async def _is_watched(watch: Callable[[str], Awaitable[None]], name: str) -> bool:
-    try:
-        await watch(name)
-    except Fault as fault:
-        log.debug("cannot subscribe to %s: %s", name, fault.message)
-        return False
-    return True
 
 
 class ModernResponses:
@@ -132,24 +118,104 @@ class ModernResponses:
         if http is not None:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
-        modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, envelope.info, envelope.version, envelope.told)
-        if message.method in mcp.TASK_CALLS:
+        revision = modern.check_version(envelope.version)
+        client = Client(principal, "", envelope.capabilities, envelope.info, revision, envelope.told)
+        handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
+        return await handle(self, Request(message, params, envelope, http, client, route, send))
+
+    # Handlers: the rows of `_HANDLERS`.
+
+    async def _task(self, request: Request) -> Reply:
+        tasks.check_declared(request.client.capabilities)
+        return await self._call(request)
+
+    async def _undefined(self, request: Request) -> Reply:
+        """What MCP does not define may be an extension's: it is for the one server of a transparent path."""
+        if not request.route.is_transparent:
+            raise responses.method_not_found(request.message)
+        return await self._call(request)
+
+    async def _refuse(self, request: Request) -> Reply:
+        raise responses.method_not_found(request.message)
+
+    async def _list(self, request: Request) -> Reply:
+        kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.client
+        listing = await self._gateway.lists.view(kind, route, client)
+        page = self._pages.cut(listing, request.params, route, client)
+        return Reply(modern.write_listing(client, page, responses.SERVER_INFO))
+
+    async def _discover(self, request: Request) -> Reply:
+        client, about = request.client, await self._gateway.lists.about(request.route, request.client)
+        return Reply(modern.write_discovered(client, about.capabilities, responses.SERVER_INFO, about.instructions))
+
+    async def _listen(self, request: Request) -> Reply:
+        """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
+        id, wanted = bytes(request.message.id), modern.read_filter(request.params)
+        client, route, send = request.client, request.route, request.send
+        if any(wanted.named[key] for key, method in mcp.WATCH_FILTERS.items() if mcp.METHODS[method].role == "task"):
             tasks.check_declared(client.capabilities)
-        if message.method in mcp.CALLS or message.method in mcp.TASK_CALLS:
-            return await self._call(message.method, params, envelope, http, client, route, send)
-        if message.method in mcp.LISTS:
-            listing = await self._gateway.lists.view(mcp.LISTS[message.method].kind, route, client)
-            page = self._pages.cut(listing, params, route, client)
-            return Reply(modern.write_listing(page, responses.SERVER_INFO))
-        if message.method == mcp.DISCOVER:
-            about = await self._gateway.lists.about(route, client)
-            return Reply(modern.write_discovered(about.capabilities, responses.SERVER_INFO, about.instructions))
-        if message.method == mcp.LISTEN:
-            return await self._listen(bytes(message.id), modern.read_filter(params), client, route, send)
-        if route.is_transparent and message.method not in mcp.DEFINED:
-            return await self._call(message.method, params, envelope, http, client, route, send)
-        raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
+        capabilities = (await self._gateway.lists.about(route, client)).capabilities
+        honoured: dict[str, Any] = {key: True for key in wanted.lists if mcp.LIST_FILTERS[key][0] in capabilities}
+        early: list[tuple[str, Raw]] | None = []
+
+        def say(method: str, params: Raw) -> None:
+            if early is None:
+                send(modern.write_told(id, method, params))
+            elif len(early) < EARLY_KEPT:
+                early.append((method, params))
+
+        lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
+        subscriber = Subscriber(self._gateway, route.path, client, say, lists)
+        try:
+            named = {
+                key: await subscriber.watch_all(wanted.named[key], method) for key, method in mcp.WATCH_FILTERS.items()
+            }
+            send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
+            kept, early = early, None
+            for method, params in kept:
+                say(method, params)
+            await self._closing.wait()
+        finally:
+            subscriber.close()
+        return Reply(modern.write_unsubscribed(id))
+
+    async def _call(self, request: Request) -> Reply:
+        envelope, route, send, params = request.envelope, request.route, request.send, request.params
+        meta, method, client = envelope.meta, request.message.method, request.client
+
+        def listen(note: Note) -> None:
+            if note.kind == "progress":
+                if meta.progress_token:
+                    send(responses.write_note(note, bytes(meta.progress_token)))
+            elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
+                send(responses.write_note(note, b""))
+
+        notes, level, http = Notes(listen), envelope.log_level, request.http
+        passed_on = self._gateway.passed_on(http) if http else None
+        if method in mcp.TARGETED:
+            call = calls.read_call(method, params, meta, client, notes, level, headers=http, passed_on=passed_on)
+        else:
+            more = {"log_level": level, "passed_on": passed_on or {}}
+            call = calls.read_undefined(method, params, meta, client, notes, "modern", **more)
+        sealed = modern.read_state(params)
+        if sealed is None:
+            if "inputResponses" in params:
+                call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
+            return await self._afresh(call, route)
+        state = self._unseal_state(sealed, call, route)
+        answers = modern.read_answers(params)
+        if state.parked_call is None:
+            again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
+            spent = hashlib.sha256(sealed.encode()).digest()
+            return await self._parking.once(spent, lambda: self._afresh(again, route))
+        parked_call = self._parking.find(state.parked_call, state.round)
+        if parked_call.notes and not parked_call.running_round:
+            parked_call.notes.attach(listen)
+        return await self._parking.run_round(parked_call, lambda: self._round(parked_call, call, route, answers))
+
+    _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[Reply]]]] = mcp.handlers(
+        "modern", {"call": _call, "task": _task, "list": _list, "discover": _discover, "listen": _listen}, _refuse
+    )
 
     def flushed(self, reply: Reply) -> None:
         """The reply is out: a question is parked, an end is final."""
@@ -166,82 +232,6 @@ class ModernResponses:
     def close(self) -> None:
         """End what clients listen to, gracefully."""
         self._closing.set()
-
-    async def _listen(self, id: bytes, wanted: modern.Filter, client: Client, route: Route, send: SendMessage) -> Reply:
-        """Tell a client what it wants to hear, until it leaves or the gateway closes. First it is told what it will."""
-        if wanted.taskIds:
-            tasks.check_declared(client.capabilities)
-        capabilities = (await self._gateway.lists.about(route, client)).capabilities
-        honoured: dict[str, Any] = {
-            key: True
-            for key, (capability, _) in mcp.LIST_FILTERS.items()
-            if getattr(wanted, key) and capability in capabilities
-        }
-        early: list[tuple[str, Raw]] | None = []
-
-        def say(method: str, params: Raw) -> None:
-            if early is None:
-                send(modern.write_told(id, method, params))
-            elif len(early) < EARLY_KEPT:
-                early.append((method, params))
-
-        lists = [mcp.LIST_FILTERS[key][1] for key in honoured]
-        subscriber = Subscriber(self._gateway, route.path, client, say, lists)
-        try:
-            named = {
-                "resourceSubscriptions": await _watched(subscriber.watch, wanted.resourceSubscriptions),
-                "taskIds": await _watched(lambda id: subscriber.watch(id, mcp.TASK_GET), wanted.taskIds),
-            }
-            send(modern.write_acknowledged(id, honoured | {key: names for key, names in named.items() if names}))
-            kept, early = early, None
-            for method, params in kept:
-                say(method, params)
-            await self._closing.wait()
-        finally:
-            subscriber.close()
-        return Reply(modern.write_unsubscribed(id))
-
-    async def _call(
-        self,
-        method: str,
-        params: Members,
-        envelope: modern.Envelope,
-        http: Mapping[str, str] | None,
-        client: Client,
-        route: Route,
-        send: SendMessage,
-    ) -> Reply:
-        def listen(note: Note) -> None:
-            if note.kind == "progress":
-                if meta.progress_token:
-                    send(responses.write_note(note, bytes(meta.progress_token)))
-            elif route.is_transparent if note.kind == "other" else self._is_wanted(note, envelope):
-                send(responses.write_note(note, b""))
-
-        passed_on = self._gateway.passed_on(http) if http else None
-        meta, level = envelope.meta, envelope.log_level
-        if method in mcp.TARGETED:
-            call = calls.read_call(
-                method, params, meta, client, Notes(listen), level, headers=http, passed_on=passed_on
-            )
-        else:
-            more = {"log_level": level, "passed_on": passed_on or {}}
-            call = calls.read_undefined(method, params, meta, client, Notes(listen), "modern", **more)
-        sealed = modern.read_state(params)
-        if sealed is None:
-            if "inputResponses" in params:
-                call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
-            return await self._afresh(call, route)
-        state = self._unseal_state(sealed, call, route)
-        answers = modern.read_answers(params)
-        if state.parked_call is None:
-            again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
-            spent = hashlib.sha256(sealed.encode()).digest()
-            return await self._parking.once(spent, lambda: self._afresh(again, route))
-        parked_call = self._parking.find(state.parked_call, state.round)
-        if parked_call.notes and not parked_call.running_round:
-            parked_call.notes.attach(listen)
-        return await self._parking.run_round(parked_call, lambda: self._round(parked_call, call, route, answers))
 
     def _is_wanted(self, note: Note, envelope: modern.Envelope) -> bool:
         return bool(envelope.log_level) and responses.is_loud_enough(note, envelope.log_level or "")
@@ -287,12 +277,12 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
-                return Reply(modern.write_required(self._gateway.scrubber.asks(outcome.asks), state))
+                return Reply(modern.write_required(call.client, self._gateway.scrubber.asks(outcome.asks), state))
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, call)
                 state = self._seal_state(call, route, origin.asker, parked_call.round, parked_call.id, None)
-                return Reply(modern.write_required(questions, state), parked_call, asks=True)
+                return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
         if isinstance(outcome, Accepted):
             return Reply(bytes(outcome.body), parked_call)

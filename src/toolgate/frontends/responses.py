@@ -58,6 +58,11 @@ def write_failed(id: bytes, error: BaseException, code_of: Callable[[Fault], int
     return write_error(id, fault, code_of(fault))
 
 
+def method_not_found(message: Message) -> Fault:
+    """For a method that there is not, or not for this client."""
+    return Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
+
+
 def write_reused(message: Message) -> bytes:
     """The error response for a request whose id is that of another one in flight."""
     text = f"Invalid request: the id {bytes(message.id).decode()} is already in use"

@@ -10,8 +10,8 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -19,6 +19,7 @@ from msgspec import Raw
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
+from toolgate.core.mcp import Revision
 from toolgate.core.model import (
     Accepted,
     Answer,
@@ -78,7 +79,7 @@ class Session:
         principal: Principal,
         clock: Clock,
         ask_time: float,
-        revision: str,
+        revision: Revision,
         replay_buffers: ReplayBuffers,
     ) -> None:
         self.id = secrets.token_urlsafe(24)
@@ -115,7 +116,7 @@ class Session:
         return self._gateway.route(self.path)
 
     def __repr__(self) -> str:
-        return f"<Session {self.id[:6]} {self.revision} {len(self._in_flight)} in flight>"
+        return f"<Session {self.id[:6]} {self.revision.date} {len(self._in_flight)} in flight>"
 
     @property
     def is_idle(self) -> bool:
@@ -158,7 +159,7 @@ class Session:
             self._in_flight[key].cancel()
         elif message.method == mcp.PROGRESSED:
             self._progressed(message.params)
-        elif message.method not in mcp.DEFINED_NOTIFICATIONS and self.is_initialized:
+        elif message.method not in mcp.NOTIFICATIONS and self.is_initialized:
             if len(self._relayed) < MOST_RELAYED:  # else it is lost, as anything that has no answer may be
                 work = self._spawn(self._relay(message))
                 self._relayed.add(work)
@@ -260,7 +261,8 @@ class Session:
         """`principal` is as this very request has shown it."""
         id = bytes(message.id)
         try:
-            return jsonrpc.result(id, await self._result(message, stream, principal))
+            handle = self._HANDLERS.get(message.method, Session._undefined)
+            return jsonrpc.result(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
             if not (fault := self._gateway.given_up()):
                 raise
@@ -271,30 +273,10 @@ class Session:
             responses.let_go(error)
             return answer
 
-    async def _result(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
-        if message.method in mcp.CALLS or (self._has_tasks and message.method in mcp.TASK_CALLS_BEFORE):
-            return await self._call(message, stream, principal)
-        if self._has_tasks and message.method == mcp.TASKS_LIST:
-            return await self._list_tasks(message)
-        if message.method in mcp.LISTS:
-            return await self._list(message)
-        if message.method == mcp.INITIALIZE:
-            return await self._initialize(message.params)
-        if message.method == "ping":
-            return b"{}"
-        if message.method == "close":
-            self.is_to_end = True
-            return b"{}"
-        if message.method == mcp.SET_LEVEL and self._has_logging:
-            return await self._set_level(message.params)
-        if message.method in (mcp.SUBSCRIBE, mcp.UNSUBSCRIBE):
-            return await self._subscribe(message)
-        if message.method not in mcp.DEFINED and self.is_initialized and self.route.is_transparent:
-            return await self._call(message, stream, principal)
-        raise Fault("METHOD_NOT_FOUND", f"Method not found: {message.method}")
+    # Handlers: the rows of `_HANDLERS`.
 
-    async def _initialize(self, params: Raw) -> bytes:
-        asked = legacy.read_initialize(params)
+    async def _initialize(self, message: Message, *_: object) -> bytes:
+        asked = legacy.read_initialize(message.params)
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
@@ -305,32 +287,56 @@ class Session:
         self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, responses.SERVER_INFO, about.instructions)
 
-    async def _subscribe(self, message: Message) -> bytes:
-        uri = calls.read_text(calls.read_members(message.params, "params"), "uri")
-        if message.method == mcp.SUBSCRIBE:
-            await self._subscriber.watch(uri)
-        else:
-            self._subscriber.unwatch(uri)
+    async def _ping(self, *_: object) -> bytes:
         return b"{}"
 
-    async def _set_level(self, params: Raw) -> bytes:
-        level = calls.check_level(calls.read_text(calls.read_members(params, "params"), "level"))
+    async def _end(self, *_: object) -> bytes:
+        self.is_to_end = True
+        return b"{}"
+
+    async def _subscribe(self, message: Message, *_: object) -> bytes:
+        await self._subscriber.watch(_uri(message), message.method)
+        return b"{}"
+
+    async def _unsubscribe(self, message: Message, *_: object) -> bytes:
+        self._subscriber.unwatch(_uri(message), message.method)
+        return b"{}"
+
+    async def _set_level(self, message: Message, *_: object) -> bytes:
+        if not self._has_logging:
+            raise responses.method_not_found(message)
+        level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
         await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
 
-    async def _list(self, message: Message) -> bytes:
+    async def _list(self, message: Message, *_: object) -> bytes:
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.lists.view(
-            mcp.LISTS[message.method].kind, self.route, self.client, hears=self.is_initialized
-        )
+        kind = mcp.METHODS[message.method].kind
+        listing = await self._gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
         page = self._pages.cut(listing, params, self.route, self.client)
         return legacy.write_listing(self.revision, page)
 
-    async def _list_tasks(self, message: Message) -> bytes:
+    async def _list_tasks(self, message: Message, *_: object) -> bytes:
+        if not self._has_tasks:
+            raise responses.method_not_found(message)
         params = calls.read_members(message.params, "params")
         listing = await self._gateway.lists.tasks(self.route, self.client)
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
+
+    async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+        if not self._has_tasks:
+            raise responses.method_not_found(message)
+        return await self._call(message, stream, principal)
+
+    async def _undefined(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
+        """What MCP does not define may be an extension's: it is for the one server of this path."""
+        if not self.is_initialized or not self.route.is_transparent:
+            raise responses.method_not_found(message)
+        return await self._call(message, stream, principal)
+
+    async def _refuse(self, message: Message, *_: object) -> bytes:
+        raise responses.method_not_found(message)
 
     async def _call(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
         client = self.client
@@ -358,6 +364,23 @@ class Session:
             text = "The server's result has a type that this client's revision does not have"
             raise Fault("UPSTREAM_ERROR", text, server=call.server, reach="executed")
         return outcome.body if call.asked_in else legacy.write_done(self.revision, outcome.body)
+
+    _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[bytes | Raw]]]] = mcp.handlers(
+        "legacy",
+        {
+            "call": _call,
+            "task": _task,
+            "tasks": _list_tasks,
+            "list": _list,
+            "initialize": _initialize,
+            "ping": _ping,
+            "close": _end,
+            "level": _set_level,
+            "subscribe": _subscribe,
+            "unsubscribe": _unsubscribe,
+        },
+        _refuse,
+    )
 
     def _reporter(self, say: Callable[[bytes], None], token: bytes, task: str = "") -> Listener:
         def report(note: Note) -> None:
@@ -456,3 +479,7 @@ def _refuse_if_unaskable(ask: Ask, stream: Stream, resume: Resume) -> None:
 
 async def _fixed(response: bytes) -> bytes:
     return response
+
+
+def _uri(message: Message) -> str:
+    return calls.read_text(calls.read_members(message.params, "params"), "uri")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from toolgate.core import mcp, sse
+from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.frontends.channels import Channel, Taken
 from toolgate.frontends.session import Session
@@ -99,7 +99,7 @@ async def _carry_for(
 
 
 def _is_primed(session: Session) -> bool:
-    return session.revision >= mcp.REVISION_WITH_PRIMING
+    return session.revision.primes_streams
 
 
 def _primer(id: str, session: Session) -> bytes:

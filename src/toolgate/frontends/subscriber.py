@@ -5,6 +5,8 @@ The rule this file keeps: a client hears only what it asked for, of servers that
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from msgspec import Raw
@@ -13,6 +15,8 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Call, Client, Event, Fault, Made
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
+
+log = logging.getLogger(__name__)
 
 Say = Callable[[str, Raw], None]
 """Gets a notification's method and its parameters."""
@@ -30,14 +34,14 @@ class Subscriber:
         self._path = path
         self._say = say
         self._wants = wants
-        self._watched: dict[tuple[str, str], Call] = {}  # by method and the client's own name
+        self._watched: dict[tuple[str, str], Call] = {}  # by kind and the client's own name
         self._coming = 0  # that are being asked for
         self._stop = gateway.events.listen(self._hear)
 
-    async def watch(self, name: str, method: str = mcp.SUBSCRIBE) -> None:
-        """Hear when this resource changes, or of this task (`mcp.TASK_GET`: the extension of 2026-07-28). Raises
-        `Fault`."""
-        if (method, name) in self._watched:
+    async def watch(self, name: str, method: str) -> None:
+        """Hear when what the client knows by this name changes, by a method of `mcp.WATCH_FILTERS`. Raises `Fault`."""
+        what = mcp.METHODS[method].kind, name
+        if what in self._watched:
             return
         if len(self._watched) + self._coming >= MOST_WATCHED:
             raise Fault("INVALID_REQUEST", f"More than {MOST_WATCHED} subscriptions; unsubscribe from some")
@@ -46,12 +50,33 @@ class Subscriber:
             call = await self._gateway.watch(name, self._gateway.route(self._path), self.client, method)
         finally:
             self._coming -= 1
-        if (method, name) in self._watched:  # the same was asked twice at once
+        if what in self._watched:  # the same was asked twice at once
             self._gateway.unwatch(call)
-        self._watched.setdefault((method, name), call)
+        self._watched.setdefault(what, call)
 
-    def unwatch(self, uri: str) -> None:
-        self._end((mcp.SUBSCRIBE, uri))
+    async def watch_all(self, names: Iterable[str], method: str) -> list[str]:
+        """Watch each of these, and return what can be: what a server does not tell of is left out, and so is what is
+        more than may be. Each is a look at all that there is, so they are looked up one after the other, and others are
+        heard in between; servers are asked together."""
+        asked = list(dict.fromkeys(names))[:MOST_WATCHED]
+        async with asyncio.TaskGroup() as together:
+            looking: list[asyncio.Task[bool]] = []
+            for name in asked:
+                looking.append(together.create_task(self._is_watched(name, method)))
+                await asyncio.sleep(0)
+        return [name for name, task in zip(asked, looking, strict=True) if task.result()]
+
+    async def _is_watched(self, name: str, method: str) -> bool:
+        try:
+            await self.watch(name, method)
+        except Fault as fault:
+            log.debug("cannot subscribe to %s: %s", name, fault.message)
+            return False
+        return True
+
+    def unwatch(self, name: str, method: str) -> None:
+        """End what `watch` began. `method` is of the same kind."""
+        self._end((mcp.METHODS[method].kind, name))
 
     def close(self) -> None:
         self._stop()
@@ -89,9 +114,7 @@ class Subscriber:
 
     def _watched_at(self, server: str, kind: str) -> Iterator[tuple[str, Call]]:
         """What the client watches of a server, with its own names."""
-        return (
-            (name, call) for (_, name), call in self._watched.items() if call.server == server and call.kind == kind
-        )
+        return ((name, call) for (of, name), call in self._watched.items() if call.server == server and of == kind)
 
     def _names_of(self, event: Event, route: Route) -> Iterable[str]:
         """By which names the client asked for what has changed. A server may tell of a part of that (spec 2025-11-25:

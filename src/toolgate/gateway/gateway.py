@@ -141,9 +141,9 @@ class Gateway:
 
     # What is told without a call.
 
-    async def watch(self, uri: str, route: Route, client: Client, method: str = mcp.SUBSCRIBE) -> Call:
-        """Have a server tell when a resource or a task (`mcp.TASK_GET`) changes; the call by which it is known further
-        on. Raises `Fault`."""
+    async def watch(self, uri: str, route: Route, client: Client, method: str) -> Call:
+        """Have a server tell when what is watched by this method (`mcp.WATCH_FILTERS`) changes; the call by which it is
+        known further on. Raises `Fault`."""
         try:
             return await self._watched(Call(method, uri, client), route)
         except Fault as fault:

@@ -50,8 +50,8 @@ class ToolsetSurface:
     def about(self) -> About | None:
         if not self._instructions:
             return self._behind.about()
-        capabilities = {"tools": {"listChanged": True}, "resources": {"listChanged": True, "subscribe": True}}
-        return About({**capabilities, "logging": {}}, self._instructions)
+        served = {name: dict.fromkeys(mcp.CAPABILITIES[name], True) for name in ("tools", "resources", "logging")}
+        return About(served, self._instructions)
 
     def needs(self, call: Call, view: View) -> Iterable[tuple[str, str]]:
         control = self._control(call, view)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Fault
 from toolgate.eras import headers
 
@@ -62,6 +62,9 @@ def test_a_routing_header_that_stands_there_twice_is_found() -> None:
 
 @pytest.mark.promise("spec.2026.headers.upstream")
 def test_a_request_of_ours_carries_what_we_would_accept() -> None:
-    sent = {name.decode().lower(): value.decode() for name, value in headers.for_request("tools/call", "ä")}
+    sent = {
+        name.decode().lower(): value.decode()
+        for name, value in headers.for_request(mcp.LATEST["modern"], "tools/call", "ä")
+    }
     headers.check(sent, MESSAGE, "2026-07-28", "ä")
-    assert len(headers.for_request("tools/list", None)) == 2
+    assert len(headers.for_request(mcp.LATEST["modern"], "tools/list", None)) == 2

@@ -25,15 +25,16 @@ def raw(value: Any) -> Raw:
 
 
 @pytest.mark.promise("001.lifecycle.initialize")
-@pytest.mark.parametrize("revision", mcp.HANDSHAKE_REVISIONS)
+@pytest.mark.parametrize("revision", mcp.dates("legacy"))
 def test_a_revision_that_we_know_is_spoken(revision: str) -> None:
-    assert legacy.negotiate(legacy.read_initialize(raw({"protocolVersion": revision})).protocolVersion) == revision
+    asked = legacy.read_initialize(raw({"protocolVersion": revision})).protocolVersion
+    assert legacy.negotiate(asked) is mcp.REVISIONS[revision]
 
 
 def test_a_revision_that_we_do_not_know_is_answered_with_our_latest() -> None:
     for unknown in ("2024-10-07", "2026-07-28", "2099-01-01"):
         asked = legacy.read_initialize(raw({"protocolVersion": unknown}))
-        assert legacy.negotiate(asked.protocolVersion) == "2025-11-25"
+        assert legacy.negotiate(asked.protocolVersion).date == "2025-11-25"
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": 7}, {"protocolVersion": "1.0"}, {"protocolVersion": ""}])
@@ -53,7 +54,9 @@ def test_content_that_a_revision_does_not_know_becomes_text() -> None:
     body = raw({"content": [LINK, AUDIO, TEXT], "isError": False})
 
     def shown(revision: str) -> list[str]:
-        return [block["type"] for block in json.loads(bytes(legacy.write_done(revision, body)))["content"]]
+        return [
+            block["type"] for block in json.loads(bytes(legacy.write_done(mcp.REVISIONS[revision], body)))["content"]
+        ]
 
     assert shown("2024-11-05") == ["text", "text", "text"]
     assert shown("2025-03-26") == ["text", "audio", "text"]
@@ -62,14 +65,14 @@ def test_content_that_a_revision_does_not_know_becomes_text() -> None:
 
 def test_content_of_a_prompt_becomes_text_too() -> None:
     body = raw({"messages": [{"role": "user", "content": LINK}]})
-    [message] = json.loads(bytes(legacy.write_done("2025-03-26", body)))["messages"]
+    [message] = json.loads(bytes(legacy.write_done(mcp.REVISIONS["2025-03-26"], body)))["messages"]
     assert message == {"role": "user", "content": {"type": "text", "text": "[a] file:///a"}}
 
 
 def test_a_result_that_holds_nothing_unknown_passes_byte_by_byte() -> None:
     body = Raw(b'{ "content" : [ {"type":"text","text":"an audio"} ], "x" : 1.0 }')
-    for revision in mcp.HANDSHAKE_REVISIONS:
-        assert legacy.write_done(revision, body) is body
+    for revision in mcp.dates("legacy"):
+        assert legacy.write_done(mcp.REVISIONS[revision], body) is body
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_a_result_that_holds_nothing_unknown_passes_byte_by_byte() -> None:
     ],
 )
 def test_a_result_out_of_shape_is_left_as_it_is(body: bytes) -> None:
-    assert bytes(legacy.write_done("2024-11-05", body)) == body
+    assert bytes(legacy.write_done(mcp.REVISIONS["2024-11-05"], body)) == body
 
 
 def test_a_resource_that_is_not_found_has_the_code_of_its_time() -> None:
@@ -105,24 +108,28 @@ def test_codes_that_came_later_are_internal_errors_here() -> None:
 
 
 def test_a_question_by_url_has_an_id_here() -> None:
-    asked = legacy.write_ask(Ask("a", "elicitation/create", raw({"mode": "url", "url": "x:"})), "2025-11-25")
+    asked = legacy.write_ask(
+        Ask("a", "elicitation/create", raw({"mode": "url", "url": "x:"})), mcp.REVISIONS["2025-11-25"]
+    )
     assert json.loads(bytes(asked["elicitationId"]))
-    own = legacy.write_ask(Ask("a", "elicitation/create", raw({"mode": "url", "elicitationId": "7"})), "2025-11-25")
+    own = legacy.write_ask(
+        Ask("a", "elicitation/create", raw({"mode": "url", "elicitationId": "7"})), mcp.REVISIONS["2025-11-25"]
+    )
     assert bytes(own["elicitationId"]) == b'"7"'
 
 
 def test_a_form_says_its_mode_only_where_that_is_known() -> None:
     ask = Ask("a", "elicitation/create", raw({"mode": "form", "message": "?"}))
-    assert set(legacy.write_ask(ask, "2025-11-25")) == {"mode", "message"}
-    assert set(legacy.write_ask(ask, "2025-06-18")) == {"message"}
+    assert set(legacy.write_ask(ask, mcp.REVISIONS["2025-11-25"])) == {"mode", "message"}
+    assert set(legacy.write_ask(ask, mcp.REVISIONS["2025-06-18"])) == {"message"}
 
 
 # To and from servers.
 
 
 def test_a_servers_answer_to_initialize_is_read() -> None:
-    found = legacy.read_initialized(raw({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}))
-    assert (found.protocolVersion, found.capabilities) == ("2024-11-05", {"tools": {}})
+    revision, found = legacy.read_initialized(raw({"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}}))
+    assert (revision.date, found.capabilities) == ("2024-11-05", {"tools": {}})
 
 
 @pytest.mark.promise("spec.legacy.initialize.upstream")

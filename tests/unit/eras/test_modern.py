@@ -12,6 +12,8 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
 from toolgate.eras import modern
 
+LATEST = mcp.LATEST["modern"]
+CLIENT = Client(revision=LATEST)
 META = {mcp.VERSION_KEY: b'"2026-07-28"', mcp.CAPABILITIES_KEY: b"{}"}
 FORM = {"elicitation": {"form": {}}}
 
@@ -71,7 +73,7 @@ def test_an_envelope_out_of_shape_is_refused(wrong: dict[str, bytes]) -> None:
 
 
 def test_a_version_that_is_not_served_is_answered_with_those_that_are() -> None:
-    modern.check_version("2026-07-28")
+    assert modern.check_version("2026-07-28") is mcp.REVISIONS["2026-07-28"]
     with pytest.raises(Fault) as caught:
         modern.check_version("2030-01-01")
     assert caught.value.rpc == mcp.UNSUPPORTED_VERSION
@@ -99,13 +101,16 @@ def test_a_result_that_is_no_object_is_the_servers_fault(body: bytes) -> None:
 
 def test_questions_become_a_result() -> None:
     ask = Ask("ask-1", "elicitation/create", params(message="?", elicitationId="7", task={}))
-    found = json.loads(modern.write_required([ask], "sealed"))
+    found = json.loads(modern.write_required(CLIENT, [ask], "sealed"))
     assert found == {
         "resultType": "input_required",
         "inputRequests": {"ask-1": {"method": "elicitation/create", "params": {"message": "?"}}},
         "requestState": "sealed",
     }
-    assert json.loads(modern.write_required([], "sealed")) == {"resultType": "input_required", "requestState": "sealed"}
+    assert json.loads(modern.write_required(CLIENT, [], "sealed")) == {
+        "resultType": "input_required",
+        "requestState": "sealed",
+    }
 
 
 def test_a_retry_brings_answers_and_state() -> None:
@@ -127,7 +132,7 @@ def test_a_retry_out_of_shape_is_refused(found: bytes) -> None:
 @pytest.mark.promise("spec.2026.caching.hints")
 def test_a_list_says_that_it_is_private_and_what_it_lacks() -> None:
     listing = Listing("tools", (Raw(b'{"name":"a"}'),), failures=(("bad", "it broke"),), pending=("slow",))
-    found = json.loads(modern.write_listing(listing, {"name": "toolgate"}))
+    found = json.loads(modern.write_listing(CLIENT, listing, {"name": "toolgate"}))
     assert (found["resultType"], found["ttlMs"], found["cacheScope"]) == ("complete", 0, "private")
     assert found["_meta"] == {
         "partial_failure": True,
@@ -188,7 +193,9 @@ def test_a_result_that_breaks_the_protocol_is_the_servers_fault(body: bytes) -> 
 
 
 def test_a_request_carries_its_own_clients_capabilities() -> None:
-    meta = modern.envelope_meta(Client(capabilities={"elicitation": {}, "x": {}}), Raw(b'{"name":"toolgate"}'), "info")
+    meta = modern.envelope_meta(
+        LATEST, Client(capabilities={"elicitation": {}, "x": {}}), Raw(b'{"name":"toolgate"}'), "info"
+    )
     found = {key: json.loads(bytes(value)) for key, value in meta.items()}
     assert found == {
         mcp.VERSION_KEY: "2026-07-28",

@@ -10,11 +10,11 @@ import pytest
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Answer, Ask, Listing
+from toolgate.core.model import Answer, Ask, Client, Listing
 from toolgate.eras import legacy, modern, questions, revisions
 
-LATEST, MODERN = mcp.LATEST_HANDSHAKE, mcp.MODERN
-LEGACY = mcp.HANDSHAKE_REVISIONS
+LATEST, MODERN = mcp.LATEST["legacy"].date, mcp.LATEST["modern"].date
+LEGACY = mcp.dates("legacy")
 OBJECT = {"type": "object"}
 TEXT = {"type": "text", "text": "said"}
 
@@ -28,7 +28,7 @@ def read(written: Raw | bytes) -> Any:
 
 
 def item(kind: str, value: Any, revision: str) -> Any:
-    return read(revisions.write_item(kind, raw(value), revision))
+    return read(revisions.write_item(kind, raw(value), mcp.REVISIONS[revision]))
 
 
 def tool(**members: Any) -> Any:
@@ -52,7 +52,7 @@ def tool(**members: Any) -> Any:
 )
 def test_what_a_schema_allows_passes_as_the_same_bytes(revision: str, kind: str, value: Any) -> None:
     same = raw(value)
-    assert revisions.write_item(kind, same, revision) is same
+    assert revisions.write_item(kind, same, mcp.REVISIONS[revision]) is same
 
 
 @pytest.mark.parametrize("schema", [{"type": "array"}, {"anyOf": [OBJECT]}, {}, True])
@@ -104,20 +104,25 @@ def test_an_item_that_is_valid_for_nobody_passes(value: Any, revision: str) -> N
 
 def test_an_item_is_looked_through_once() -> None:
     wrong = raw(tool(title=None))
-    assert revisions.write_item("tools", wrong, LATEST) is revisions.write_item("tools", wrong, LATEST)
+    assert revisions.write_item("tools", wrong, mcp.REVISIONS[LATEST]) is revisions.write_item(
+        "tools", wrong, mcp.REVISIONS[LATEST]
+    )
 
 
 def test_what_is_remembered_of_items_is_bounded() -> None:
     kept = [raw(tool(n=n)) for n in range(5000)]
     for each in kept:
-        assert revisions.write_item("tools", each, LATEST) is each
+        assert revisions.write_item("tools", each, mcp.REVISIONS[LATEST]) is each
     assert len(revisions._remembered) <= 4096  # pyright: ignore[reportPrivateUsage]
 
 
 def test_lists_keep_what_they_say_about_themselves() -> None:
     listing = Listing("tools", (raw(tool(title=None)),), pending=("slow",))
-    assert read(legacy.write_listing(LATEST, listing)) == {"tools": [tool()], "_meta": {"pending": ["slow"]}}
-    assert read(modern.write_listing(listing, {}))["tools"] == [tool()]
+    assert read(legacy.write_listing(mcp.REVISIONS[LATEST], listing)) == {
+        "tools": [tool()],
+        "_meta": {"pending": ["slow"]},
+    }
+    assert read(modern.write_listing(Client(revision=mcp.REVISIONS[MODERN]), listing, {}))["tools"] == [tool()]
 
 
 # Results.
@@ -128,29 +133,29 @@ def test_lists_keep_what_they_say_about_themselves() -> None:
 @pytest.mark.parametrize("structured", [[1, {"a": 2}], "said so", 5, None, False])
 def test_structured_content_that_is_no_object_stands_in_the_text(revision: str, structured: Any) -> None:
     bare = {"content": [TEXT], "structuredContent": structured, "isError": True}
-    found = read(legacy.write_done(revision, raw(bare)))
+    found = read(legacy.write_done(mcp.REVISIONS[revision], raw(bare)))
     said = json.dumps(structured)
     assert found == {"content": [TEXT, {"type": "text", "text": said}], "isError": True}
     told = {**bare, "content": [{"type": "text", "text": json.dumps(structured, indent=3)}]}
-    assert read(legacy.write_done(revision, raw(told))) == {"content": told["content"], "isError": True}
+    assert read(legacy.write_done(mcp.REVISIONS[revision], raw(told))) == {"content": told["content"], "isError": True}
 
 
 def test_a_structured_text_is_said_by_itself_too() -> None:
     body = raw({"content": [TEXT], "structuredContent": "said"})
-    assert read(legacy.write_done(LATEST, body)) == {"content": [TEXT]}
+    assert read(legacy.write_done(mcp.REVISIONS[LATEST], body)) == {"content": [TEXT]}
 
 
 def test_a_structured_object_passes_byte_by_byte() -> None:
     body = Raw(b'{ "content" : [],"structuredContent":{"a":1.0} }')
     for revision in LEGACY:
-        assert legacy.write_done(revision, body) is body
+        assert legacy.write_done(mcp.REVISIONS[revision], body) is body
 
 
 def test_audio_and_links_become_text_that_keeps_who_it_is_for() -> None:
     annotations = {"audience": ["user"]}
     audio = {"type": "audio", "data": "AA==", "mimeType": "audio/wav", "annotations": annotations}
     link = {"type": "resource_link", "uri": "x:y", "name": "a file"}
-    found = read(legacy.write_done("2024-11-05", raw({"content": [audio, link], "x": 1})))
+    found = read(legacy.write_done(mcp.REVISIONS["2024-11-05"], raw({"content": [audio, link], "x": 1})))
     assert found == {
         "content": [
             {"type": "text", "text": "[audio] audio/wav", "annotations": annotations},
@@ -208,16 +213,18 @@ CAN: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"too
     ],
 )
 def test_a_client_can_do_what_its_revision_has(revision: str, known: dict[str, Any]) -> None:
-    assert questions.known_capabilities(CAN, revision) == known
-    assert questions.known_capabilities({"elicitation": None}, LATEST) == {"elicitation": None}
-    assert questions.known_capabilities({"elicitation": {"form": {}}}, "2025-06-18") == {"elicitation": {}}
+    assert questions.known_capabilities(CAN, mcp.REVISIONS[revision]) == known
+    assert questions.known_capabilities({"elicitation": None}, mcp.REVISIONS[LATEST]) == {"elicitation": None}
+    assert questions.known_capabilities({"elicitation": {"form": {}}}, mcp.REVISIONS["2025-06-18"]) == {
+        "elicitation": {}
+    }
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_a_client_that_names_pages_is_sent_to_them_whatever_its_revision(revision: str) -> None:
     page = {"mode": "url", "message": "Sign in", "url": "https://example.com"}
     ask = Ask("1", "elicitation/create", Raw(json.dumps(page).encode()))
-    written = {name: json.loads(bytes(raw)) for name, raw in legacy.write_ask(ask, revision).items()}
+    written = {name: json.loads(bytes(raw)) for name, raw in legacy.write_ask(ask, mcp.REVISIONS[revision]).items()}
     assert written.pop("elicitationId")
     assert written == page
 
@@ -227,7 +234,8 @@ def test_a_client_that_names_pages_is_sent_to_them_whatever_its_revision(revisio
 
 def asked(method: str, params: Any, revision: str) -> Any:
     return {
-        name: read(member) for name, member in questions.write_question(Ask("a", method, raw(params)), revision).items()
+        name: read(member)
+        for name, member in questions.write_question(Ask("a", method, raw(params)), mcp.REVISIONS[revision]).items()
     }
 
 
@@ -271,14 +279,14 @@ def test_the_one_choice_of_an_older_client_is_a_list_for_the_server() -> None:
     ask = Ask("a", "elicitation/create", raw(form))
 
     def answered(result: Any, revision: str = "2025-06-18") -> Any:
-        return read(questions.read_choices(ask, Answer(raw(result)), revision).result)
+        return read(questions.read_choices(ask, Answer(raw(result)), mcp.REVISIONS[revision]).result)
 
     assert answered({"action": "accept", "content": {"a": "r", "b": "s"}})["content"] == {"a": ["r"], "b": "s"}
     for same in ({"action": "decline"}, {"action": "accept", "content": {"a": ["r"]}}, {"action": "accept"}):
         assert answered(same) == same
     assert answered({"action": "accept", "content": {"a": "r"}}, LATEST)["content"] == {"a": "r"}
     error = Answer(error=jsonrpc.RpcError(-1))
-    assert questions.read_choices(ask, error, "2025-06-18") is error
+    assert questions.read_choices(ask, error, mcp.REVISIONS["2025-06-18"]) is error
 
 
 def sampled(content: Any, revision: str, **more: Any) -> Any:

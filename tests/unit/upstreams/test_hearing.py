@@ -24,7 +24,7 @@ from toolgate.upstreams.mcp.subscriptions import ModernSubscriptions
 class Mouth:
     """The requests to a server that is asked for streams, and answers by hand."""
 
-    dialect: Any = SimpleNamespace(capabilities={"resources": {"subscribe": True}})
+    dialect: Any = SimpleNamespace(capabilities={"resources": {"subscribe": True}}, listing=lambda *_: ({}, ()))
 
     def __init__(self) -> None:
         self.clock = FakeClock()

@@ -11,7 +11,7 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.model import Call, Client, Done, Fault, Outcome, Principal
 from toolgate.eras import legacy
 from toolgate.upstreams.mcp.dialects import Legacy
@@ -43,7 +43,7 @@ def opened(**more: Any) -> tuple[Requests, Link]:
     server = Server(id="there", name="there", type="stdio", **more)
     requests = Requests(server, FakeClock(), again, lambda why, is_dead: None, lambda: None)
     requests.link = link = Link()  # type: ignore[assignment]
-    requests.dialect = Legacy(legacy.Initialized("2025-11-25"))
+    requests.dialect = Legacy(mcp.LATEST["legacy"], legacy.Initialized("2025-11-25"))
     return requests, link
 
 

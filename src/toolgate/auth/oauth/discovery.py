@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.auth.safe_net import Fetched, SafeNet
 from toolgate.config import Server, ServerAuth
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.model import Fault
 
@@ -125,7 +125,7 @@ class Discovery:
         raise failed(server, f"names the authorization server {issuer}, which has no metadata")
 
     async def _fetch(self, url: str, server: Server) -> Fetched:
-        headers = {"Accept": "application/json", "MCP-Protocol-Version": "2026-07-28"}
+        headers = {"Accept": "application/json", "MCP-Protocol-Version": mcp.LATEST["modern"].date}
         return await self._outside.fetch(url, headers=headers, trusted=self.trusted(server))
 
     def trusted(self, server: Server) -> tuple[str, ...]:

@@ -36,8 +36,8 @@ class InProcessUpstream:
 
     def status(self) -> Status:
         if self._is_stopped:
-            return Status("stopped", revision=mcp.MODERN, stopped_by="close")
-        return Status("busy" if self._running else "ready", revision=mcp.MODERN, calls=self.calls)
+            return Status("stopped", revision=mcp.LATEST["modern"].date, stopped_by="close")
+        return Status("busy" if self._running else "ready", revision=mcp.LATEST["modern"].date, calls=self.calls)
 
     def is_up(self, client: Client) -> bool:
         return True

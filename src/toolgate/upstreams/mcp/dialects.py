@@ -11,6 +11,7 @@ from toolgate import __version__
 from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Members
+from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Call, Client, Done, Required
 from toolgate.eras import calls, header_arguments, headers, legacy, modern, tasks
 
@@ -24,7 +25,9 @@ class Dialect(Protocol):
     """An era, as it is spoken to one server: `Modern`, `Legacy`, or `Unknown` until that is found out."""
 
     @property
-    def revision(self) -> str: ...
+    def revision(self) -> Revision | None:
+        """None until it is found out."""
+        ...
 
     @property
     def capabilities(self) -> Mapping[str, Any]: ...
@@ -81,19 +84,20 @@ class Dialect(Protocol):
 class Modern:
     """Each request carries its caller's own capabilities; questions come back as results."""
 
-    revision = mcp.MODERN
-    resource_missing = jsonrpc.INVALID_PARAMS
     closing_cancels = True
     hears_of_roots = False
     runs_tasks = False  # it decides itself
     has_header_arguments = True
 
-    def __init__(self, found: modern.Discovered) -> None:
+    def __init__(self, revision: Revision, found: modern.Discovered) -> None:
+        self.revision = revision
+        self.resource_missing = revision.resource_missing
         self.capabilities = found.capabilities
         self.instructions = found.instructions
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
-        meta = modern.envelope_meta(call.client, INFO, call.log_level or (DEFAULT_LEVEL if call.wants_logs else None))
+        level = call.log_level or (DEFAULT_LEVEL if call.wants_logs else None)
+        meta = modern.envelope_meta(self.revision, call.client, INFO, level)
         if call.wants_progress:
             meta[mcp.PROGRESS_KEY] = Raw(b"%d" % id)
         params = calls.write_params(call, meta)
@@ -101,20 +105,20 @@ class Modern:
             modern.write_answers(params, call.resumption.answers, call.resumption.state)
         elif call.volunteered:
             params["inputResponses"] = call.volunteered
-        told = headers.for_request(call.method, call.target if call.method in mcp.NAMED else None)
+        told = headers.for_request(self.revision, call.method, call.target if call.method in mcp.NAMED else None)
         if call.tool_info and call.tool_info.header_arguments:
             told += header_arguments.write(call.tool_info.header_arguments, call.arguments)
         return params, told
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:
-        meta = Raw(jsonrpc.encode(modern.envelope_meta(client, INFO)))
-        return {"_meta": meta, **_cursor(cursor)}, headers.for_request(method, None)
+        meta = Raw(jsonrpc.encode(modern.envelope_meta(self.revision, client, INFO)))
+        return {"_meta": meta, **_cursor(cursor)}, headers.for_request(self.revision, method, None)
 
     def ping(self) -> tuple[str, Members, Headers]:
         return mcp.DISCOVER, *self.listing(mcp.DISCOVER, None, Client())
 
     def other(self) -> Headers:
-        return ((b"MCP-Protocol-Version", mcp.MODERN.encode()),)
+        return ((b"MCP-Protocol-Version", self.revision.date.encode()),)
 
     def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
         return modern.read_result(call, body)
@@ -123,18 +127,18 @@ class Modern:
 class Legacy:
     """The handshake said what can be said; questions come as requests of the server."""
 
-    resource_missing = mcp.RESOURCE_NOT_FOUND
     closing_cancels = False
     hears_of_roots = True
     has_header_arguments = False
 
-    def __init__(self, found: legacy.Initialized) -> None:
-        self.revision = found.protocolVersion
+    def __init__(self, revision: Revision, found: legacy.Initialized) -> None:
+        self.revision = revision
+        self.resource_missing = revision.resource_missing
         self.capabilities = found.capabilities
         self.instructions = found.instructions
-        self.runs_tasks = self.revision == mcp.TASKS_SINCE and tasks.offers_tasks(found.capabilities)
+        self.runs_tasks = revision.tasks == "experimental" and tasks.offers_tasks(found.capabilities)
         self._headers: Headers = (
-            ((b"MCP-Protocol-Version", self.revision.encode()),) if self.revision >= "2025-06-18" else ()
+            ((b"MCP-Protocol-Version", revision.date.encode()),) if revision.has_version_header else ()
         )
 
     def call(self, call: Call, id: int) -> tuple[Members, Headers]:
@@ -157,7 +161,7 @@ class Legacy:
 class Unknown:
     """Before the era is known: the two opening requests only."""
 
-    revision = ""
+    revision = None
     capabilities: Mapping[str, Any] = {}
     instructions = ""
     resource_missing = None

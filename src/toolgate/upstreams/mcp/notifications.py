@@ -71,5 +71,5 @@ class Notifications:
     def _said(self, message: Message, origin: int | None) -> None:
         """By a method that MCP does not define."""
         owner = owner_of(origin, self._requests.pending, self._requests.given_up.values())
-        if message.method not in mcp.DEFINED_NOTIFICATIONS and owner and owner.call and owner.call.notes:
+        if message.method not in mcp.NOTIFICATIONS and owner and owner.call and owner.call.notes:
             owner.call.notes.put(Note("other", message.params or jsonrpc.EMPTY_OBJECT, message.method))

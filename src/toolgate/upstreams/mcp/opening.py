@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
-from toolgate.core.mcp import Era
+from toolgate.core.mcp import Era, Revision
 from toolgate.core.model import Client, Fault
 from toolgate.core.redaction import excerpt
 from toolgate.eras import headers, legacy, modern
@@ -111,8 +111,8 @@ async def _open_modern(requests: Requests, client: Client, or_else: bool) -> boo
         if requests.fault or not or_else or fault.code == _SIGN_IN:
             raise
         _raise_if_modern_only(fault)
-        if mcp.MODERN in (_supported(fault) or ()):  # it had something against the request, and speaks our revision
-            await _discover(requests, client, patient=True)
+        if known := mcp.newest("modern", _supported(fault) or ()):  # it had something against the request, or revision
+            await _discover(requests, client, patient=True, revision=known)
             return False
         log.debug("%s does not support server/discover (%s); trying initialize", requests.server.name, fault.message)
     try:
@@ -139,8 +139,9 @@ async def _falls_back(requests: Requests) -> bool:
 def _raise_if_modern_only(fault: Fault) -> None:
     """A server that knows the modern error codes is modern; where it does not speak our revision, that is the end."""
     supported = _supported(fault)
-    if supported is not None and not set(supported) & {mcp.MODERN, *mcp.HANDSHAKE_REVISIONS}:
-        message = f"{fault.message}: it has {_listed(supported) or 'none'}, toolgate has {mcp.MODERN}"
+    if supported is not None and not any(each in supported for each in mcp.REVISIONS):
+        ours = ", ".join(mcp.dates("modern"))
+        message = f"{fault.message}: it has {_listed(supported) or 'none'}, toolgate has {ours}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
 
 
@@ -158,10 +159,13 @@ def _listed(versions: Sequence[object]) -> str:
     return excerpt(", ".join(str(each)[:MOST_VERSIONS] for each in versions[:MOST_VERSIONS]))
 
 
-async def _discover(requests: Requests, client: Client, patient: bool = False) -> None:
-    """Raises `Silent` where a process stays silent, unless `patient`."""
-    params = jsonrpc.encode({"_meta": modern.envelope_meta(client, INFO)})
-    ask = requests.ask(mcp.DISCOVER, params, headers.for_request(mcp.DISCOVER, None), requests.server.start_timeout)
+async def _discover(
+    requests: Requests, client: Client, patient: bool = False, revision: Revision = mcp.LATEST["modern"]
+) -> None:
+    """`revision` is the one to ask in. Raises `Silent` where a process stays silent, unless `patient`."""
+    params = jsonrpc.encode({"_meta": modern.envelope_meta(revision, client, INFO)})
+    told = headers.for_request(revision, mcp.DISCOVER, None)
+    ask = requests.ask(mcp.DISCOVER, params, told, requests.server.start_timeout)
     answer = asyncio.ensure_future(ask)
     silence = asyncio.ensure_future(_silence(requests))
     waits: set[asyncio.Future[Any]] = {answer} if patient else {answer, silence}
@@ -174,9 +178,10 @@ async def _discover(requests: Requests, client: Client, patient: bool = False) -
         answer.cancel()
         silence.cancel()
         await asyncio.gather(answer, silence, return_exceptions=True)
-    if mcp.MODERN not in found.supportedVersions:
+    spoken = mcp.newest("modern", found.supportedVersions)
+    if not spoken:
         raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
-    requests.dialect = Modern(found)
+    requests.dialect = Modern(spoken, found)
 
 
 async def _silence(requests: Requests) -> None:
@@ -193,7 +198,7 @@ async def _silence(requests: Requests) -> None:
 async def _initialize(requests: Requests, client: Client) -> None:
     params = legacy.initialize_params(capabilities_for(requests.server, client), INFO)
     answer = await requests.ask(mcp.INITIALIZE, params, (), requests.server.start_timeout)
-    requests.dialect = Legacy(legacy.read_initialized(answer))
+    requests.dialect = Legacy(*legacy.read_initialized(answer))
     if requests.link:
         requests.link.accepted()
         await requests.tell(jsonrpc.notification("notifications/initialized"))

@@ -101,7 +101,8 @@ class Requests:
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
 
     def __repr__(self) -> str:
-        return f"<Requests {self.server.id} {self.dialect.revision or 'opening'} {len(self.pending)} in flight>"
+        spoken = self.dialect.revision.date if self.dialect.revision else "opening"
+        return f"<Requests {self.server.id} {spoken} {len(self.pending)} in flight>"
 
     @property
     def in_flight(self) -> int:
@@ -149,7 +150,7 @@ class Requests:
         """Raises `Fault` for a method that MCP does not define where the server speaks another era than its client; and
         where it is a process that others use too and declares nothing but what we know: some die of any such method."""
         may_die = self.server.type == "stdio" and self.server.scope == "shared"
-        is_same_era = call.asked_in == mcp.era_of(self.dialect.revision)
+        is_same_era = self.dialect.revision and call.asked_in == self.dialect.revision.era
         if not is_same_era or (may_die and not mcp.declares_more(self.dialect.capabilities)):
             raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
 

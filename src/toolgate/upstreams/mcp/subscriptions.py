@@ -17,8 +17,8 @@ import msgspec
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Message
 from toolgate.core.model import Client, Fault, Outcome
-from toolgate.eras import headers, modern, tasks
-from toolgate.upstreams.mcp.dialects import INFO, Modern
+from toolgate.eras import tasks
+from toolgate.upstreams.mcp.dialects import Modern
 from toolgate.upstreams.mcp.requests import Requests
 from toolgate.upstreams.mcp.resubscribe import Pauses, UpstreamSubscriptions, Wanted, Watched
 
@@ -196,9 +196,9 @@ class ModernSubscriptions:
         client = self._client
         if "taskIds" in wanted:  # clients that declared the extension ask for that
             client = msgspec.structs.replace(client, capabilities={**client.capabilities, **tasks.EXTENSION})
-        meta = modern.envelope_meta(client, INFO)
-        params = jsonrpc.encode({"_meta": meta, "notifications": wanted})
-        id, exchange = await self._requests.begin(mcp.LISTEN, params, headers.for_request(mcp.LISTEN, None))
+        members, told = self._requests.dialect.listing(mcp.LISTEN, None, client)
+        params = jsonrpc.encode({**members, "notifications": wanted})
+        id, exchange = await self._requests.begin(mcp.LISTEN, params, told)
         waiting = self._waiting[id] = asyncio.get_running_loop().create_future()
         ending = asyncio.get_running_loop().create_task(exchange.next(), name=f"hear {id}")
         ending.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -274,7 +274,8 @@ class UpstreamSession:
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
             raise
-        self.era = mcp.era_of(connection.requests.dialect.revision)
+        assert connection.requests.dialect.revision  # it is open
+        self.era = connection.requests.dialect.revision.era
         if self.beside:
             eras.found_both()
         elif len(order) > 1:
@@ -345,7 +346,7 @@ class UpstreamSession:
         self.live = connection
         dialect = connection.requests.dialect
         self.about = About(dialect.capabilities, dialect.instructions)
-        self._revision = dialect.revision
+        self._revision = dialect.revision.date if dialect.revision else ""
         connection.wanted.pauses.opened(self._clock.now())
         self._becomes("ready")
         connection.open_subscriptions(client, self._missed)
