@@ -59,11 +59,11 @@ async def test_a_completion_is_asked_for_what_was_decided_on(revision: str, para
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])
-async def test_of_a_reference_only_what_is_defined_goes_on(revision: str) -> None:
-    ref = {**REF, "uri": "file:///private", "title": "P", "x": {"name": "secretp"}}
+async def test_what_names_something_by_another_type_of_reference_does_not_go_on(revision: str) -> None:
+    ref = {**REF, "uri": "file:///private", "title": "P", "x": 1}
     answer, heard = await asked(revision, "completion/complete", {**COMPLETION, "ref": ref})
     assert "result" in answer
-    assert heard[0]["params"]["ref"] == {"type": "ref/prompt", "name": "p1", "title": "P"}
+    assert heard[0]["params"]["ref"] == {"type": "ref/prompt", "name": "p1", "title": "P", "x": 1}
 
 
 @pytest.mark.parametrize("revision", [LATEST, MODERN])

@@ -161,11 +161,12 @@ def _read_reference(params: Members) -> tuple[str, str]:
 
 
 def _reference_alone(type: str, raw: Raw) -> Raw:
-    """Without members that are not defined for this type: what is asked for is what was decided on."""
+    """Without what names something by another type: what is asked for is what was decided on."""
     found = read_members(raw, "ref")
     refuse_lookalikes(found, _OF_A_REFERENCE, "ref")
-    defined = ("type", mcp.REFERENCES[type].target, "title")
-    return Raw(jsonrpc.encode({name: found[name] for name in defined if name in found}))
+    others = {each.target for each in mcp.REFERENCES.values()} - {mcp.REFERENCES[type].target}
+    kept = {name: member for name, member in found.items() if name not in others}
+    return raw if len(kept) == len(found) else Raw(jsonrpc.encode(kept))
 
 
 def read_told(params: Raw) -> Raw:
