@@ -18,7 +18,7 @@ from virtualtime import FakeClock
 
 from toolgate.app import App, running
 from toolgate.config import Config, Server
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import Operator
 from toolgate.upstreams.links import LinkDeps, MakeLink

@@ -10,7 +10,7 @@ from inmemory import Scripted, Visitor, gateway, tools
 from virtualtime import play
 
 from toolgate.core import mcp
-from toolgate.core.model import RETRYABLE, RPC_CODES
+from toolgate.core.fault import RETRYABLE, RPC_CODES
 from toolgate.eras.modern import HTTP_STATUS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "errors.md").read_text()

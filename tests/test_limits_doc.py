@@ -11,7 +11,8 @@ from virtualtime import FakeClock, play
 
 from toolgate import config
 from toolgate.cli.audit import app
-from toolgate.core.model import Call, Client, Done, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done, Principal
 from toolgate.policy.audit import LARGEST, AuditEntry
 from toolgate.policy.base import Passed
 from toolgate.policy.limits import Limits, Meters

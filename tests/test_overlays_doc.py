@@ -15,7 +15,8 @@ from toolgate.catalog import overlays
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
 from toolgate.config import Overlay
-from toolgate.core.model import Call, Client, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client
 from toolgate.surfaces.bundle import Bundle
 
 PAGE = (Path(__file__).parents[1] / "docs" / "overlays.md").read_text()

@@ -20,8 +20,8 @@ from virtualtime import FakeClock, settle
 from toolgate.config import CatalogLimits, Config, Limits, Server
 from toolgate.core import asks, jsonrpc, sse
 from toolgate.core.clock import SystemClock
+from toolgate.core.fault import Fault
 from toolgate.core.lines import Lines
-from toolgate.core.model import Fault
 from toolgate.eras import tasks
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled

@@ -25,7 +25,7 @@ from toolgate.auth.oauth.grants import Grant
 from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.vault import LEASE, LEASES, GrantVault
 from toolgate.core.clock import SystemClock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.state.memory import MemoryStore
 from toolgate.state.sqlite import SqliteStore

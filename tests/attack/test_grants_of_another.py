@@ -11,7 +11,7 @@ from authority import Authority
 from unit.test_oauth import Rig, link_of
 
 from toolgate.config import ServerAuth
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.state.memory import MemoryStore
 
 NEW = "https://new.example"

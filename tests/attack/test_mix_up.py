@@ -13,7 +13,7 @@ from authority import Answer, Authority, Json
 from unit.test_oauth import BASE, Rig
 
 from toolgate.config import Server, ServerAuth
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 GATE = "https://gate.example"
 

@@ -8,7 +8,7 @@ import pytest
 from peers import LegacyServer, Scene, gateway
 from virtualtime import settle
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.gateway import subscriptions
 
 

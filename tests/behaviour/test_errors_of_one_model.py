@@ -10,7 +10,7 @@ from official import LEGACY
 from peers import LegacyServer, Scene
 from peers import gateway as house_of
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 BROKEN = Fault("SERVER_FAILED", "Command not found: nope", reach="not_sent")
 

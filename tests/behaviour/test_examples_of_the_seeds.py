@@ -17,7 +17,7 @@ from stage import CONSENTS, LINES, PIXEL, ROWS, Asker, at_least, cast, playing, 
 
 from toolgate import config
 from toolgate.config import Config, Server, Sessions
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.surfaces import controls
 
 EXAMPLES = {example.id: example for example in examples.kept()}

@@ -9,7 +9,7 @@ import pytest
 from official import LEGACY, MODERN
 from peers import LegacyServer, ModernServer, RpcError, Scene, eventually, gateway
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 BOTH = pytest.mark.parametrize("server", [LegacyServer, ModernServer])
 CLIENTS = pytest.mark.parametrize("revision", [LEGACY[-1], MODERN])

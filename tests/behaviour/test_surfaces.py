@@ -10,7 +10,7 @@ from inmemory import GREETER, Json, Refusal, Scripted, gateway, said, tools
 from stage import CALLS, Asker, cast, playing, read
 
 from toolgate.config import Config
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.surfaces import controls
 
 SURFACES = ["aggregate", "children", "meta", "components", "daemon", "all"]

@@ -14,7 +14,7 @@ from virtualtime import settle
 
 from toolgate import config
 from toolgate.config import Config, Server
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 PATHS = ["/mcp", "/mcp/children"]
 BLOCKS: list[Json] = [

@@ -11,7 +11,7 @@ from inmemory import Json, Refusal, Scripted, gateway, said, tools
 from stage import PIXEL, Asker, cast, playing, read, tool
 
 from toolgate.config import Server
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/meta"])
 DOWN = Fault("SERVER_FAILED", "Command not found: npx", reach="not_sent")

@@ -9,7 +9,7 @@ from inmemory import Json, Scripted, gateway, said, tools
 from stage import Asker, tool
 
 from toolgate.config import Config, Server
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 ADD = tool("add", "Add two numbers", {"a": "integer", "b": "integer"})
 

@@ -11,7 +11,7 @@ from inmemory import Json, Refusal, Scripted, gateway, said, tools
 from stage import CONSENTS, PIXEL, Asker, allowing, cast, playing, tool
 
 from toolgate.config import Config, Server, Sessions
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.inprocess import BUILT_IN_SERVERS
 
 PATHS = pytest.mark.parametrize("path", ["/mcp", "/mcp/daemon"])

@@ -9,7 +9,8 @@ import pytest
 from peers import LegacyServer, ModernServer, RpcError, Scene, gateway
 from virtualtime import settle
 
-from toolgate.core.model import Call, Client, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client
 from toolgate.upstreams.breaker import FAILURES, LONGEST, SHORTEST, SOON
 
 BOTH = pytest.mark.parametrize("kind", [LegacyServer, ModernServer])

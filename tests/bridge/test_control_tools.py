@@ -30,7 +30,8 @@ from peers import (
 from virtualtime import settle
 
 from toolgate.config import Config
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.policy.base import Policy
 
 SERVERS = pytest.mark.parametrize("server", [LegacyServer, ModernServer])

@@ -12,7 +12,8 @@ from task_peers import WITH_EXTENSION, ModernTaskServer
 from virtualtime import settle
 
 from toolgate.config import CatalogLimits, PoolLimits
-from toolgate.core.model import Call, Client, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client
 from toolgate.upstreams.links.memory import MemoryLink
 from toolgate.upstreams.mcp.upstream import McpUpstream
 

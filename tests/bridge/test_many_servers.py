@@ -12,7 +12,7 @@ from inmemory import LATEST, MODERN, Script, Scripted, Visitor, gateway, tools
 from virtualtime import FakeClock
 
 from toolgate.config import CatalogLimits, Config
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.state.memory import MemoryStore
 
 LIST_TIMEOUT = 10.0

@@ -16,7 +16,8 @@ from virtualtime import settle
 
 from toolgate.app import App
 from toolgate.config import Overlay, Parameter
-from toolgate.core.model import Call, Client, Fault, Outcome, Required
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Outcome, Required
 from toolgate.policy.base import Policy
 
 SERVERS = [LegacyServer, ModernServer]

@@ -27,7 +27,7 @@ from peers import (
 )
 from virtualtime import settle
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.mcp import questions, upstream
 from toolgate.upstreams.mcp.requests import GIVEN_UP
 

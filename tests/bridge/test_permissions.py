@@ -16,7 +16,8 @@ from toolgate.auth.access import Access
 from toolgate.config import Config, Limits, Overlay, VirtualSearch
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core import names
-from toolgate.core.model import Call, Client, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal
 from toolgate.policy.access import Permit
 
 ERAS = pytest.mark.parametrize("revision", [LATEST, MODERN])

@@ -13,7 +13,8 @@ from virtualtime import FakeClock, settle, soon
 
 from toolgate.config import Config, Limits
 from toolgate.config.access import Bounds, Concurrency, KnownClient, Rate, Rates
-from toolgate.core.model import Call, Client, Done, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done, Principal
 from toolgate.policy import limits
 from toolgate.policy.base import Passed
 from toolgate.policy.limits import Meters

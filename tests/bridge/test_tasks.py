@@ -35,7 +35,8 @@ from task_peers import (
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Server
-from toolgate.core.model import Call, Client, Fault, Outcome, Principal, Required
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Outcome, Principal, Required
 from toolgate.policy.base import Policy
 from toolgate.upstreams.inprocess.tools import InProcessTools
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream

@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from toolgate.auth import authenticator
 from toolgate.auth.safe_net import Fetched
 from toolgate.config import Auth, Config, KnownClient
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 Json = dict[str, Any]
 ISSUER = "https://idp.example/realm"

@@ -10,7 +10,7 @@ from inmemory import GREETER, Refusal, Scripted, Visitor, gateway, said, tools
 from virtualtime import FakeClock, settle
 
 from toolgate.config import CatalogLimits, Config, Server
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.state.memory import MemoryStore
 
 BROKEN = Fault("SERVER_FAILED", "Command not found: nope", reach="not_sent")

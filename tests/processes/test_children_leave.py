@@ -30,7 +30,7 @@ from processes.ground import (
 )
 
 from toolgate.core.clock import SystemClock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.links.stdio import StdioLink
 from toolgate.upstreams.process import supervisor as supervisors
 from toolgate.upstreams.process.supervisor import Supervisor

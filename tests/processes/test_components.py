@@ -18,7 +18,8 @@ from processes.test_http_link import writes
 
 from toolgate.config import CatalogLimits, Config, Server
 from toolgate.core.clock import SystemClock
-from toolgate.core.model import Call, Client, Done, Event, Fault, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done, Event, Outcome
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.component import client
 from toolgate.upstreams.component.upstream import ComponentUpstream

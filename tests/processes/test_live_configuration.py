@@ -16,7 +16,7 @@ from ground import WAIT, Client, Failed, Json, Served, child, gateway, home, rea
 
 from toolgate import config as configs
 from toolgate.config import ConfigError
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.state.settings import Settings
 
 EDITS = 200

@@ -18,7 +18,7 @@ from processes.ground import Json, child, gateway, home, real, settings, toolgat
 
 from toolgate.auth.safe_net import Net, SafeNet
 from toolgate.config import Guard
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.links.http1 import Target
 
 PUBLIC = "93.184.216.34"

@@ -19,7 +19,7 @@ from official import LEGACY, MODERN
 
 from toolgate.config import Server as Configured
 from toolgate.core import mcp
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.links import LinkDeps
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink

@@ -15,7 +15,8 @@ from virtualtime import FakeClock, play, settle
 
 from toolgate.config import Server
 from toolgate.core import mcp
-from toolgate.core.model import Accepted, Call, Client, Done, Fault, NeedInput, Notes, Outcome, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Accepted, Call, Client, Done, NeedInput, Notes, Outcome, Principal
 from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
 from toolgate.upstreams.bounds import Bounds

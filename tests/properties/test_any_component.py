@@ -15,7 +15,8 @@ from properties.test_any_bytes_from_a_server import ANSWERS
 from virtualtime import FakeClock, play
 
 from toolgate.config import Server
-from toolgate.core.model import Call, Client, Done, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done
 from toolgate.upstreams import pool
 from toolgate.upstreams.component.upstream import ComponentUpstream
 from toolgate.upstreams.links import LinkDeps

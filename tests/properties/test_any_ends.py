@@ -27,7 +27,8 @@ from virtualtime import FakeClock, patience, play, settle
 
 from toolgate.config import Audit, Config, Limits
 from toolgate.config.access import Concurrency, Rate, Rates
-from toolgate.core.model import Call, Client, Done, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done
 from toolgate.core.redaction import Redactor
 from toolgate.policy import limits
 from toolgate.policy.base import Passed

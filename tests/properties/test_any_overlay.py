@@ -15,7 +15,8 @@ from msgspec import UNSET, Raw
 from toolgate.catalog import overlays
 from toolgate.catalog.base import ServerList
 from toolgate.config import Overlay, Parameter
-from toolgate.core.model import Call, Client, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client
 
 NAMES = ("a", "b", "c", "d", 'e"\\')
 names = st.sampled_from(NAMES)

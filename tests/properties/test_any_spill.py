@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from virtualtime import FakeClock, play
 
-from toolgate.core.model import Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
 from toolgate.policy.overflow import LEAST, OverflowStore
 
 ANN = Principal("ann")

@@ -18,7 +18,7 @@ import msgspec
 from toolgate.auth.safe_net import LOOPBACK, Fetched, SafeNet
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 if TYPE_CHECKING:
     from joserfc.jwk import Key

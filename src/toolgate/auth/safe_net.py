@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import msgspec
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 if TYPE_CHECKING:
     import httpcore2

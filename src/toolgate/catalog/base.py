@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server, masking
-from toolgate.core.model import Fault, Hints
+from toolgate.core.fault import Fault
+from toolgate.core.model import Hints
 
 
 class Change(msgspec.Struct, frozen=True):

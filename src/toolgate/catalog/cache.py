@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList
 from toolgate.core import jsonrpc, mcp, surrogates
 from toolgate.core.clock import Clock
-from toolgate.core.model import RPC_CODES, Code, Fault, Words
+from toolgate.core.fault import RPC_CODES, Code, Fault, Words
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About
 from toolgate.upstreams.known_eras import space_of

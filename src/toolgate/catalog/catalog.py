@@ -40,7 +40,8 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.events import every_list
-from toolgate.core.model import Client, Event, EventSink, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client, Event, EventSink
 from toolgate.core.redaction import excerpt
 from toolgate.state.base import Store
 from toolgate.upstreams.base import About, Items, Upstream

@@ -16,8 +16,9 @@ from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
 from toolgate.config.shapes import EVERY
 from toolgate.core import jsonrpc, names
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Call, Fault
+from toolgate.core.model import Call
 
 Overlays: TypeAlias = Mapping[str, Overlay]  # of one server, by its own names of its tools
 

@@ -15,7 +15,8 @@ from toolgate.auth.access import Rules
 from toolgate.catalog import tool_info
 from toolgate.catalog.base import ServerList
 from toolgate.core import jsonrpc, names
-from toolgate.core.model import Fault, Hints
+from toolgate.core.fault import Fault
+from toolgate.core.model import Hints
 
 MOST_KEPT = 64  # of one list, for clients with different rules
 

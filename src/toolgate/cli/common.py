@@ -22,7 +22,7 @@ from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, trusting
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.state.settings import Settings
 from toolgate.upstreams.process import guard
 

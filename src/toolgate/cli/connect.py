@@ -19,7 +19,8 @@ import typer
 from toolgate.app import App
 from toolgate.cli import common, gateways
 from toolgate.config import Config, Server
-from toolgate.core.model import Client, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client, Principal
 from toolgate.frontends.server import bind, serving
 
 PATIENCE = 600.0  # seconds for a person to sign in

@@ -4,7 +4,6 @@ May import nothing of toolgate.
 
 The protocol
     jsonrpc     the JSON-RPC envelope, read and written without looking inside
-    services    what has to go by another configuration while it works
     sse         server-sent events, both ways
     lines       one message a line: the framing of stdio
     mcp         revisions, methods, notifications, error codes and keys of MCP, as tables
@@ -14,11 +13,13 @@ The protocol
     surrogates  lone surrogates in JSON
     counting    how many values JSON holds, counted before it is read
 Values
-    model       `Call`, `Done`, `NeedInput`, `Fault`, `Client`, `Principal`, `Event`, and what belongs to them
+    model       `Call`, `Done`, `NeedInput`, `Client`, `Principal`, `Event`, and what belongs to them
+    fault       `Fault`: a failure, and the table of codes
 Work
     exchange    work that runs and may ask: the base of every question from a server to a client
     asks        whether a client can be asked something
     background  work that nobody waits for, and its owner
+    services    what has to go by another configuration while it works
     clock       time, which tests can stop
     events      what is told to everyone who listens
     fairness    a queue in which principals take turns
@@ -30,5 +31,5 @@ Texts
 
 A new revision of MCP is a row in `mcp`; what it changes in shape is written by `eras`. A new method is a row there:
 its role says which handler of `frontends.session` and `frontends.modern` takes it. A new failure is a row in
-`model.RPC_CODES`.
+`fault.RPC_CODES`.
 """

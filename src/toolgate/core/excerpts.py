@@ -13,7 +13,7 @@ from typing import Any, AnyStr, Literal, TypeAlias
 
 import msgspec
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 GAP = "..."
 

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.model import Answer, Ask, Asker, Call, Fault, NeedInput, Outcome, Required, Resume, Resumption
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Ask, Asker, Call, NeedInput, Outcome, Required, Resume, Resumption
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,9 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp, surrogates
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message
-from toolgate.core.model import Call, Client, Fault, Notes
+from toolgate.core.model import Call, Client, Notes
 
 LONGEST_NAME = 16 * 1024  # characters
 LONGEST_QUOTE = 100  # characters of one in an error

@@ -14,7 +14,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, surrogates
-from toolgate.core.model import Fault, HeaderArgument
+from toolgate.core.fault import Fault
+from toolgate.core.model import HeaderArgument
 from toolgate.eras import headers
 
 ANNOTATION = "x-mcp-header"

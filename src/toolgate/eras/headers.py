@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 from toolgate.core import surrogates
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Fault
 
 VERSION = "mcp-protocol-version"
 METHOD = "mcp-method"

@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Answer, Ask, Fault, Listing
+from toolgate.core.model import Answer, Ask, Listing
 from toolgate.eras import questions, revisions, tasks
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes

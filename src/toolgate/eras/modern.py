@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
 from toolgate.eras import calls, revisions, tasks
 from toolgate.eras.questions import write_question
 

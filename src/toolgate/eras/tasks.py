@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.mcp import Revision
-from toolgate.core.model import Call, Fault
+from toolgate.core.model import Call
 
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
 # What a server that is not up yet may turn out to offer.

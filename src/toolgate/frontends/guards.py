@@ -20,7 +20,8 @@ from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
 from toolgate.core import counting, jsonrpc
-from toolgate.core.model import Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
 from toolgate.frontends import connections
 from toolgate.frontends.active_requests import ActiveRequest

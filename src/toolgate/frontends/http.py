@@ -14,8 +14,8 @@ from typing import Any
 from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.resource import WELL_KNOWN, Resource
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message
-from toolgate.core.model import Fault
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, connections, guards, responses, sse_delivery

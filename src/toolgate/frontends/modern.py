@@ -20,6 +20,7 @@ from toolgate.auth.seal import Broken, Seal
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.model import (
     Accepted,
@@ -27,7 +28,6 @@ from toolgate.core.model import (
     Asker,
     Call,
     Client,
-    Fault,
     NeedInput,
     Note,
     Notes,

@@ -13,8 +13,9 @@ from msgspec import Raw
 
 from toolgate.auth.seal import Broken, Seal
 from toolgate.core import jsonrpc
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
-from toolgate.core.model import Client, Fault, Listing
+from toolgate.core.model import Client, Listing
 from toolgate.eras import calls
 from toolgate.gateway.snapshot import Route
 

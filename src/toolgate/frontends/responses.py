@@ -10,8 +10,9 @@ import msgspec
 
 from toolgate import __version__
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Fault, Note
+from toolgate.core.model import Note
 from toolgate.eras import revisions
 
 log = logging.getLogger(__name__)

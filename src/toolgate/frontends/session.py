@@ -18,6 +18,7 @@ from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message, RpcError
 from toolgate.core.mcp import Revision
 from toolgate.core.model import (
@@ -27,7 +28,6 @@ from toolgate.core.model import (
     Call,
     Client,
     Done,
-    Fault,
     Listener,
     NeedInput,
     Note,

@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Call, Client, Event, Fault, Made
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Event, Made
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.snapshot import Route
 

@@ -18,7 +18,8 @@ from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
-from toolgate.core.model import Call, Client, Done, Event, Fault, NeedInput, Outcome, Principal, Reach
+from toolgate.core.fault import Fault, Reach
+from toolgate.core.model import Call, Client, Done, Event, NeedInput, Outcome, Principal
 from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
 from toolgate.eras import tasks

@@ -16,7 +16,8 @@ from msgspec import Raw
 from toolgate.auth.access import Access
 from toolgate.catalog import server_info
 from toolgate.core.clock import Clock
-from toolgate.core.model import Call, Client, Event, Fault, Listing, Made
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Event, Listing, Made
 from toolgate.core.redaction import Redactor
 from toolgate.eras import tasks
 from toolgate.gateway.snapshot import Route, Snapshot

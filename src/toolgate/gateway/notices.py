@@ -23,7 +23,7 @@ from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Config
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.core.services import Swap
 from toolgate.policy.approvals import StoredRequest

@@ -14,7 +14,8 @@ from typing import Any
 from toolgate.config import Config, ConfigError, Problem, render
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
 from toolgate.core.names import slug
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.state.audit import Trail

@@ -22,7 +22,8 @@ from toolgate.catalog.catalog import unlisted
 from toolgate.catalog.overlays import hides
 from toolgate.catalog.views import CatalogView, Wanted, anything
 from toolgate.core import mcp, names
-from toolgate.core.model import Call, Client, Fault, Principal, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal, ToolInfo
 from toolgate.gateway.plan import Plan, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.overflow import Source

@@ -15,7 +15,8 @@ from toolgate.config import Server
 from toolgate.core import mcp, names
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Call, Client, Event, EventSink, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Event, EventSink
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy import changes
 from toolgate.policy.overflow import OverflowStore, not_kept

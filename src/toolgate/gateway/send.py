@@ -13,7 +13,8 @@ import msgspec
 from toolgate.catalog import tool_info
 from toolgate.catalog.catalog import unlisted
 from toolgate.core import mcp
-from toolgate.core.model import Call, Fault, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Outcome
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.policy.quarantine import quarantined
 from toolgate.surfaces import controls

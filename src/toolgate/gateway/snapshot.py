@@ -15,7 +15,8 @@ from toolgate.auth.access import Rules
 from toolgate.catalog.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.core import names
-from toolgate.core.model import Call, Done, EventSink, Fault, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Done, EventSink, Outcome
 from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy

@@ -11,7 +11,8 @@ import logging
 from collections import Counter
 
 from toolgate.core.background import BackgroundTasks
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.gateway.snapshot import Snapshot
 from toolgate.upstreams.base import Upstream
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolgate.auth.access import Access
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.policy.base import Policy
 
 

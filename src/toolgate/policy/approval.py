@@ -23,7 +23,8 @@ from toolgate.catalog.prints import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.model import Asker, Call, Fault, NeedInput, Outcome, Required
+from toolgate.core.fault import Fault
+from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required
 from toolgate.core.redaction import Redactor
 from toolgate.policy import approval_requests
 from toolgate.policy.approval_requests import ApprovalRequest, Unsendable

@@ -18,7 +18,8 @@ from toolgate.auth.safe_text import Ambiguous, Tree
 from toolgate.config import masking
 from toolgate.core import jsonrpc
 from toolgate.core.asks import answer_value
-from toolgate.core.model import Answer, Ask, Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Ask, Call
 from toolgate.core.redaction import GONE, Redactor
 from toolgate.policy.approvals import Lasts, Place, is_change, key
 

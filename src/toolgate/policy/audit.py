@@ -16,7 +16,8 @@ from msgspec import Raw
 from toolgate import config
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
-from toolgate.core.model import Accepted, Call, Done, Fault, NeedInput, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
 from toolgate.policy.base import Passed, Policy
 from toolgate.state.audit import Trail
 

@@ -17,7 +17,8 @@ from toolgate.auth.access import WHO_ADMINISTERS, Access, changes_servers
 from toolgate.config import Config, ConfigError
 from toolgate.config.variables import has_pattern
 from toolgate.core import jsonrpc, names
-from toolgate.core.model import Call, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Principal
 from toolgate.policy.base import Policy
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, daemon

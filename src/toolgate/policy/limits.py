@@ -16,7 +16,8 @@ from toolgate.config.access import Rate
 from toolgate.config.shapes import EVERY
 from toolgate.core import counting, mcp, names
 from toolgate.core.clock import Clock
-from toolgate.core.model import Call, Fault, Outcome, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Outcome, Principal
 from toolgate.policy.base import Passed, Policy
 
 MOST_METERS = 20_000  # of each kind; beyond, those that are soonest as good as new are forgotten

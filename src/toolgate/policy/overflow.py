@@ -19,7 +19,8 @@ from toolgate.auth import access
 from toolgate.core import surrogates
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.excerpts import after_lines, count_lines
-from toolgate.core.model import Fault, Made, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Made, Principal
 
 PREFIX = access.KEPT
 RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from toolgate.core import mcp
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.policy.base import Policy
 
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from toolgate.core import asks, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Retry
-from toolgate.core.model import Asker, Call, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.core.fault import Fault
+from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required, Resumption
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from toolgate.config import Auth, permission_names
 from toolgate.core import names
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.policy.base import Policy
 
 

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import names, redaction
-from toolgate.core.model import Accepted, Ask, Call, Done, Event, Fault, Note, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Accepted, Ask, Call, Done, Event, Note, Outcome
 from toolgate.core.redaction import Redactor
 from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import mcp
-from toolgate.core.model import Call, Fault, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, ToolInfo
 from toolgate.policy import schemas
 from toolgate.policy.base import Policy, Wait
 from toolgate.policy.schemas import FINE, ArgumentsVerdict

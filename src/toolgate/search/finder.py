@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.search import Document, Hit, Index, Unsearchable
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each

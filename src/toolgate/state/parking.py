@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.model import Fault, Notes, Principal, Resume
+from toolgate.core.fault import Fault
+from toolgate.core.model import Notes, Principal, Resume
 from toolgate.state.base import NotKept, Store
 
 Reply = TypeVar("Reply")

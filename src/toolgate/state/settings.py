@@ -18,7 +18,7 @@ from toolgate import config as configs
 from toolgate.config import Config, ConfigError, Problem, edits
 from toolgate.config.edits import Tree
 from toolgate.core import jsonrpc
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 Stamp = tuple[int, int, int]  # when it was written, its size, its inode
 Seen = tuple[Stamp | None, Stamp | None, tuple[Stamp | None, ...]]  # of what people wrote, what was added, the others

@@ -14,7 +14,8 @@ from toolgate.auth.access import KEPT
 from toolgate.catalog.base import ServerList, View
 from toolgate.catalog.server_info import SERVED
 from toolgate.core import jsonrpc, mcp, names
-from toolgate.core.model import Call, Done, Fault, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Done, Outcome
 from toolgate.surfaces import uris
 from toolgate.upstreams.base import About
 

@@ -8,7 +8,8 @@ from typing import Protocol
 from msgspec import Raw
 
 from toolgate.catalog.base import View
-from toolgate.core.model import Call, Fault, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Outcome
 from toolgate.upstreams.base import About
 
 

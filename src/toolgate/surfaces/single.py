@@ -10,7 +10,8 @@ from msgspec import Raw
 from toolgate.auth.access import HARMLESS, KEPT
 from toolgate.catalog.base import View
 from toolgate.core import names
-from toolgate.core.model import Call, Fault, Outcome, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Outcome, ToolInfo
 from toolgate.upstreams.base import About
 
 _KEPT = ToolInfo(hints=HARMLESS)

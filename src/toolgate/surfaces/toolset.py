@@ -15,7 +15,8 @@ from toolgate.auth.access import HARMLESS
 from toolgate.catalog.base import View
 from toolgate.config import VirtualSearch
 from toolgate.core import items, jsonrpc, mcp, names
-from toolgate.core.model import Call, Done, Fault, Hints, Outcome, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Done, Hints, Outcome, ToolInfo
 from toolgate.eras import calls, tasks
 from toolgate.surfaces import controls
 from toolgate.surfaces.base import Surface

@@ -8,7 +8,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.core.model import Call, Client, Made, Outcome, Words
+from toolgate.core.fault import Words
+from toolgate.core.model import Call, Client, Made, Outcome
 
 
 class Items(msgspec.Struct, frozen=True):

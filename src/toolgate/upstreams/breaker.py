@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict
 
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault, Words
+from toolgate.core.fault import Fault, Words
 
 FAILURES = 5  # in a row, before it opens
 SHORTEST = 0.25  # seconds of the first pause

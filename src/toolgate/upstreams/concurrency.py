@@ -7,7 +7,7 @@ import asyncio
 
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import RoundRobin
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 
 class ConcurrencyLimit:

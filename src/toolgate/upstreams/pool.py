@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.config import PoolLimits
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 
 class Holder(msgspec.Struct, frozen=True, eq=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolgate.core.model import Fault, Reach
+from toolgate.core.fault import Fault, Reach
 
 MARK = "stopped"  # in the `extra` of such a fault
 

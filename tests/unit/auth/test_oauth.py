@@ -17,7 +17,7 @@ from toolgate.auth.oauth.base import Begun, Refusal
 from toolgate.auth.oauth.challenge import read
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Server, ServerAuth
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.core.redaction import GONE, Redactor
 from toolgate.state.memory import MemoryStore
 

@@ -15,7 +15,8 @@ from toolgate.catalog import cache
 from toolgate.catalog.catalog import Catalog
 from toolgate.catalog.views import CatalogView
 from toolgate.config import CatalogLimits, Overlay
-from toolgate.core.model import Client, Event, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client, Event, Principal
 from toolgate.state.base import Store
 from toolgate.state.memory import MemoryStore
 from toolgate.upstreams.base import About, Items, State, Status

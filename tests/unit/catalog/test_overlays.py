@@ -12,7 +12,8 @@ from msgspec import Raw
 from toolgate.catalog import overlays, tool_info
 from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
-from toolgate.core.model import Call, Client, Fault, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, ToolInfo
 
 SEARCH = (
     b'{"name": "search", "title":"Search","annotations" : {"title":"Old","readOnlyHint":true}, "x-own": [1.0],'

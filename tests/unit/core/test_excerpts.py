@@ -8,7 +8,7 @@ import pytest
 
 from toolgate.core import excerpts
 from toolgate.core.excerpts import Ends
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 FIVE = "1\n2\n3\n4\n5"
 

@@ -10,7 +10,8 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
 from toolgate.core.exchange import Exchange, Retry, Then, run
-from toolgate.core.model import Answer, Ask, Asker, Call, Client, Done, Fault, NeedInput, Outcome, Required, Resumption
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Ask, Asker, Call, Client, Done, NeedInput, Outcome, Required, Resumption
 
 PARAMS = Raw(b'{"message":"?"}')
 YES = Answer(result=Raw(b'{"action":"accept"}'))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mcp.shared.inbound import find_invalid_x_mcp_header, validate_mcp_param_headers
 from msgspec import Raw
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.eras import header_arguments
 
 REGION = {"type": "string", "x-mcp-header": "Region"}

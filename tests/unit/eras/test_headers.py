@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.eras import headers
 
 MESSAGE = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')

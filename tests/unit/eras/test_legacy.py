@@ -9,7 +9,8 @@ import pytest
 from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, mcp
-from toolgate.core.model import Answer, Ask, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Ask
 from toolgate.eras import legacy
 
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}

@@ -9,7 +9,8 @@ import pytest
 from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Fault, Listing, Required
+from toolgate.core.fault import Fault
+from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
 from toolgate.eras import modern
 
 LATEST = mcp.LATEST["modern"]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from toolgate.core.model import Call, Client, Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Principal
 from toolgate.eras import tasks
 from toolgate.eras.tasks import Task
 from toolgate.upstreams.mcp.tasks import LONGEST, MOST_TASKS, TaskOwners

@@ -6,7 +6,8 @@ import pytest
 
 from toolgate.app import running
 from toolgate.config import Config, Server
-from toolgate.core.model import Asker, Call, Client, Fault, Resumption
+from toolgate.core.fault import Fault
+from toolgate.core.model import Asker, Call, Client, Resumption
 
 
 async def test_answers_for_one_server_do_not_reach_another_that_has_taken_its_name() -> None:

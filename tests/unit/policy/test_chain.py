@@ -14,7 +14,8 @@ from toolgate.auth.access import Access
 from toolgate.config import Auth, Config, Guard, Limits
 from toolgate.config.access import KnownClient, Permissions, Rate, Rates
 from toolgate.core import names
-from toolgate.core.model import Call, Client, Done, Fault, NeedInput, Outcome, Principal, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done, NeedInput, Outcome, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
 from toolgate.policy import chain
 from toolgate.policy.base import Policy

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from virtualtime import FakeClock
 
-from toolgate.core.model import Fault, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Principal
 from toolgate.policy.overflow import Bounds, OverflowStore
 
 ANN, BOB = Principal("ann"), Principal("bob")

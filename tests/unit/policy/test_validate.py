@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from toolgate.core.model import Call, Client, Fault, ToolInfo
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, ToolInfo
 from toolgate.policy import schemas
 from toolgate.policy.schemas import FINE, compiled
 from toolgate.policy.validate import Validate

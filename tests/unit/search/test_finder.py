@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.config import Server
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.search import Document, Index
 from toolgate.search.finder import Finder
 

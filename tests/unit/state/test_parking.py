@@ -10,7 +10,8 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle, soon
 
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Asker, Fault, Note, Notes, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Asker, Note, Notes, Principal
 from toolgate.state import parking as module
 from toolgate.state.parking import ParkedCall, Parking
 

@@ -11,7 +11,8 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
 from toolgate.core import mcp
-from toolgate.core.model import Call, Client, Done, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done
 from toolgate.surfaces.aggregate import Aggregate
 
 SURFACE = Aggregate()

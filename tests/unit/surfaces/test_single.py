@@ -7,7 +7,8 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.views import CatalogView
-from toolgate.core.model import Call, Client, Done, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done
 from toolgate.surfaces.single import Single
 
 TOOL = Raw(b'{ "name" : "search" }')

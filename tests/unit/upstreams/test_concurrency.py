@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from virtualtime import FakeClock, settle
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.concurrency import ConcurrencyLimit
 
 

@@ -15,8 +15,9 @@ from virtualtime import FakeClock, settle
 from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.exchange import Exchange
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import RpcError
-from toolgate.core.model import Asker, Client, Fault
+from toolgate.core.model import Asker, Client
 from toolgate.upstreams.mcp.requests import Handler
 from toolgate.upstreams.mcp.subscriptions import ModernSubscriptions
 

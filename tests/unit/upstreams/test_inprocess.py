@@ -11,7 +11,8 @@ from msgspec import Raw
 from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
-from toolgate.core.model import Answer, Asker, Call, Client, Done, Fault, NeedInput, Note, Notes
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Asker, Call, Client, Done, NeedInput, Note, Notes
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.inprocess.tools import Arguments, InProcessItem, InProcessTools, Object, ToolContext, text
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream

@@ -12,7 +12,8 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Call, Client, Done, Fault, Outcome, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done, Outcome, Principal
 from toolgate.eras import legacy
 from toolgate.upstreams.mcp.dialects import Legacy
 from toolgate.upstreams.mcp.large_notes import LONGEST_NOTE

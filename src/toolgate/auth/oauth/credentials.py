@@ -30,7 +30,7 @@ from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, GrantVault
 from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.core.redaction import Redactor
 from toolgate.state.base import Store
 

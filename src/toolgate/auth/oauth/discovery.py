@@ -16,7 +16,7 @@ from toolgate.auth.safe_net import Fetched, SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 KEPT = 300.0  # seconds for which an authorization server's metadata is good
 MOST_KEPT = 64

@@ -20,7 +20,7 @@ from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import GrantVault
 from toolgate.auth.safe_net import LOOPBACK, SafeNet
 from toolgate.config import Server, ServerAuth
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 CALLBACK = "/connect/callback"
 

@@ -21,7 +21,7 @@ from toolgate.auth.oauth.discovery import Authority, Word, failed
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LASTS = 60.0  # seconds

@@ -18,7 +18,7 @@ from toolgate.auth.oauth.discovery import Authority
 from toolgate.auth.oauth.grants import Grant
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 OFFLINE = "offline_access"
 

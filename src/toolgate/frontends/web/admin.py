@@ -17,7 +17,8 @@ from msgspec import Raw
 
 from toolgate.config import Server, render
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Call, Client, Done, Fault, NeedInput, Principal
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
 from toolgate.gateway.gateway import Gateway

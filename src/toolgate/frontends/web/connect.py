@@ -19,7 +19,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
 from toolgate.auth.oauth.base import Begun, Offered, SignIns
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
 

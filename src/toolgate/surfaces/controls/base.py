@@ -14,7 +14,8 @@ from msgspec import Raw
 
 from toolgate.catalog.base import View
 from toolgate.core import jsonrpc, mcp, names, surrogates
-from toolgate.core.model import Call, Fault, Hints
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call, Hints
 from toolgate.surfaces.controls.context import ControlContext
 
 Object: TypeAlias = Mapping[str, Any]

@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import excerpts, items, jsonrpc
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object
 from toolgate.surfaces.controls.context import ControlContext

@@ -11,7 +11,8 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.config.edits import table_of
 from toolgate.core import items, jsonrpc, mcp, surrogates
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.search.briefs import brief
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object

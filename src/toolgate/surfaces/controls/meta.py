@@ -9,7 +9,8 @@ from msgspec import Raw
 
 from toolgate.catalog.base import ServerList, ServerSummary, View
 from toolgate.core import items, jsonrpc
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.search import Hit, signatures
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Forward, Given, Object

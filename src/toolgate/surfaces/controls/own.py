@@ -6,7 +6,7 @@ from typing import Any
 
 from toolgate.auth.access import KEPT
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls import base, children
 from toolgate.surfaces.controls.context import ControlContext

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Raw
 
 from toolgate.core import jsonrpc
-from toolgate.core.model import Call, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.search import Hit
 from toolgate.surfaces.controls import base
 from toolgate.surfaces.controls.base import Control, Family, Given, Object

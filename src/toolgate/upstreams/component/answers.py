@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import jsonrpc
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.component import metadata
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost
 from toolgate.upstreams.component.metadata import Tools, shown

@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.auth.safe_net import Dial
 from toolgate.core.clock import Clock
-from toolgate.core.model import Reach, Words
+from toolgate.core.fault import Reach, Words
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from toolgate.config import Server
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault, Words
+from toolgate.core.fault import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.component.client import ComponentClient, ComponentResponse, Lost

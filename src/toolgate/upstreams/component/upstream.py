@@ -15,7 +15,8 @@ from msgspec import Raw
 from toolgate.config import Server
 from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
-from toolgate.core.model import Call, Client, Code, Done, Event, EventSink, Fault, Made, Outcome, Reach, Words
+from toolgate.core.fault import Code, Fault, Reach, Words
+from toolgate.core.model import Call, Client, Done, Event, EventSink, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.component import answers

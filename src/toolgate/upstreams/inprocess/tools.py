@@ -13,7 +13,8 @@ from msgspec import Raw
 
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Answer, Ask, Call, Fault, Note
+from toolgate.core.fault import Fault
+from toolgate.core.model import Answer, Ask, Call, Note
 
 Arguments = Mapping[str, Any]
 Object = Mapping[str, Any]

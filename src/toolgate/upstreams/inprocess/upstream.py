@@ -12,7 +12,8 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange, run
-from toolgate.core.model import Asker, Call, Client, Done, Fault, Made, Outcome
+from toolgate.core.fault import Fault
+from toolgate.core.model import Asker, Call, Client, Done, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 
 AUTHORIZATION = b"Authorization"
 LONGEST_MESSAGE = 32 * 1024 * 1024  # bytes; what is longer is not read: each look at so many takes 20 ms

@@ -18,7 +18,7 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault, Reach
+from toolgate.core.fault import Fault, Reach
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.links.base import Headers, PipeLink, Receiver
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urljoin, urlsplit
 
 from toolgate.config import Server, masking
 from toolgate.core import jsonrpc, redaction
-from toolgate.core.model import Code, Fault, Reach
+from toolgate.core.fault import Code, Fault, Reach
 from toolgate.upstreams import diagnosis
 
 LONGEST_PLACE = 500  # characters of a URL that is written into a hint

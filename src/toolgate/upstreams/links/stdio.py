@@ -10,9 +10,9 @@ import logging
 from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.complaints import Complaints
+from toolgate.core.fault import Fault, Words
 from toolgate.core.inflow import Intake
 from toolgate.core.lines import Lines
-from toolgate.core.model import Fault, Words
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver

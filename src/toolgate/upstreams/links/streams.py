@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers
 from toolgate.upstreams.links.http1 import ResponseReader, Wire
 

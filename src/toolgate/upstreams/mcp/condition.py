@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from toolgate.config import Server
-from toolgate.core.model import Fault, Words
+from toolgate.core.fault import Fault, Words
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.base import State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker

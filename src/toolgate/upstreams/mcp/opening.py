@@ -15,8 +15,9 @@ from typing import Any, cast
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era, Revision
-from toolgate.core.model import Client, Fault
+from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import headers, legacy, modern
 from toolgate.upstreams.mcp.dialects import INFO, Legacy, Modern

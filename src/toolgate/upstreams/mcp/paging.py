@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
-from toolgate.core.model import Client, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
 from toolgate.eras import header_arguments
 from toolgate.upstreams.base import Items

@@ -21,8 +21,9 @@ from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
+from toolgate.core.fault import Fault, Reach
 from toolgate.core.jsonrpc import Members, Message, RpcError
-from toolgate.core.model import Accepted, Asker, Call, Done, Fault, NeedInput, Outcome, Reach, Required
+from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
 from toolgate.upstreams.concurrency import ConcurrencyLimit

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from toolgate.core import mcp
 from toolgate.core.clock import Clock
-from toolgate.core.model import Client, Fault
+from toolgate.core.fault import Fault
+from toolgate.core.model import Client
 
 log = logging.getLogger(__name__)
 

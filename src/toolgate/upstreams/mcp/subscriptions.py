@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Client, Fault, Outcome
+from toolgate.core.model import Client, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.mcp.dialects import Modern
 from toolgate.upstreams.mcp.requests import Requests

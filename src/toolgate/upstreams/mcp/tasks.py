@@ -18,8 +18,9 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.exchange import Exchange, Part, run
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
-from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Fault, Made, Outcome
+from toolgate.core.model import Accepted, Call, Done, Event, EventSink, Made, Outcome
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, tasks
 from toolgate.eras.tasks import Task

@@ -17,8 +17,9 @@ from msgspec import Raw
 
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
-from toolgate.core.model import Call, Client, Event, EventSink, Fault, Made, Outcome
+from toolgate.core.model import Call, Client, Event, EventSink, Made, Outcome
 from toolgate.eras import tasks
 from toolgate.upstreams.base import About, Items, State, Status
 from toolgate.upstreams.breaker import Breakers

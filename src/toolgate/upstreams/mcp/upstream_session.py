@@ -17,8 +17,9 @@ import msgspec
 from toolgate.config import Server
 from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
+from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
-from toolgate.core.model import Call, Client, Event, EventSink, Fault, Outcome
+from toolgate.core.model import Call, Client, Event, EventSink, Outcome
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker

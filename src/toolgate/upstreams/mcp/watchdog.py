@@ -11,7 +11,7 @@ import contextlib
 
 from toolgate.config import Server
 from toolgate.core.exchange import TIMED_OUT
-from toolgate.core.model import Fault
+from toolgate.core.fault import Fault
 from toolgate.upstreams.mcp.attribution import OpenRequest
 from toolgate.upstreams.mcp.requests import Requests
 

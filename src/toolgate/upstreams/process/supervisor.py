@@ -20,8 +20,8 @@ from typing import IO, Any
 
 from toolgate.config import masking
 from toolgate.core.clock import Clock
+from toolgate.core.fault import Fault
 from toolgate.core.inflow import Readable
-from toolgate.core.model import Fault
 from toolgate.upstreams import diagnosis
 from toolgate.upstreams.process import guard
 

@@ -1,0 +1,183 @@
+"""A failure as a value that is raised: whose it is, how far the call got, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from toolgate.core import jsonrpc, mcp
+
+Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
+
+# String code → JSON-RPC code (behaviour.md section 5).
+Code: TypeAlias = Literal[
+    "SERVER_NOT_FOUND",
+    "TOOL_NOT_FOUND",
+    "PROMPT_NOT_FOUND",
+    "RESOURCE_NOT_FOUND",
+    "INVALID_ARGS",
+    "INVALID_STATE",
+    "INVALID_REQUEST",
+    "PARSE_ERROR",
+    "METHOD_NOT_FOUND",
+    "ACCESS_DENIED",
+    "APPROVAL_DENIED",
+    "APPROVAL_REQUIRED",
+    "INSUFFICIENT_SCOPE",
+    "SIGN_IN_REQUIRED",
+    "RATE_LIMITED",
+    "SERVER_FAILED",
+    "TIMEOUT",
+    "SESSION_ERROR",
+    "SHUTTING_DOWN",
+    "CIRCUIT_OPEN",
+    "UPSTREAM_ERROR",
+    "INTERNAL",
+    "HEADER_MISMATCH",
+    "MISSING_CAPABILITY",
+    "UNSUPPORTED_VERSION",
+]
+RPC_CODES: Mapping[Code, int] = {
+    "SERVER_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "TOOL_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "PROMPT_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "RESOURCE_NOT_FOUND": jsonrpc.INVALID_PARAMS,
+    "INVALID_ARGS": jsonrpc.INVALID_PARAMS,
+    "INVALID_STATE": jsonrpc.INVALID_PARAMS,
+    "INVALID_REQUEST": jsonrpc.INVALID_REQUEST,
+    "PARSE_ERROR": jsonrpc.PARSE_ERROR,
+    "METHOD_NOT_FOUND": jsonrpc.METHOD_NOT_FOUND,
+    "ACCESS_DENIED": jsonrpc.INVALID_REQUEST,
+    "APPROVAL_DENIED": jsonrpc.INVALID_REQUEST,
+    "APPROVAL_REQUIRED": jsonrpc.INVALID_REQUEST,
+    "INSUFFICIENT_SCOPE": jsonrpc.INVALID_REQUEST,
+    "SIGN_IN_REQUIRED": jsonrpc.INVALID_REQUEST,
+    "RATE_LIMITED": jsonrpc.INTERNAL_ERROR,
+    "SERVER_FAILED": jsonrpc.INTERNAL_ERROR,
+    "TIMEOUT": jsonrpc.INTERNAL_ERROR,
+    "SESSION_ERROR": jsonrpc.INTERNAL_ERROR,
+    "SHUTTING_DOWN": jsonrpc.INTERNAL_ERROR,
+    "CIRCUIT_OPEN": jsonrpc.INTERNAL_ERROR,
+    "UPSTREAM_ERROR": jsonrpc.INTERNAL_ERROR,
+    "INTERNAL": jsonrpc.INTERNAL_ERROR,
+    "HEADER_MISMATCH": mcp.HEADER_MISMATCH,
+    "MISSING_CAPABILITY": mcp.MISSING_CAPABILITY,
+    "UNSUPPORTED_VERSION": mcp.UNSUPPORTED_VERSION,
+}
+RETRYABLE = frozenset(
+    {
+        "SERVER_FAILED",
+        "TIMEOUT",
+        "CIRCUIT_OPEN",
+        "SESSION_ERROR",
+        "SHUTTING_DOWN",
+        "RATE_LIMITED",
+        "APPROVAL_REQUIRED",
+        "SIGN_IN_REQUIRED",
+    }
+)
+
+
+class Words(msgspec.Struct, frozen=True):
+    """The last line that a server wrote to stderr, and what to do about what stands there."""
+
+    last: str = ""
+    hint: str = ""
+
+    def added(self, message: str, hint: str) -> tuple[str, str]:
+        """A message and a hint with them."""
+        return (f"{message}: {self.last}" if self.last else message), self.hint or hint
+
+
+class Fault(Exception):
+    """A failure that says whose it is and how far the call got.
+
+    `code` is a key of `RPC_CODES`. `upstream` is the error that a server sent itself: it is relayed as it stands.
+    `reach` is how far the call got, None where the question does not arise. `words` may be about another client's call:
+    the message and the hint have nothing of them before `told` (see there).
+    """
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        server: str = "",
+        tool: str = "",
+        reach: Reach | None = None,
+        hint: str = "",
+        upstream: jsonrpc.RpcError | None = None,
+        extra: Mapping[str, Any] | None = None,
+        words: Words | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code: Code = code
+        self.message = message
+        self.server = server
+        self.tool = tool
+        self.reach: Reach | None = reach
+        self.hint = hint
+        self.upstream = upstream
+        self.extra = extra or {}
+        self.words = words
+
+    def __repr__(self) -> str:
+        return f"Fault({self.code}, {self.message!r}, server={self.server!r}, reach={self.reach})"
+
+    def at(self, server: str, tool: str) -> Fault:
+        """The same fault with its place named, where it is not yet. Always a new one: an exception is raised once."""
+        return Fault(
+            self.code,
+            self.message,
+            server=self.server or server,
+            tool=self.tool or tool,
+            reach=self.reach,
+            hint=self.hint,
+            upstream=self.upstream,
+            extra=self.extra,
+            words=self.words,
+        )
+
+    def told(self) -> Fault:
+        """The same fault for who may read what its server writes to stderr."""
+        if not self.words:
+            return self
+        found = self.at("", "")
+        found.message, found.hint, found.words = *self.words.added(self.message, self.hint), None
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
+
+    def shown(self, text: Callable[[str], str], body: Callable[[bytes], bytes], value: Callable[[Any], Any]) -> Fault:
+        """The same fault with all that it says as these have it."""
+        upstream = self.upstream
+        if upstream:
+            data = Raw(body(bytes(upstream.data))) if upstream.data else upstream.data
+            upstream = msgspec.structs.replace(upstream, message=text(upstream.message), data=data)
+        found = Fault(
+            self.code,
+            text(self.message),
+            server=self.server,
+            tool=text(self.tool),
+            reach=self.reach,
+            hint=text(self.hint),
+            upstream=upstream,
+            extra=value(self.extra),
+            words=self.words and Words(text(self.words.last), text(self.words.hint)),
+        )
+        found.__cause__, found.__suppress_context__ = self.__cause__, True
+        return found
+
+    @property
+    def rpc(self) -> int:
+        return self.upstream.code if self.upstream else RPC_CODES[self.code]
+
+    def data(self) -> Mapping[str, Any] | Raw | None:
+        """The `data` member of the JSON-RPC error: the server's own where the error is a server's."""
+        if self.upstream:
+            return self.upstream.data or None
+        shown = {"code": self.code, "retryable": self.code in RETRYABLE}
+        named = {"server": self.server, "tool": self.tool, "hint": self.hint, "outcome": self.reach}
+        return shown | {name: value for name, value in named.items() if value} | dict(self.extra)
