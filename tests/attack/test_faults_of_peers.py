@@ -110,10 +110,10 @@ FAULTS = (
         "a server that anybody could register was given the tokens of users",
         "Obot",
         (
-            "unit/test_oauth.py::test_what_one_was_granted_is_no_one_elses",
-            "unit/test_oauth.py::test_after_a_server_has_moved_to_another_authority_nothing_of_the_first_is_shown_to_it",
+            "unit/auth/test_oauth.py::test_what_one_was_granted_is_no_one_elses",
+            "unit/auth/test_oauth.py::test_after_a_server_has_moved_to_another_authority_nothing_of_the_first_is_shown_to_it",
             "processes/test_canaries.py::test_what_a_client_presents_is_at_no_upstream_and_in_no_log",
-            "unit/test_edits.py::test_in_what_a_tool_call_has_added_nothing_is_put_in",
+            "unit/config/test_edits.py::test_in_what_a_tool_call_has_added_nothing_is_put_in",
         ),
     ),
 )

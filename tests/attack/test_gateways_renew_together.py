@@ -18,7 +18,7 @@ from attack import renewing
 from authority import Answer
 from processes.ground import WAIT, real, until
 from processes.scripted_http import Request, ScriptedServer, serving
-from unit.test_oauth import Rig
+from unit.auth.test_oauth import Rig
 
 from toolgate.auth.oauth.base import Refusal
 from toolgate.auth.oauth.grants import Grant

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from authority import Authority
-from unit.test_oauth import Rig, link_of
+from unit.auth.test_oauth import Rig, link_of
 
 from toolgate.config import ServerAuth
 from toolgate.core.fault import Fault

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from authority import Answer, Authority, Json
-from unit.test_oauth import BASE, Rig
+from unit.auth.test_oauth import BASE, Rig
 
 from toolgate.config import Server, ServerAuth
 from toolgate.core.fault import Fault

@@ -25,7 +25,7 @@ def listed(**more: Any) -> dict[str, Raw]:
 
 def pins_in(store: MemoryStore) -> Pins:
     pins = Pins(store, FakeClock(), "", lambda *_all, **_more: None)
-    pins.use(CONFIG)
+    pins.prepared(CONFIG)()
     return pins
 
 

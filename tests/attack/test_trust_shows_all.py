@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
@@ -48,7 +48,8 @@ def shown(tmp_path: Path, **changed: Any) -> str:
 def leaves(struct: type[msgspec.Struct], known: set[str], path: str = "") -> Iterator[str]:
     for field in msgspec.structs.fields(struct):
         name = f"{path}{field.name}"
-        inner = {"servers": Server, "clients": KnownClient}.get(name, field.type)
+        annotated = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+        inner = {"servers": Server, "clients": KnownClient}.get(name, annotated)
         is_struct = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
         if is_struct and name not in known:
             yield from leaves(inner, known, f"{name}.")
