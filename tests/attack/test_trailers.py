@@ -56,7 +56,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     lost = server._Protocol.connection_lost
 
     def noted(protocol: Any, error: Exception | None) -> None:
-        found.append(len(protocol.headers or ()))
+        found.append(
+            len(protocol.scope["headers"])
+            + len(protocol.headers if protocol.headers is not protocol.scope["headers"] else ())
+        )
         lost(protocol, error)
 
     monkeypatch.setattr(server._Protocol, "connection_lost", noted)

@@ -41,6 +41,15 @@ MOST_PIPELINED = 8  # requests that wait for the one before on their connection;
 LAST_WORDS = 3  # seconds for responses under way when the server ends
 
 
+class _Nothing(list[tuple[bytes, bytes]]):
+    """Keeps nothing."""
+
+    def append(self, item: tuple[bytes, bytes], /) -> None: ...
+
+
+_TRAILERS = _Nothing()
+
+
 class _Protocol(HttpToolsProtocol):
     """Bounds what uvicorn does not: the size of a request's head, chunk lines and trailers, the time that it and its
     body may take to come, and how many connections there are. Trailers are dropped: what the head says was checked. A
@@ -134,10 +143,6 @@ class _Protocol(HttpToolsProtocol):
         self._is_in_head = True
         self._patience = HEAD_PATIENCE
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_in_head:
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         self._stop_timer()
         self._is_in_head = False
@@ -147,6 +152,11 @@ class _Protocol(HttpToolsProtocol):
             others = [each for each in self.headers if each[0] != b"host"]
             self.headers[:] = [(b"host", found[1]), *hosts[1:], *others]  # two are refused all the same
         super().on_headers_complete()
+        self.headers = _TRAILERS  # where uvicorn puts what comes now: nobody reads it
+
+    def _should_upgrade(self) -> bool:
+        self.headers = self.scope["headers"]  # type: ignore[assignment]
+        return super()._should_upgrade()
 
     def on_body(self, body: bytes) -> None:
         self._overhead = max(0, self._overhead - len(body) * (1 + FRAMING))
