@@ -15,6 +15,7 @@ from toolgate.auth.access import OPERATOR
 from toolgate.auth.authenticator import Authenticator
 from toolgate.auth.refusals import Unauthorized
 from toolgate.config import Config
+from toolgate.core.addresses import counted
 from toolgate.core.model import Principal
 from toolgate.core.services import Swap
 from toolgate.state.audit import Trail
@@ -50,7 +51,9 @@ class Admission:
             return await (_local if self._is_open else self._authenticator)(headers, address, path)
         except Unauthorized as refused:
             if "authorization" in headers:  # who shows nothing learns what to show, and is no event
-                self._audit.note_of_strangers("login", decision="deny", reason=str(refused), address=address, path=path)
+                self._audit.note_of_strangers(
+                    "login", by=counted(address), decision="deny", reason=str(refused), address=address, path=path
+                )
             raise
 
     def knows(self, principal: Principal) -> bool:

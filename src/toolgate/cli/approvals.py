@@ -17,7 +17,7 @@ from toolgate.cli import common
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy import approval_requests, schemas
-from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, StoredRequest, Unfit, is_change
+from toolgate.policy.approvals import LASTS, Approvals, Grant, Lasts, StoredRequest, TooMany, Unfit, is_change
 from toolgate.state import SqliteStore, Unusable, audit
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
@@ -145,7 +145,7 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
     try:
         async with audit.opened(config, os.environ, clock, store) as trail:
             yield Approvals(store, clock), trail
-    except (NotKept, Unfit) as why:
+    except (NotKept, TooMany, Unfit) as why:
         common.fail(f"No decision was made: {why}")
     finally:
         await store.close()

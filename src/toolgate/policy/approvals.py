@@ -30,6 +30,7 @@ LONGEST_SESSION = 7 * 24 * 3600.0  # seconds; the id of a session comes never ag
 MOST_UNDECIDED = 32  # requests of one principal
 MOST_REQUESTS = 512  # of all
 MOST_GRANTS = 4096
+MOST_GRANTS_OF_ONE = 256  # principal
 MOST_PASSAGES = 4096
 
 _REQUESTS, _GRANTS, _PASSAGES = "approvals", "grants", "passages"
@@ -167,11 +168,14 @@ class Approvals:
         return sorted((each for each in known if each), key=lambda each: each.asked)
 
     async def allow(self, request: StoredRequest, lasts: Lasts, ttl: float, edited: str = "") -> None:
-        """Let it go through once within `ttl`, and others like it for as long as it `lasts`. Raises `Unfit`."""
+        """Let it go through once within `ttl`, and others like it for as long as it `lasts`. Raises `Unfit`, and
+        `TooMany`, before anything is decided."""
         if lasts != "once" and is_change(request.place):
             raise Unfit("each change of the servers needs its own decision: allow it once")
         if lasts == "session" and not request.session:
             raise Unfit("its client has no session: allow it once, for an hour or always")
+        if lasts != "once":
+            self._check_room_for_grant(request.place, request.session if lasts == "session" else "")
         await self._decide(request, ttl, state="allowed", lasts=lasts, edited=edited)
         if lasts != "once":
             await self.grant(request.place, lasts, "operator", request.session)
@@ -204,12 +208,19 @@ class Approvals:
         standing = self._granted(place, session)
         if standing and standing.lasts == "always":
             return
-        if not standing and len(self._store.items(_GRANTS)) >= MOST_GRANTS:
-            raise TooMany("too many tools are allowed already: revoke some")
+        self._check_room_for_grant(place, session)
         now, ttl = self._clock.wall(), {"hour": HOUR, "session": LONGEST_SESSION}.get(lasts)
         until = None if ttl is None else now + ttl
         made = Grant(id=_new_id(), place=place, lasts=lasts, by=by, since=now, until=until, session=session)
         await self._store.put(_GRANTS, key(place, session), _bytes(made), ttl)
+
+    def _check_room_for_grant(self, place: Place, session: str) -> None:
+        if self._granted(place, session):
+            return
+        known = self.grants()
+        theirs = sum(each.place.principal == place.principal for each in known)
+        if len(known) >= MOST_GRANTS or theirs >= MOST_GRANTS_OF_ONE:
+            raise TooMany("too many tools are allowed already: revoke some")
 
     def grants(self) -> list[Grant]:
         known = (_read(raw, Grant) for raw in self._store.items(_GRANTS).values())

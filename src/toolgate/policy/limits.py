@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Config
 from toolgate.config.access import Rate
 from toolgate.config.shapes import EVERY
@@ -206,7 +207,8 @@ class Limits(Policy):
         if call.server and call.server != names.OWN:  # it is empty where the target is not found
             found.append((self._servers.get(call.server, self._server), call.server))
             if call.method == mcp.CALL:
-                found.append((self._tool, (call.server, call.target)))
+                tool = call.target if call.tool_info else as_a_lenient_reader(call.target)  # a server may read it so
+                found.append((self._tool, (call.server, tool)))
         return found
 
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from toolgate.auth.access import as_a_lenient_reader
 from toolgate.config import Auth, permission_names
 from toolgate.core import names
 from toolgate.core.fault import Fault
@@ -25,7 +26,9 @@ class Scopes(Policy):
 
     def __init__(self, auth: Auth) -> None:
         self._auth = auth
-        self._steps = [(permission_names.named(pattern).split("*"), scopes) for pattern, scopes in auth.step_up.items()]
+        named = {permission_names.named(pattern): scopes for pattern, scopes in auth.step_up.items()}
+        self._steps = [(pattern.split("*"), scopes) for pattern, scopes in named.items()]
+        self._loosely = [([as_a_lenient_reader(part) for part in parts], scopes) for parts, scopes in self._steps]
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
         held = call.client.principal.scopes
@@ -55,8 +58,10 @@ class Scopes(Policy):
         return call
 
     def _of(self, server: str, tool: str) -> Iterable[str]:
-        """The scopes that a tool needs beside the others."""
+        """The scopes that a tool needs beside the others. A server may read names leniently: that, too, asks for more
+        and for no less."""
         spellings = {server + names.SEPARATOR + tool, names.join_name(server, tool)}
-        for parts, scopes in self._steps:
-            if any(names.fits(parts, each) for each in spellings):
+        loosely = server + names.SEPARATOR + as_a_lenient_reader(tool)
+        for (parts, scopes), (lenient, _) in zip(self._steps, self._loosely, strict=True):
+            if any(names.fits(parts, each) for each in spellings) or names.fits(lenient, loosely):
                 yield from scopes
