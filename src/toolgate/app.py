@@ -31,7 +31,7 @@ from toolgate.core.complaints import Complaints
 from toolgate.core.events import Events, every_list
 from toolgate.core.model import Event, Principal
 from toolgate.core.redaction import quiet_logs
-from toolgate.core.services import prepare
+from toolgate.core.services import Swap
 from toolgate.frontends.channels import ReplayBuffers
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.http import HttpFrontend
@@ -91,7 +91,7 @@ class App:
         self._policies = policies
         self._links = links
         self._background = BackgroundTasks()
-        self._reloading = Reloading(config, settings, self._serve, audit, clock, self._background)
+        self._reloading = Reloading(config, settings, self._prepared, audit, clock, self._background)
         self.events = Events()
         self.supervisor = Supervisor(clock, environ)
         self.port: int | None = None  # where it listens, if it does
@@ -283,26 +283,22 @@ class App:
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
-        return snapshots.build(
-            config,
-            self._catalog,
-            self._link_deps,
-            self._changed,
-            self._policies,
-            self._links,
-            self._policy_deps,
-            before,
-        )
+        ours = (self._link_deps, self._changed, self._policies, self._links, self._policy_deps)
+        return snapshots.build(config, self._catalog, *ours, before)
 
-    def _serve(self, config: Config, changed: str = "") -> Snapshot:
-        """Prepare all that another configuration takes, which changes nothing yet, so that what fails leaves all as it
-        is. Then swap. Each server that is not the same any more gets a while for what is under way."""
-        before = self.gateway.snapshot
-        snapshot = self._build(config, before)
+    def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
+        """All that another configuration takes; nothing is changed yet. What it returns has it served."""
+        snapshot = self._build(config, self.gateway.snapshot)
         use_access = self._policy_deps.access.prepared(config)
-        use = prepare((self._pins, self._notices, self._admission), config)
+        swaps = [service.prepared(config) for service in (self._pins, self._notices, self._admission)]
+        return lambda: self._serve(snapshot, use_access, swaps, changed)
+
+    def _serve(self, snapshot: Snapshot, use_access: Swap, swaps: Sequence[Swap], changed: str) -> Snapshot:
+        """Each server that is not the same any more gets a while for what is under way."""
+        before, config = self.gateway.snapshot, snapshot.config
         self.gateway.adopt(snapshot, use_access)
-        use()
+        for swap in swaps:
+            swap()
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
         self.http.expel_unknown(self._is_known)

@@ -56,6 +56,8 @@ async def test_strangers_without_end_are_bounded_all_the_same() -> None:
         for number in range(1000, 2000):
             trail.note_of_strangers("login", by=str(number))
     assert len(trail.events) <= MOST_STRANGERS + MOST_OF_STRANGERS
+    trail.note_of_server("pins.held", server="there")
+    assert trail.events[-1] == "pins.held"
 
 
 def place(principal: str, target: str) -> Place:

@@ -28,14 +28,14 @@ NOBODY = Principal("")  # who works inside this process
 
 
 class Reloading:
-    """An `Editor`. `serve` has a configuration served from now on; it is told which server was added or removed here,
-    where that is noted."""
+    """An `Editor`. `prepared` makes what has a configuration served from now on; it is told which server was added or
+    removed here, where that is noted."""
 
     def __init__(
         self,
         opened: Config,
         settings: Settings,
-        serve: Callable[[Config, str], Snapshot],
+        prepared: Callable[[Config, str], Callable[[], Snapshot]],
         audit: Trail,
         clock: Clock,
         background: BackgroundTasks,
@@ -43,7 +43,7 @@ class Reloading:
         self.problem = ""  # why the configuration as it stands now is not served
         self._opened = self._served = opened
         self._settings = settings
-        self._serve_it = serve
+        self._prepared = prepared
         self._audit = audit
         self._clock = clock
         self._background = background
@@ -76,11 +76,12 @@ class Reloading:
 
     def _serve(self, config: Config, changed: str = "") -> Snapshot:
         try:
-            snapshot = self._serve_it(config, changed)
+            serve = self._prepared(config, changed)
         except Exception as error:  # the rescue: a store that cannot be read, say; nothing has changed yet
             log.warning("cannot use the new configuration, still serving the previous one", exc_info=error)
             self.problem = f"cannot be used: {type(error).__name__}: {error}"
             raise ConfigError((Problem(config.source or "configuration", "", self.problem),)) from error
+        snapshot = serve()
         self.problem = ""
         _warn_of_what_waits(self._opened, self._served, config)
         for warning in config.warnings:

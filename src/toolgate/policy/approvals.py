@@ -178,7 +178,7 @@ class Approvals:
             self._check_room_for_grant(request.place, request.session if lasts == "session" else "")
         await self._decide(request, ttl, state="allowed", lasts=lasts, edited=edited)
         if lasts != "once":
-            await self.grant(request.place, lasts, "operator", request.session)
+            await self._keep_grant(request.place, lasts, "operator", request.session)
 
     async def deny(self, request: StoredRequest, ttl: float) -> None:
         """The same call is refused for so long, and nobody is asked. Raises `Unfit`."""
@@ -204,11 +204,14 @@ class Approvals:
 
     async def grant(self, place: Place, lasts: Lasts, by: Who, session: str = "") -> None:
         """What lasts longer stays. Raises `TooMany`."""
+        self._check_room_for_grant(place, session if lasts == "session" else "")
+        await self._keep_grant(place, lasts, by, session)
+
+    async def _keep_grant(self, place: Place, lasts: Lasts, by: Who, session: str) -> None:
         session = session if lasts == "session" else ""
         standing = self._granted(place, session)
         if standing and standing.lasts == "always":
             return
-        self._check_room_for_grant(place, session)
         now, ttl = self._clock.wall(), {"hour": HOUR, "session": LONGEST_SESSION}.get(lasts)
         until = None if ttl is None else now + ttl
         made = Grant(id=_new_id(), place=place, lasts=lasts, by=by, since=now, until=until, session=session)

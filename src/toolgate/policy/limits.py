@@ -207,8 +207,8 @@ class Limits(Policy):
         if call.server and call.server != names.OWN:  # it is empty where the target is not found
             found.append((self._servers.get(call.server, self._server), call.server))
             if call.method == mcp.CALL:
-                tool = call.target if call.tool_info else as_a_lenient_reader(call.target)  # a server may read it so
-                found.append((self._tool, (call.server, tool)))
+                name = as_a_lenient_reader(call.target) if self._tool.is_some else ""  # a server may read it so
+                found.append((self._tool, (call.server, name)))
         return found
 
 

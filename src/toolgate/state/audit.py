@@ -46,6 +46,7 @@ ANCHOR = 1.0  # seconds between two notes of the last line in the store
 PATIENCE = 5.0  # seconds that one gateway waits for another's batch
 MOST_WAITING = 32 * 1024 * 1024  # bytes that wait for the disk
 MOST_OF_STRANGERS = 600  # lines in a minute, of one address or one server
+_SERVER = "server "
 MOST_STRANGERS = 64  # of them that are told apart in a minute
 LONGEST = 2000  # characters of a text that is noted
 ROTATED = "audit.rotated"  # the first line of a file that goes on where another ends
@@ -125,7 +126,7 @@ class Trail:
         self._lost_at = ""
         self._minute = -1.0
         self._of_strangers: Counter[str] = Counter()  # lines of this minute
-        self._not_noted: Counter[str] = Counter()
+        self._not_noted = 0
         self._second, self._shown = -1, ""  # the last one, written
         self._is_closed = False
 
@@ -164,24 +165,25 @@ class Trail:
 
     def note_of_strangers(self, event: str, who: Principal | str = "", *, by: str = "", **about: Any) -> None:
         """Note what anybody can bring about as often as they like: no more than `MOST_OF_STRANGERS` in a minute of each
-        that brings it about (`by`), so that none hides what another does; the next line of that one says how many more
-        there were."""
+        that brings it about (`by`), so that none hides what another does; the next line says how many more there
+        were."""
         minute = self._clock.now() // 60
         if minute != self._minute:
             self._minute = minute
             self._of_strangers.clear()
-        if len(self._of_strangers) >= MOST_STRANGERS and by not in self._of_strangers:
-            by = ""  # together with all further ones
+        if len(self._of_strangers) >= MOST_STRANGERS and by not in self._of_strangers and not by.startswith(_SERVER):
+            by = ""  # together with all further ones; servers are as many as the operator wants
         self._of_strangers[by] += 1
         if self._of_strangers[by] > MOST_OF_STRANGERS:
-            self._not_noted[by] += 1
+            self._not_noted += 1
             return
-        more = {"not_noted": missed} if (missed := self._not_noted.pop(by, 0)) else {}
+        more = {"not_noted": self._not_noted} if self._not_noted else {}
+        self._not_noted = 0
         self.note(event, who, **about, **more)
 
     def note_of_server(self, event: str, *, server: str, **about: Any) -> None:
         """The same of what a server brings about."""
-        self.note_of_strangers(event, by=f"server {server}", server=server, **about)
+        self.note_of_strangers(event, by=_SERVER + server, server=server, **about)
 
     def time(self) -> str:
         """What time it is, to the microsecond, as RFC 3339 has it."""
