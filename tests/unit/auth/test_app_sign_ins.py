@@ -9,7 +9,7 @@ FAR = Server(id="far", name="far", type="http", url="http://127.0.0.1:1/mcp", au
 
 async def test_a_server_that_is_added_while_it_serves_can_be_signed_in_at_and_a_removed_one_cannot() -> None:
     async with gateway(GREETER) as app:
-        app._serve(Config(servers=(GREETER, FAR)))
+        app._prepared(Config(servers=(GREETER, FAR)))()
         assert set(app.sign_ins._servers) == {"far"}
-        app._serve(Config(servers=(GREETER,)))
+        app._prepared(Config(servers=(GREETER,)))()
         assert not app.sign_ins._servers
