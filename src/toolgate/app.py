@@ -278,8 +278,8 @@ class App:
     def reload_soon(self) -> None:
         self._reloading.reload_soon()
 
-    def _scrubbed(self, items: Items) -> Items:
-        return msgspec.structs.replace(items, raw=self.gateway.scrubber.items(items.raw))
+    def _scrubbed(self, server: str, items: Items) -> Items:
+        return msgspec.structs.replace(items, raw=self.gateway.snapshot.scrubber(server).items(items.raw))
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
@@ -332,7 +332,7 @@ class App:
         elif event.kind == "scope_ended":
             self._catalog.forget(event.server, event.scope)
         else:
-            self.events.tell(self.gateway.scrubber.event(event))
+            self.events.tell(self.gateway.snapshot.scrubber(event.server).event(event))
 
 
 @asynccontextmanager

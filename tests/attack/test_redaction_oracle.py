@@ -148,8 +148,8 @@ async def test_a_secret_at_the_edge_of_what_is_quoted_of_a_server_does_not_show_
 
     redactor = Redactor([SECRET])
     body = b" " * (200 - cut) + SECRET.encode() + b" and more"
-    assert SECRET[:cut] not in shown(body).strip() or cut < 3
-    assert "tg-" not in shown(body)
+    assert SECRET[:cut] not in shown(body, "there").strip() or cut < 3
+    assert "tg-" not in shown(body, "there")
     assert redactor.knows_any
 
 

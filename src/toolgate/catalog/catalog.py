@@ -88,7 +88,7 @@ class Catalog:
         store: Store,
         prints: Mapping[str, str],
         pins: Pins | None = None,
-        scrubbed: Callable[[Items], Items] = lambda items: items,
+        scrubbed: Callable[[str, Items], Items] = lambda server, items: items,
         complaints: Complaints | None = None,
     ) -> None:
         self._scrubbed = scrubbed
@@ -463,7 +463,7 @@ class Catalog:
         except Exception as error:  # the rescue: one server's list must not spoil the others'
             raise Fault("SERVER_FAILED", str(error), server=server) from error
         if nameless and self._complaints.takes(server):
-            shown, key = excerpt(bytes(nameless[0])), _KEY_OF_KIND[kind]
+            shown, key = excerpt(bytes(nameless[0]), server=server), _KEY_OF_KIND[kind]
             log.warning("%s listed items without %s in its %s, %d times: %r", server, key, kind, len(nameless), shown)
         now = self._clock.now()
         until = None if items.ttl is None else now + items.ttl
@@ -481,7 +481,7 @@ class Catalog:
     def _taken(self, items: Items, kind: str, server: str) -> tuple[Items, dict[str, Raw], list[Raw], ReadTools | None]:
         """A list without secrets, its items by name, those without one, and what pins want to know of tools. It may be
         called in any thread."""
-        items = self._scrubbed(items)
+        items = self._scrubbed(server, items)
         own, nameless = _keyed(items.raw, kind)
         return items, own, nameless, self._pins.read(server, own) if self._pins and kind == "tools" else None
 

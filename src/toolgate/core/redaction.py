@@ -27,8 +27,9 @@ import msgspec
 
 SHORTEST = 8  # characters; what is shorter stands in too many harmless texts
 MOST = 1000  # secrets; beyond that those that were learned longest ago are forgotten
-MOST_PASSING = 200  # of those that are renewed again and again, so that they never push out the others
+MOST_TOKENS = 64  # of one server
 LONGEST_TOKEN = 4096  # characters
+SHORTEST_RANDOM = 20  # characters
 GONE = "[secret]"
 ADJOINING = 4096  # characters around a secret that go with it, at most
 LONGEST_QUOTED = 65_536  # characters of a text that are looked at before its beginning is quoted
@@ -41,50 +42,27 @@ WINDOW = 16_384  # characters that are looked at for escapes at once, at least
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
 
-class Redactor:
-    """`learn` secrets from wherever they come; `text` and `body` give back what may be shown."""
+class Secrets:
+    """Some secrets, to be taken out of what is shown: `text` and `body` give back what may be."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._lasting: dict[str, _Spellings] = {}
-        self._passing: dict[str, _Spellings] = {}
-        self._texts: tuple[str, ...] = ()  # in each way of writing them
-        self._bodies: tuple[str, ...] = ()  # as JSON writes them, a character for each byte
-        self._letters: tuple[frozenset[str], ...] = ()  # of each of these
-        self._alphabet: frozenset[str] = frozenset()
-        self._plainly: tuple[tuple[str, str], ...] = ()  # secrets without escapes, and as they are
-        self._escape = _ASCII_ESCAPE  # what any of them that is escaped has in it
-        self._reach = 0  # characters of the longest, each of them escaped
-        self._turn = threading.Lock()
-        self.learn(secrets)
-        with _all_turn:
-            _all.add(self)
+    def __init__(self) -> None:
+        self._look_for(())
 
     @property
     def knows_any(self) -> bool:
         return bool(self._texts)
 
-    def learn(self, secrets: Iterable[str], passing: bool = False) -> None:
-        """`passing`: tokens, which others will soon replace. A server makes them, as many as it likes, and could call
-        anything so: what others could say by chance is none."""
-        kept, most = (self._passing, MOST_PASSING) if passing else (self._lasting, MOST)
-        fresh = {secret for secret in secrets if len(secret) >= SHORTEST and (not passing or _is_token(secret))}
-        with self._turn:
-            is_new = not fresh <= kept.keys()
-            for secret in sorted(fresh):  # what is learned again is young again
-                kept[secret] = kept.pop(secret, None) or _spellings(secret)
-            for oldest in list(kept)[: max(0, len(kept) - most)]:
-                del kept[oldest]
-            if is_new:
-                self._look_for([*self._lasting.values(), *self._passing.values()])
-
     def _look_for(self, secrets: Sequence[_Spellings]) -> None:
+        # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
-        self._plainly = tuple((plain, forms.texts[0]) for forms in secrets for plain in forms.plainly)
-        self._escape = _ASCII_ESCAPE if all(forms.texts[0].isascii() for forms in secrets) else _ESCAPE
-        self._reach = LONGEST_ESCAPE * (1 + max((len(forms.texts[0]) for forms in secrets), default=0))
+        self._plainly = tuple((plain, forms.texts[0]) for forms in secrets for plain in forms.plainly)  # no escapes
+        is_ascii = all(forms.texts[0].isascii() for forms in secrets)
+        self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
+        longest = max((len(forms.texts[0]) for forms in secrets), default=0)
+        self._reach = LONGEST_ESCAPE * (1 + longest)  # characters of the longest, each of them escaped
 
     def text(self, shown: str) -> str:
         """Any text that is no JSON."""
@@ -158,6 +136,63 @@ class Redactor:
     def value(self, shown: Any) -> Any:
         """The same in plain values."""
         return _walked(shown, self._without) if self._texts else shown
+
+
+class Redactor(Secrets):
+    """The secrets of a gateway. Those of its configuration are taken out of all that it shows. Tokens that it was given
+    for a server are taken out of what that server says, `of(server)`: its authorization server chooses them, and could
+    call anything so. `anywhere` has those that nobody writes by chance, for logs."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.anywhere = Secrets()
+        self._lasting: dict[str, _Spellings] = {}
+        self._tokens: dict[str, dict[str, _Spellings]] = {}  # by server
+        self._of: dict[str, Secrets] = {}
+        self._turn = threading.Lock()
+        self.learn(secrets)
+        with _all_turn:
+            _all.add(self)
+
+    def of(self, server: str) -> Secrets:
+        """What is taken out of the words of a server, and of ours about it: the same object each time."""
+        if server not in self._of:
+            with self._turn:
+                self._of[server] = Secrets()
+                self._look_for_tokens([server])
+        return self._of[server]
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        with self._turn:
+            if _added(self._lasting, (each for each in secrets if len(each) >= SHORTEST), MOST):
+                self._look_for([*self._lasting.values()])
+                self._look_for_tokens(self._of)
+
+    def learn_tokens(self, server: str, tokens: Iterable[str]) -> None:
+        """Tokens that this server is shown, and others will soon replace."""
+        with self._turn:
+            self._of.setdefault(server, Secrets())
+            known = self._tokens.setdefault(server, {})
+            if _added(known, (each for each in tokens if len(each) >= SHORTEST and _is_token(each)), MOST_TOKENS):
+                self._look_for_tokens([server])
+
+    def _look_for_tokens(self, servers: Iterable[str]) -> None:
+        lasting = [*self._lasting.values()]
+        for server in servers:
+            self._of[server]._look_for([*lasting, *self._tokens.get(server, {}).values()])
+        random = (forms for known in self._tokens.values() for token, forms in known.items() if _is_random(token))
+        self.anywhere._look_for([*lasting, *random])
+
+
+def _added(known: dict[str, _Spellings], fresh: Iterable[str], most: int) -> bool:
+    """Whether any of these is new. What is learned again is young again, and the oldest are forgotten."""
+    fresh = set(fresh)
+    is_new = not fresh <= known.keys()
+    for secret in sorted(fresh):
+        known[secret] = known.pop(secret, None) or _spellings(secret)
+    for oldest in list(known)[: max(0, len(known) - most)]:
+        del known[oldest]
+    return is_new
 
 
 class _TooMuch(Exception):
@@ -248,6 +283,11 @@ _SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", '"': '"', "/": 
 def _is_token(text: str) -> bool:
     """Whether it looks like one: no word, and no JSON."""
     return len(text) <= LONGEST_TOKEN and any(map(str.isdigit, text)) and not _JSON & set(text)
+
+
+def _is_random(token: str) -> bool:
+    """Whether nobody would write it by chance, or to be understood."""
+    return len(token) >= SHORTEST_RANDOM and all(any(map(kind, token)) for kind in (str.isupper, str.islower))
 
 
 _JSON = frozenset('"{}[],\\ ')
@@ -348,14 +388,15 @@ _all: weakref.WeakSet[Redactor] = weakref.WeakSet()
 _all_turn = threading.Lock()
 
 
-def excerpt(said: str | bytes, most: int = 200) -> str:
+def excerpt(said: str | bytes, most: int = 200, server: str = "") -> str:
     """The beginning of what a server said, in `most` characters, to be quoted in words of our own. It is without the
-    secrets of each gateway in this process: those who quote know of none."""
+    secrets of each gateway in this process: those who quote know of none. Where they do not know the server either, of
+    its tokens those are taken out that nobody writes by chance."""
     text = said[:LONGEST_QUOTED] if isinstance(said, str) else bytes(said[:LONGEST_QUOTED]).decode(errors="replace")
     with _all_turn:
         known = list(_all)
     for redactor in known:
-        text = redactor.text(text)
+        text = (redactor.of(server) if server else redactor.anywhere).text(text)
     if len(said) > LONGEST_QUOTED:  # half of a secret may be left at its end, which many before it have moved forward
         text = text[:-LONGEST_TOKEN]
     return text[:most]
@@ -432,21 +473,21 @@ class _Filter(logging.Filter):
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
-        self._redactor = redactor
+        self._secrets = redactor.anywhere
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             said = record.getMessage()
         except (TypeError, ValueError):
             return True  # for the handler to complain of
-        if (shown := _in_its_place(self._redactor.text(said))) != said:
+        if (shown := _in_its_place(self._secrets.text(said))) != said:
             record.msg, record.args = shown, None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        if record.exc_text and (shown := _in_its_place(self._redactor.text(record.exc_text))) != record.exc_text:
+        if record.exc_text and (shown := _in_its_place(self._secrets.text(record.exc_text))) != record.exc_text:
             record.exc_text, record.exc_info = shown, None
         if record.stack_info:
-            record.stack_info = self._redactor.text(record.stack_info)
+            record.stack_info = self._secrets.text(record.stack_info)
         return True
 
 

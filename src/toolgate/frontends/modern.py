@@ -277,7 +277,11 @@ class ModernResponses:
                     self._parking.finished(parked_call)
                     parked_call.resume.cancel()
                 state = self._seal_state(call, route, origin.asker, 0, None, origin.state)
-                return Reply(modern.write_required(call.client, self._gateway.scrubber.asks(outcome.asks), state))
+                return Reply(
+                    modern.write_required(
+                        call.client, self._gateway.snapshot.scrubber(origin.asker.name).asks(outcome.asks), state
+                    )
+                )
             questions = await self._gathered(outcome)
             if questions:
                 parked_call = self._held(parked_call, outcome, call)
@@ -297,7 +301,8 @@ class ModernResponses:
         except BaseException:
             outcome.resume.cancel()
             raise
-        return self._gateway.scrubber.asks(outcome.resume.origin.open_asks())
+        origin = outcome.resume.origin
+        return self._gateway.snapshot.scrubber(origin.asker.name).asks(origin.open_asks())
 
     def _held(self, parked_call: ParkedCall | None, outcome: NeedInput, call: Call) -> ParkedCall:
         if parked_call is None:

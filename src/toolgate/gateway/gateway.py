@@ -33,7 +33,7 @@ from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import scrub, validate
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
-from toolgate.policy.scrub import Scrubber, is_large
+from toolgate.policy.scrub import is_large
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import Editor, GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -215,11 +215,6 @@ class Gateway:
     def server_id(self, name: str) -> str:
         """The id of a server by any spelling of its name. Raises `Fault`."""
         return find_server(name, {id: upstream.name for id, upstream in self.snapshot.upstreams.items()})
-
-    @property
-    def scrubber(self) -> Scrubber:
-        """What takes secrets out of what servers say."""
-        return self.snapshot.scrubber
 
     def passed_on(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Those headers of a client that some server is to get; each gets its own ones of them."""

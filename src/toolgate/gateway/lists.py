@@ -62,7 +62,7 @@ class Lists:
             route.servers, wanted, client, snapshot.list_timeout, activated, rules, first=first
         )
         failures = [
-            (route.upstreams[server].name, self._redactor.text(fault.message))
+            (route.upstreams[server].name, self._redactor.of(server).text(fault.message))
             for server in shown
             if (fault := view.fault(server, kind))
         ]
@@ -93,13 +93,16 @@ class Lists:
             return served
         servers = {server.id: server.name for server in self.upstreams(route, client)}
         patience = server_info.PATIENCE if served else self._current().list_timeout
-        said = await catalog.introduced(servers, client, patience)
-        if served:
-            told = {name: about for id, name in servers.items() if (about := said.get(id))}
-            about = server_info.merged(served, told, len(servers) > 1)
-        else:
-            about = server_info.alone(next(iter(said.values()), None))
-        return msgspec.structs.replace(about, instructions=self._redactor.text(about.instructions))
+        said = {
+            id: self._scrubbed(id, about) for id, about in (await catalog.introduced(servers, client, patience)).items()
+        }
+        if not served:
+            return server_info.alone(next(iter(said.values()), None))
+        told = {name: about for id, name in servers.items() if (about := said.get(id))}
+        return server_info.merged(served, told, len(servers) > 1)
+
+    def _scrubbed(self, server: str, about: About | None) -> About | None:
+        return about and msgspec.structs.replace(about, instructions=self._redactor.of(server).text(about.instructions))
 
     def upstreams(self, route: Route, client: Client) -> Sequence[Upstream]:
         return [route.upstreams[id] for id in route.seen_by(self._access.rules(client.principal))]
@@ -119,7 +122,7 @@ class Lists:
             if self._may_know(server.id, made, client)
         ]
         failures = [
-            (server.name, self._redactor.text(answer.message))
+            (server.name, self._redactor.of(server.id).text(answer.message))
             for server, answer in answers
             if isinstance(answer, Fault)
         ]

@@ -17,6 +17,7 @@ from toolgate.config import Config, Server
 from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, EventSink, Outcome
+from toolgate.core.redaction import Redactor
 from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
@@ -86,13 +87,17 @@ class Snapshot(msgspec.Struct, frozen=True):
     catalog: Catalog
     routes: Mapping[str, Route]
     servers: Mapping[str, Server]  # those that are enabled, by id
-    scrubber: Scrubber
+    redactor: Redactor
     truncate: Truncate | None
     passed_on: frozenset[str] = frozenset()  # headers of clients that some server is to get
 
     @property
     def list_timeout(self) -> float:
         return self.config.catalog.list_timeout
+
+    def scrubber(self, server: str) -> Scrubber:
+        """What a server says goes through it."""
+        return Scrubber(self.redactor.of(server), self.config.guard.scrub)
 
     def route(self, path: str) -> Route:
         """What is served at a path. Raises `Fault` where that was removed."""
@@ -105,8 +110,8 @@ class Snapshot(msgspec.Struct, frozen=True):
         """A large result as the last two policies leave it, made in a thread: others would wait for them."""
         if not isinstance(outcome, Done) or not is_large(outcome):
             return outcome
-        if self.scrubber.has_work:
-            outcome = await self.scrubber.aside(outcome)
+        if (scrubber := self.scrubber(call.server)).has_work:
+            outcome = await scrubber.aside(outcome)
         return await self.truncate.aside(call, outcome) if self.truncate else outcome
 
     def take_over(self) -> None:
@@ -139,7 +144,7 @@ def build(
         catalog=catalog,
         routes=build_routes(config, upstreams, tuple(policies), policy_deps),
         servers=servers,
-        scrubber=Scrubber(policy_deps.redactor, config.guard.scrub),
+        redactor=policy_deps.redactor,
         truncate=chain.truncate(config, policy_deps.overflow),
         passed_on=frozenset(name for server in servers.values() for name in server.forward_headers),
     )

@@ -100,18 +100,18 @@ class Audit(Policy):
         decision, outcome, code, reason = _told(ending)
         if not call.server and outcome == "error":
             decision = "deny"  # there is no such target
-        who, given, plainly = call.client.principal, call.arguments, self._trail.redactor.text
+        who, given, redactor = call.client.principal, call.arguments, self._trail.redactor
         entry = AuditEntry(
             self._trail.time(),
             "call",
             who.id,
             call.method,
             call.server,
-            plainly(call.target),
+            redactor.text(call.target),
             decision,
             outcome,
             code,
-            plainly(reason)[:LONGEST] if reason else "",
+            redactor.of(call.server).text(reason)[:LONGEST] if reason else "",
             int((self._clock.now() - ticket.when) * 1e6) / 1000,
             who.client,
             who.via,

@@ -17,7 +17,7 @@ from msgspec import Raw
 from toolgate.core import names, redaction
 from toolgate.core.fault import Fault
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, Note, Outcome
-from toolgate.core.redaction import Redactor
+from toolgate.core.redaction import Redactor, Secrets
 from toolgate.policy.base import Policy
 from toolgate.upstreams.base import Status
 
@@ -33,20 +33,20 @@ def is_large(outcome: Outcome) -> bool:
 
 
 class Scrubber(msgspec.Struct, frozen=True):
-    """What servers say, without secrets: those that are known, or all that have the shape of one as well."""
+    """What a server says, without secrets: those that are known, or all that have the shape of one as well."""
 
-    redactor: Redactor
+    secrets: Secrets
     mode: Mode
 
     @property
     def has_work(self) -> bool:
-        return self.mode == "patterns" or (self.mode == "known" and self.redactor.knows_any)
+        return self.mode == "patterns" or (self.mode == "known" and self.secrets.knows_any)
 
     def body(self, said: bytes) -> bytes:
         """The same object where there is nothing to be taken out."""
         if self.mode == "off":
             return said
-        known = self.redactor.body(said)
+        known = self.secrets.body(said)
         return redaction.shaped(known) if self.mode == "patterns" else known
 
     def raw(self, said: Raw) -> Raw:
@@ -90,28 +90,36 @@ class Scrub(Policy):
     name = "scrub"
 
     def __init__(self, redactor: Redactor, mode: Mode) -> None:
-        self._servers = Scrubber(redactor, mode)
         self._redactor = redactor
+        self._mode: Mode = mode
+        self._scrubbers: dict[str, Scrubber] = {}  # by server
 
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Call:
-        if call.notes and self._servers.has_work:
-            call.notes.change = self._servers.note
+        if call.notes:
+            scrubber = self._scrubbers.get(call.server) or self._of(call.server)
+            if scrubber.has_work:
+                call.notes.change = scrubber.note
         return call
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
-        if call.server != names.OWN:
-            return self._servers.outcome(outcome)
-        own = Done(self._redactor.body(bytes(outcome.body))) if isinstance(outcome, Done) else outcome
-        return self._servers.outcome(own)
+        scrubber = self._scrubbers.get(call.server) or self._of(call.server)
+        if call.server == names.OWN and isinstance(outcome, Done):
+            outcome = Done(self._redactor.body(bytes(outcome.body)))
+        return scrubber.outcome(outcome)
+
+    def _of(self, server: str) -> Scrubber:
+        self._scrubbers[server] = scrubber = Scrubber(self._redactor.of(server), self._mode)
+        return scrubber
 
 
 def fault(fault: Fault, redactor: Redactor) -> Fault:
     """As it may be shown, whoever it is shown to."""
-    return fault.shown(redactor.text, redactor.body, redactor.value) if redactor.knows_any else fault
+    secrets = redactor.of(fault.server)
+    return fault.shown(secrets.text, secrets.body, secrets.value) if secrets.knows_any else fault
 
 
-def status(status: Status, redactor: Redactor) -> Status:
+def status(status: Status, secrets: Secrets) -> Status:
     """As it may be shown to the operator."""
     status = status.told()
-    words = {name: redactor.text(getattr(status, name)) for name in ("error", "hint", "stderr")}
+    words = {name: secrets.text(getattr(status, name)) for name in ("error", "hint", "stderr")}
     return msgspec.structs.replace(status, **words)

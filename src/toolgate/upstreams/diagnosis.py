@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 LOOK = "see the end of its stderr"  # how the hint begins where nothing better is known
 
-_NODE = "install Node.js (https://nodejs.org), which has {0} with it"
-_UV = "install uv (https://docs.astral.sh/uv/), which has {0} with it"
+_NODE = "install Node.js (https://nodejs.org), which includes {0}"
+_UV = "install uv (https://docs.astral.sh/uv/), which includes {0}"
 _PYTHON = "install Python (https://www.python.org), or write the whole path of {0} as the command"
 _OLD_LIBRARY = (
     'it was made for mcp 1.x and runs with mcp 2: write "compat": "mcp<2" beside its command uvx (in another tool\'s '
@@ -30,7 +30,7 @@ INSTALLERS = {
     "docker": "install Docker (https://docs.docker.com/get-docker/), or Podman and write podman as the command",
     "podman": "install Podman (https://podman.io), or Docker and write docker as the command",
     "pipx": "install pipx (https://pipx.pypa.io), or uv and write uvx as the command",
-    **dict.fromkeys(("bun", "bunx"), "install Bun (https://bun.sh), which has {0} with it"),
+    **dict.fromkeys(("bun", "bunx"), "install Bun (https://bun.sh), which includes {0}"),
     "deno": "install Deno (https://deno.com)",
     "go": "install Go (https://go.dev)",
     "cargo": "install Rust (https://rustup.rs), which has cargo with it",

@@ -271,7 +271,7 @@ async def test_what_is_kept_cannot_be_read_without_the_keys_and_is_not_shown_in_
     )
     secrets = [token, *rig.authority.refreshes, *rig.authority.clients.values()]
     assert kept and not any(secret.encode() in kept for secret in secrets)
-    assert rig.redactor.text(" ".join(secrets)) == " ".join([GONE] * len(secrets))
+    assert rig.redactor.of("docs").text(" ".join(secrets)) == " ".join([GONE] * len(secrets))
     again = Rig(rig.authority, store=rig.store)
     assert await again.credential.shown() == f"Bearer {token}"
     other = OAuth(rig.store, [b"x" * 32], FakeClock(), rig.outside, Redactor(), lambda: BASE)

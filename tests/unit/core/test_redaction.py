@@ -16,7 +16,7 @@ from toolgate.core.redaction import (
     ADJOINING,
     GONE,
     MOST,
-    MOST_PASSING,
+    MOST_TOKENS,
     WINDOW,
     Redactor,
     excerpt,
@@ -327,9 +327,9 @@ def test_what_strangers_say_makes_no_line_of_a_log_and_moves_no_cursor(caplog: p
 def test_tokens_that_come_and_go_do_not_displace_what_is_configured() -> None:
     redactor = Redactor([SECRET])
     for number in range(3 * MOST):
-        redactor.learn([f"token-of-an-hour-{number}"], passing=True)
-    assert redactor.text(SECRET) == GONE
-    assert redactor.text(f"token-of-an-hour-{3 * MOST - 1}") == GONE
+        redactor.learn_tokens("mail", [f"token-of-an-hour-{number}"])
+    assert redactor.of("mail").text(SECRET) == redactor.text(SECRET) == GONE
+    assert redactor.of("mail").text(f"token-of-an-hour-{3 * MOST - 1}") == GONE
 
 
 def test_what_is_still_configured_is_not_forgotten_for_what_was_replaced() -> None:
@@ -342,8 +342,32 @@ def test_what_is_still_configured_is_not_forgotten_for_what_was_replaced() -> No
 @pytest.mark.parametrize("word", ["structuredContent", "input_schema", '"version":1', '"type":"text0"', "x" * 10_000])
 def test_a_server_cannot_take_words_out_of_what_others_say_by_calling_them_its_token(word: str) -> None:
     redactor = Redactor([SECRET])
-    redactor.learn([word], passing=True)
-    assert redactor.text(f"a {word} b") == f"a {word} b"
+    redactor.learn_tokens("mail", [word])
+    assert redactor.of("mail").text(f"a {word} b") == f"a {word} b"
+
+
+def test_tokens_of_a_server_are_taken_out_of_what_is_said_by_it_and_of_nothing_else() -> None:
+    redactor = Redactor([SECRET])
+    redactor.learn_tokens("mail", ["delete_table_2"])
+    assert redactor.of("mail").text(f"delete_table_2 {SECRET}") == f"{GONE} {GONE}"
+    for others in (redactor, redactor.of("tables"), redactor.anywhere):
+        assert others.text(f"delete_table_2 {SECRET}") == f"delete_table_2 {GONE}"
+    assert excerpt("delete_table_2 of tables", server="tables") == excerpt("delete_table_2 of tables")
+
+
+def test_what_a_configuration_brings_later_is_taken_out_everywhere() -> None:
+    redactor = Redactor()
+    redactor.learn_tokens("mail", ["Abcdefghij0123456789"])
+    redactor.learn([SECRET])
+    assert [each.text(SECRET) for each in (redactor, redactor.of("mail"), redactor.anywhere)] == [GONE] * 3
+
+
+def test_a_token_that_nobody_writes_by_chance_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = Redactor()
+    redactor.learn_tokens("mail", ["Abcdefghij0123456789", "delete-table-2-of-the-customers"])
+    with quiet_logs(redactor):
+        logging.getLogger("toolgate.somewhere").warning("Abcdefghij0123456789 delete-table-2-of-the-customers")
+    assert caplog.messages == [f"{GONE} delete-table-2-of-the-customers"]
 
 
 def test_beginnings_of_private_keys_without_end_cost_little() -> None:
@@ -361,8 +385,8 @@ def test_logs_are_as_they_were_afterwards(caplog: pytest.LogCaptureFixture) -> N
 
 def test_tokens_that_are_renewed_again_and_again_never_push_out_what_lasts() -> None:
     redactor = Redactor(["configured-secret"])
-    for number in range(2 * MOST_PASSING):
-        redactor.learn([f"token-number-{number:06}"], passing=True)
-    assert redactor.text("configured-secret") == GONE
-    assert redactor.text(f"token-number-{2 * MOST_PASSING - 1:06}") == GONE
-    assert redactor.body(b"token-number-000000") == b"token-number-000000"
+    for number in range(2 * MOST_TOKENS):
+        redactor.learn_tokens("mail", [f"token-number-{number:06}"])
+    mail = redactor.of("mail")
+    assert mail.text("configured-secret") == mail.text(f"token-number-{2 * MOST_TOKENS - 1:06}") == GONE
+    assert mail.body(b"token-number-000000") == b"token-number-000000"

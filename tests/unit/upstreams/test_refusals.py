@@ -19,4 +19,4 @@ from toolgate.upstreams.links.refusals import moved_hint
     ],
 )
 def test_only_a_place_on_the_same_host_is_advised(location: str, hint: str) -> None:
-    assert moved_hint(307, "http://docs.example/mcp", location) == hint
+    assert moved_hint(307, "http://docs.example/mcp", location, "there") == hint

@@ -62,7 +62,7 @@ class Ourselves:
             follow=False,
         )
         found = registering.read_registered(server, authority, fetched.status, fetched.body)
-        await self._vault.keep_client(found, redirect_uri)
+        await self._vault.keep_client(found, redirect_uri, server)
         return found
 
     def redirect_uri(self, server: Server, issuer: str = "") -> str:

@@ -105,7 +105,7 @@ class GrantVault:
             await self._store.compare_and_set(LEASES, _of(grant), holder, None)
 
     def _remember(self, key: str, grant: Grant) -> None:
-        self._redactor.learn([grant.token, grant.refresh, grant.client.secret], passing=True)
+        self._redactor.learn_tokens(grant.server, [grant.token, grant.refresh, grant.client.secret])
         self._grants[key] = grant
         while len(self._grants) > MOST_KNOWN:
             del self._grants[next(iter(self._grants))]
@@ -117,8 +117,8 @@ class GrantVault:
         is_over = found and found.expires is not None and found.expires <= self._clock.wall()
         return None if not found or is_over or found.issuer != issuer else found
 
-    async def keep_client(self, client: Registration, redirect_uri: str) -> None:
-        self._redactor.learn([client.secret], passing=True)
+    async def keep_client(self, client: Registration, redirect_uri: str, server: Server) -> None:
+        self._redactor.learn_tokens(server.id, [client.secret])
         await self._store.put(CLIENTS, _key(client.issuer, redirect_uri), self._sealed(client), KEPT)
 
     async def drop_client(self, client: Registration, redirect_uri: str) -> None:

@@ -171,7 +171,7 @@ class Admin:
         upstream = self._gateway.snapshot.upstreams.get(server.id)
         if not upstream:
             return {"state": "disabled"}
-        status = scrub.status(upstream.status(), self._gateway.redactor)
+        status = scrub.status(upstream.status(), self._gateway.redactor.of(server.id))
         return {key: value for key, value in msgspec.structs.asdict(status).items() if value not in ("", None)}
 
     async def _add(self, body: bytes, by: Principal) -> Answer:

@@ -29,7 +29,7 @@ _result = jsonrpc.Decoder(_Result)
 def result(answer: ComponentResponse, server: Server) -> bytes:
     """What a tool returned, as it was written. Raises `Fault`."""
     if answer.status != 200:
-        raise _refused(answer, server, _hint(answer, server.url))
+        raise _refused(answer, server, _hint(answer, server.url, server))
     try:
         answer.body.decode()  # the decoder skips over raw members without looking at their encoding
         if memoryview(_result.decode(answer.body).content)[0] != 0x5B:
@@ -50,7 +50,7 @@ def tools(answer: ComponentResponse, line: ComponentClient, server: Server) -> T
     """What a component says of itself. Raises `Fault`."""
     if answer.status != 200:
         message = f"{line} answered GET with HTTP {answer.status}: {shown(answer.body)}"
-        raise fault(server, message, "not_sent", hint=_hint(answer, line.url))
+        raise fault(server, message, "not_sent", hint=_hint(answer, line.url, server))
     try:
         return metadata.read(answer.body)
     except metadata.NoTools as why:
@@ -69,5 +69,5 @@ def none(lost: Lost, server: Server) -> Fault:
     return fault(server, str(lost), "not_sent", hint=hint)
 
 
-def _hint(answer: ComponentResponse, url: str) -> str:
-    return credentials_hint(answer.status) or moved_hint(answer.status, url, answer.location)
+def _hint(answer: ComponentResponse, url: str, server: Server) -> str:
+    return credentials_hint(answer.status) or moved_hint(answer.status, url, answer.location, server.id)

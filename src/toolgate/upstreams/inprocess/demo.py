@@ -35,7 +35,7 @@ async def count(arguments: Arguments, context: ToolContext) -> Object:
 
 
 async def about(_arguments: Arguments, _context: ToolContext) -> Object:
-    return {"contents": [{"uri": "greeter://about", "mimeType": "text/plain", "text": "A registry inside toolgate."}]}
+    return {"contents": [{"uri": "greeter://about", "mimeType": "text/plain", "text": "Tools inside toolgate."}]}
 
 
 async def letter(arguments: Arguments, _context: ToolContext) -> Object:

@@ -280,8 +280,10 @@ class HttpLink:
             self._refusals.add(status)
             if is_404:  # whatever it is for, a client starts another session
                 self._forgotten()
-            hint = credentials_hint(status, self._server) or moved_hint(status, self._server.url, location)
-            message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
+            hint = credentials_hint(status, self._server) or moved_hint(
+                status, self._server.url, location, self._server.id
+            )
+            message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
             self._failed(origin, refused(self._server, status, message, hint))
 
     def awaits(self, origin: int) -> bool:
@@ -298,9 +300,13 @@ class HttpLink:
         else:
             log.info("%s", fault.message)
 
+    def quoted(self, body: bytes) -> str:
+        """What the server said, as it may be quoted."""
+        return shown(body, self._server.id)
+
     def _forgotten(self) -> str:
-        """The server does not know our session any more: nothing can be sent in it, and there is nothing to hear."""
-        message = f"{self._server.name} no longer knows our session"
+        """The server has lost the session: nothing can be sent in it, and there is nothing to hear."""
+        message = f"{self._server.name} has lost the session"
         if not self._is_forgotten:
             self._is_forgotten = True
             self._pool.drain()
@@ -390,7 +396,9 @@ class _Reply:
             if body:
                 self._received(body)
             if self.origin is not None and self._link.awaits(self.origin):
-                self._link.broke(self.origin, f"sent HTTP {self._status} with no answer in it: {shown(body)}")
+                self._link.broke(
+                    self.origin, f"sent HTTP {self._status} with no answer in it: {self._link.quoted(body)}"
+                )
 
     def lost(self, reason: str) -> None:
         self._link.done(self)

@@ -42,11 +42,11 @@ def credentials_hint(status: int, server: Server | None = None) -> str:
     return 'check the credentials in its headers, or set `auth = "oauth"` if users must sign in'
 
 
-def moved_hint(status: int, url: str, location: str) -> str:
+def moved_hint(status: int, url: str, location: str, server: str) -> str:
     """Where a server says that it is now; empty where it does not say so."""
     if status >= 400 or not location:
         return ""
-    said = f"it says that it has moved to {redaction.excerpt(location)!r}"
+    said = f"it says that it has moved to {redaction.excerpt(location, server=server)!r}"
     try:
         there, here = urlsplit(place := urljoin(masking.url(url), location)), urlsplit(url)
     except ValueError:  # a place that is none
@@ -67,6 +67,6 @@ def is_rpc_error(body: bytes, to: int | None = None) -> bool:
     return bool(message.error) and is_to_it
 
 
-def shown(body: bytes) -> str:
+def shown(body: bytes, server: str) -> str:
     """The beginning of a body, for a message to people."""
-    return redaction.excerpt(body)
+    return redaction.excerpt(body, server=server)

@@ -160,7 +160,8 @@ class SseLink(PipeLink):
         if endpoint and endpoint.origin == self._pool.target.origin and _visible.fullmatch(endpoint.path):
             self._endpoint.set_result(endpoint)
         else:
-            self.refused(f"gave the message endpoint {excerpt(written)!r}, which does not have the origin of {told}")
+            given = excerpt(written, server=self._server.id)
+            self.refused(f"gave the message endpoint {given!r}, which does not have the origin of {told}")
 
     def refused(self, what: str, hint: str = "") -> None:
         """There is no stream."""
@@ -201,7 +202,7 @@ class SseLink(PipeLink):
         if not is_unknown and origin is not None and is_rpc_error(body):
             self._receiver.received(body, origin)
             return
-        message = f"{self._server.name} answered HTTP {status}: {shown(body)}"
+        message = f"{self._server.name} answered HTTP {status}: {shown(body, self._server.id)}"
         if origin is None:
             log.info("%s", message)
         elif is_unknown or wants_others:
@@ -210,7 +211,7 @@ class SseLink(PipeLink):
             hint = credentials_hint(status, self._server)
             self._receiver.failed(origin, refused(self._server, status, message, hint))
         if is_unknown or status == 404:
-            self.over("no longer knows our session")
+            self.over("has lost the session")
         elif wants_others:
             self.over("rejected the credentials")
 

@@ -142,7 +142,7 @@ def _raise_if_modern_only(fault: Fault) -> None:
     supported = _supported(fault)
     if supported is not None and not any(each in supported for each in mcp.REVISIONS):
         ours = ", ".join(mcp.dates("modern"))
-        message = f"{fault.message}: it has {_listed(supported) or 'none'}, toolgate has {ours}"
+        message = f"{fault.message}: it supports {_listed(supported) or 'none'}; toolgate supports {ours}"
         raise Fault("SERVER_FAILED", message, reach="not_sent")
 
 

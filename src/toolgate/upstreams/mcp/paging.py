@@ -120,6 +120,8 @@ def _can_be_called(requests: Requests, tool: Raw) -> bool:
         header_arguments.of_tool(tool)
     except header_arguments.Invalid as why:
         if requests.complaints.takes(requests.server.id):
-            log.warning("%s: ignored a tool: %s: %r", requests.server.name, why, excerpt(bytes(tool)))
+            log.warning(
+                "%s: ignored a tool: %s: %r", requests.server.name, why, excerpt(bytes(tool), server=requests.server.id)
+            )
         return False
     return True

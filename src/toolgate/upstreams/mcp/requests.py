@@ -333,13 +333,15 @@ class Requests:
 
     def _dropped(self, method: str, size: int) -> None:
         if self.complaints.takes(self.server.id):
-            told = (self.server.name, excerpt(method), size, LONGEST_NOTE)
+            told = (self.server.name, excerpt(method, server=self.server.id), size, LONGEST_NOTE)
             log.warning("%s sent a %s of %d bytes; dropped, because the limit is %d", *told)
 
     def _misread(self, error: jsonrpc.Malformed, data: bytes, origin: int | None) -> None:
         """Whoever waits for an answer, we or the server, is told that there will be none."""
         if self.complaints.takes(self.server.id):
-            log.warning("%s sent an invalid message: %s: %r", self.server.name, error, excerpt(data))
+            log.warning(
+                "%s sent an invalid message: %s: %r", self.server.name, error, excerpt(data, server=self.server.id)
+            )
         if error.id != b"null" and error.only == "method":
             self.answer(jsonrpc.error(error.id, error.rpc, error.message))
         elif error.is_answer and error.id.isdigit() and origin in (None, int(error.id)):

@@ -136,7 +136,7 @@ class Tasks:
                 yield tasks.read_id(raw), raw
             except Fault as fault:
                 if self._requests.complaints.takes(self._requests.server.id):
-                    log.warning("%s: %r", fault.message, excerpt(bytes(raw)))
+                    log.warning("%s: %r", fault.message, excerpt(bytes(raw), server=self._requests.server.id))
 
     async def _look_at(self, id: str) -> Raw | None:
         try:

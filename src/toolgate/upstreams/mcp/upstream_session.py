@@ -220,7 +220,7 @@ class UpstreamSession:
         """Count a failure of the server."""
         self.breaker.failed(fault)
         if self.breaker.is_open:
-            told = excerpt(fault.told().message, LONGEST_LOGGED)
+            told = excerpt(fault.told().message, LONGEST_LOGGED, self._server.id)
             log.warning("Circuit breaker open for %s: %s", self._server.name, told)
 
     def rest(self) -> None:
@@ -270,7 +270,8 @@ class UpstreamSession:
                 self.failed(fault)
                 self._becomes("failed", fault)
                 if self._complaints.takes(server.id):
-                    log.warning("%s did not start: %s", server.name, excerpt(fault.told().message, LONGEST_LOGGED))
+                    told = excerpt(fault.told().message, LONGEST_LOGGED, server.id)
+                    log.warning("%s did not start: %s", server.name, told)
             raise not_started(self._server, fault, self._diagnosis(fault)) from None
         except BaseException:
             self._becomes("failed", stopped(server.id, server.name, "not_sent"))
@@ -417,7 +418,8 @@ class UpstreamSession:
         self._idle.cancel()
         self._gone(connection)
         if self._complaints.takes(self._server.id):
-            log.warning("%s; the next call starts it again", excerpt(fault.told().message, LONGEST_LOGGED))
+            told = excerpt(fault.told().message, LONGEST_LOGGED, self._server.id)
+            log.warning("%s; the next call starts it again", told)
         self.resubscriber.lost()
 
     def _gone(self, connection: Connection) -> None:

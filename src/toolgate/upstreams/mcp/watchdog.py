@@ -51,7 +51,7 @@ class Watchdog:
                 await clock.sleep(max(0.0, until - clock.now()))
             if self._is_silent(seen) and self._requests.link:
                 silence = self._server.timeout + PATIENCE
-                self._requests.link.replace(f"did not answer for {silence:g} s, even a ping, and was stopped")
+                self._requests.link.replace(f"did not respond for {silence:g} s, not even to a ping, and was stopped")
         finally:
             self._is_checking = False
 
