@@ -164,7 +164,7 @@ class Catalog:
         slot = self._slot_of(server, kind, client)
         if not upstream or not slot or not slot.server_list or not slot.is_checked or slot.is_outdated:
             return False
-        return or_stopped or upstream.is_up(client)
+        return or_stopped or upstream.live_scope(client) is not None
 
     # What is known.
 

@@ -174,20 +174,17 @@ class Guards:
         return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
-        """The headers of a request, as `era_headers.read` has them. Raises `Refused`."""
+        """The headers of a request, as `era_headers.read` has them; against pages that a browser was led to (DNS
+        rebinding), the host and the origin must be known ones. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
         if twice:
             _refuse_two_hosts(twice)
-        self._check(headers)
-        return headers, twice
-
-    def _check(self, headers: Headers) -> None:
-        """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
         self._check_host(headers)
         origin = headers.get("origin")
-        is_local = self._config.http.host in LOOPBACK and origin is not None and _is_page_of_loopback(origin)
+        is_local = origin is not None and self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
         if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
             raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
+        return headers, twice
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
@@ -197,7 +194,7 @@ class Guards:
     async def read(self, request: Request) -> bytes:
         """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
         and would find a broken connection instead of the refusal."""
-        if self._gateway.snapshot.config.is_open and not _is_json(request.headers.get("content-type", "")):
+        if self._gateway.access.is_open and not _is_json(request.headers.get("content-type", "")):
             raise Refused(415, "Content-Type must be application/json: any web page can send other types")
         limit = self._config.http.body_limit
         declared = request.headers.get("content-length", "")

@@ -78,8 +78,8 @@ class Upstream(Protocol):
         """How it is now. Starts nothing, and never waits."""
         ...
 
-    def is_up(self, client: Client) -> bool:
-        """Whether the connection that serves this client is there now. Starts nothing."""
+    def live_scope(self, client: Client) -> str | None:
+        """The scope of the connection that serves this client, where that is there now. Starts nothing."""
         ...
 
     async def open(self) -> None:

@@ -22,7 +22,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.jsonrpc import Members, Message, RpcError
+from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
@@ -210,7 +210,7 @@ class Requests:
         self.pending[id] = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
         return exchange
 
-    async def _send(self, id: int, method: str, params: Members | bytes, headers: Headers) -> None:
+    async def _send(self, id: int, method: str, params: Params | bytes, headers: Headers) -> None:
         if self.fault or not self.link:
             raise self._gone()
         body = params if isinstance(params, bytes) else jsonrpc.encode(params)
