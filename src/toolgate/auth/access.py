@@ -226,7 +226,9 @@ class Rules:
         """Whether anything of a server may be permitted. If not, it is as if it were not configured."""
         found = self._seen.get(server)
         if found is None:
-            found = self._seen[server] = self._sees(server)
+            found = self._sees(server)
+            if len(self._seen) < _MOST_REMEMBERED and len(server) <= _LONGEST_REMEMBERED:  # it may be anything
+                self._seen[server] = found
         return found
 
     def servers(self, known: Mapping[str, str]) -> Mapping[str, str]:
