@@ -10,6 +10,7 @@ The protocol
     items       what an item of a list says of itself
     addresses   which address counts where something is bounded for each
     names       `server__tool`, `server+uri` and back; near misses
+    templates   templates of URIs, and what a completion makes of one
     surrogates  lone surrogates in JSON
     counting    how many values JSON holds, counted before it is read
 Values

@@ -14,12 +14,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, mcp, surrogates
+from toolgate.core import jsonrpc, mcp, surrogates, templates
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.model import Call, Client, Notes
 
 LONGEST_NAME = 16 * 1024  # characters
+MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
 LONGEST_QUOTE = 100  # characters of one in an error
 
 _strict_text = msgspec.json.Decoder(str).decode
@@ -124,6 +125,8 @@ def read_call(
     extra = {name: member for name, member in params.items() if name not in taken}
     if reference:
         extra["ref"] = _reference_alone(reference, extra["ref"])
+        if mcp.REFERENCES[reference].target == "uri":
+            extra |= _completion_alone(extra)
     if extra:
         refuse_lookalikes(extra, _DECISIVE, "params")
     return Call(
@@ -173,6 +176,35 @@ def _reference_alone(type: str, raw: Raw) -> Raw:
     others = {each.target for each in mcp.REFERENCES.values()} - {mcp.REFERENCES[type].target}
     kept = {name: member for name, member in found.items() if name not in others}
     return raw if len(kept) == len(found) else Raw(jsonrpc.encode(kept))
+
+
+def _completion_alone(extra: Members) -> Members:
+    """What is completed, and by what, each once and in shape: what it makes of a template is decided on."""
+    refuse_lookalikes(extra, _OF_A_COMPLETION["params"], "params")
+    alone: Members = {}
+    for name in ("argument", "context"):
+        if name in extra:
+            found = read_members(extra[name], name)
+            refuse_lookalikes(found, _OF_A_COMPLETION[name], name)
+            alone[name] = Raw(jsonrpc.encode(found))
+    if given := read_members(alone.get("context", jsonrpc.NOTHING), "context").get("arguments"):
+        chosen = read_members(given, "context.arguments")
+        alone["context"] = Raw(jsonrpc.with_members(alone["context"], {"arguments": jsonrpc.encode(chosen)}))
+        if len(set(map(templates.same, chosen))) < len(chosen) or len(chosen) > MOST_CHOSEN:
+            message = f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, none like another'
+            raise Fault("INVALID_ARGS", message, reach="not_sent")
+    try:
+        templates.completing(alone.get("argument", jsonrpc.NOTHING), alone.get("context", jsonrpc.NOTHING))
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid params: {error}", reach="not_sent") from None
+    return alone
+
+
+_OF_A_COMPLETION = {
+    "params": {each: each for each in ("argument", "context")},
+    "argument": {each: each for each in ("name", "value")},
+    "context": {"arguments": "arguments"},
+}
 
 
 def read_told(params: Raw) -> Raw:

@@ -19,7 +19,7 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
-from toolgate.core import counting, jsonrpc
+from toolgate.core import counting, jsonrpc, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
@@ -42,6 +42,7 @@ SHORT = 2 * LEAST_VALUES  # bytes, in which there are fewer values than any limi
 COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
+SERVERS = ENDPOINT + "/servers/"  # before the id of one
 ADMIN = "/admin"
 
 
@@ -106,6 +107,7 @@ class Guards:
         principal = await self._who(scope, headers, path)
         route, is_sse = self._find(path, principal)
         if not route:
+            self._refuse_hidden(path, principal)
             raise Refused(404, f"Not found: {scope['path']}; the endpoint is /mcp")
         if route.is_strict:
             self._check_let_in(route, principal)
@@ -126,6 +128,15 @@ class Guards:
             self._gateway.check_let_in(route, principal)
         except Fault as fault:
             raise Refused(403, fault.message, data=fault.data()) from None
+
+    def _refuse_hidden(self, path: str, principal: Principal) -> None:
+        """Where nothing is served: the refusal of a server that this client could not see if there were one, so that
+        nobody learns which there are."""
+        rules = self._gateway.access.rules(principal)
+        place = path.removesuffix(SSE)
+        if rules and place.startswith(SERVERS) and not rules.sees(names.slug(place.removeprefix(SERVERS))):
+            fault = Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+            raise Refused(403, fault.message, data=fault.data())
 
     async def admit_admin(self, scope: Scope, receive: Receive) -> Request:
         """A request that steers the gateway itself. Raises `Refused`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -142,7 +143,8 @@ class ModernResponses:
         kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.client
         listing = await self._gateway.lists.view(kind, route, client)
         page = self._pages.cut(listing, request.params, route, client)
-        return Reply(modern.write_listing(client, page, responses.SERVER_INFO))
+        write = partial(modern.write_listing, client, server_info=responses.SERVER_INFO)
+        return Reply(await responses.listing(page, write))
 
     async def _discover(self, request: Request) -> Reply:
         client, about = request.client, await self._gateway.lists.about(request.route, request.client)
