@@ -7,7 +7,6 @@ once.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Set as AbstractSet
 
@@ -17,6 +16,7 @@ from msgspec import Raw
 from toolgate.core import mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, ToolInfo
+from toolgate.core.turns import Turns
 from toolgate.policy import schemas
 from toolgate.policy.base import Policy, Wait
 from toolgate.policy.schemas import FINE, ArgumentsVerdict
@@ -25,16 +25,23 @@ log = logging.getLogger(__name__)
 
 LARGE = 1024 * 1024  # bytes of arguments, above which they are judged aside
 LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
+MOST_WAITING = 32  # calls of one principal
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
+def turns_aside() -> Turns:
+    """Of what is judged aside: one at a time, since the threads are everybody's."""
+    return Turns(1, most=MOST_WAITING, what="calls with large arguments")
+
+
 class Validate(Policy):
-    """`trusted`: the servers whose tools judge their arguments themselves."""
+    """`trusted`: the servers whose tools judge their arguments themselves. `aside`: the turns of all routes."""
 
     name = "validate"
 
-    def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
+    def __init__(self, trusted: AbstractSet[str] = frozenset(), aside: Turns | None = None) -> None:
         self._trusted = trusted
+        self._aside = aside or turns_aside()
 
     def applies(self, call: Call) -> bool:
         return bool(call.tool_info) and call.tool_info.schema not in _TRIVIAL and call.server not in self._trusted
@@ -50,7 +57,8 @@ class Validate(Policy):
         elif len(call.arguments) > LARGE or (
             len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(tool_info.schema)
         ):
-            return Wait(lambda: asyncio.to_thread(self._judged, call, tool_info))  # calls of others go on meanwhile
+            whose = call.client.principal.counted_as
+            return Wait(lambda: self._aside.in_thread(whose, lambda: self._judged(call, tool_info)))
         else:
             verdict = self._judged(call, tool_info)
         if verdict.wrong:

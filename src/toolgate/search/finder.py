@@ -1,21 +1,23 @@
 """Searching what clients may see: the catalog's lists, indexed as they are when somebody searches.
 
-The rule this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
-tools take a second to index, and nobody who searches for nothing is to wait for that.
+The rules this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
+tools take a second to index, and nobody who searches for nothing is to wait for that; principals that search take
+turns, so that nobody waits for more than one search of each other.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
 from toolgate.core.fault import Fault
+from toolgate.core.turns import Turns
 from toolgate.search import Document, Hit, Index, Unsearchable
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
+MOST_WAITING = 8  # searches of one principal
 
 Known = Callable[[str, str], ServerList | None]
 ServerLists = tuple[ServerList | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
@@ -26,6 +28,7 @@ class Finder:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "toolgate search")
+        self._turns = Turns(1, most=MOST_WAITING, what="searches")
         self._index = Index()
         self._indexed: dict[str, ServerLists] = {}
 
@@ -38,9 +41,11 @@ class Finder:
         limit: int,
         mode: str,
         permitted: Callable[[Document], bool] | None = None,
+        whose: str = "",
     ) -> Sequence[Hit]:
         """The best hits of these servers (each with the scope of its lists), by what is known of them now: those
-        that are `permitted` (asked on the index's thread). Raises `Fault` INVALID_ARGS."""
+        that are `permitted` (asked on the index's thread). `whose` search it is: see `Principal.counted_as`. Raises
+        `Fault` INVALID_ARGS, or RATE_LIMITED where `MOST_WAITING` of the same principal wait."""
         wanted = {
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
@@ -52,7 +57,7 @@ class Finder:
             return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), permitted=permitted, mode=mode)
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, found)
+            return await self._turns.in_thread(whose, found, self._thread)
         except Unsearchable as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
 
