@@ -97,7 +97,7 @@ async def test_what_is_within_a_share_is_ended_for_nobody_however_often_others_c
     async with gateway(pool=PoolLimits(max_live=4), own=own(), there=LegacyServer({"t": plain})) as rig:
         anns = await held_by(rig, "ann", 2)
         for _ in range(5):
-            calls = await held_by(rig, "mallory", 6)
+            await held_by(rig, "mallory", 6)
             await end(rig, "mallory")
         assert over(anns) == []
         assert (await rig.modern("bob").call("there__t")).text == "t"
