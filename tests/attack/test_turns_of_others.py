@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import tracemalloc
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +24,7 @@ from toolgate.core.turns import Turns
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
+from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.validate import LARGE, MOST_WAITING, Validate
 from toolgate.search import Hit, Index, finder
 from toolgate.search.finder import Finder
@@ -207,3 +209,21 @@ async def test_a_call_that_asks_waits_for_one_of_each_other_client(count: int) -
     assert ahead <= 2 and book.order.count("mallory") <= 2 * MOST_UNDECIDED + 1
     assert sum("nobody has decided yet" in each.error["message"] for each in replies) == MOST_UNDECIDED
     assert sum("too many calls are already waiting" in each.error["message"] for each in replies) == count - 32
+
+
+# Kept results.
+
+
+@pytest.mark.parametrize("line", ["x" * 99 + "\n", "ä€😀" * 30 + "\n", "x"])
+@pytest.mark.parametrize("asked", ["lines=50000-50009", "chars=6000000-6000099", "bytes=6000000-6000099", "chars=0-9"])
+async def test_a_range_of_a_large_result_takes_no_copy_of_all_of_it(line: str, asked: str) -> None:
+    kept = OverflowStore(FakeClock())
+    whole = line * (8_000_000 // len(line.encode()))
+    uri = kept.keep(Principal("ann"), whole, "text/plain")
+    tracemalloc.start()
+    try:
+        kept.read(Principal("ann"), f"{uri}?{asked}")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+        kept.close()
