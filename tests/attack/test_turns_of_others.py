@@ -26,7 +26,7 @@ from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, StoredRe
 from toolgate.policy.base import Wait
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.validate import LARGE, MOST_WAITING, Validate
-from toolgate.search import Hit, Index, finder
+from toolgate.search import Document, Hit, Index, finder
 from toolgate.search.finder import Finder
 from toolgate.state.memory import MemoryStore
 
@@ -98,6 +98,41 @@ def test_a_search_waits_for_one_of_each_other_client(monkeypatch: pytest.MonkeyP
     assert slow.order.count("mallory") == 1 + finder.MOST_WAITING
     assert refused(results) == 99 - finder.MOST_WAITING
     assert "Too many searches at once: 8 of this client are waiting already" in str(results[99])
+
+
+def tools(count: int) -> ServerList:
+    return ServerList({f"t{n}": Raw(b'{"name":"t%d","description":"tool number %d"}' % (n, n)) for n in range(count)})
+
+
+def test_a_large_list_is_indexed_in_turns_so_that_a_search_of_another_is_before_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(finder, "SLICE", 0.0)  # a document or so
+    read: list[str] = []
+    whole = Index.read
+
+    def noted(index: Index, document: Document) -> Any:
+        read.append(document.name)
+        return whole(index, document)
+
+    monkeypatch.setattr(Index, "read", noted)
+    found = Finder()
+    small = {"small": (Server(id="small", name="small", type="stdio"), "")}
+    large = tools(300)
+
+    async def run() -> int:
+        hers = asyncio.ensure_future(
+            found.find("number", SERVERS, lambda _, kind: large, ("tools",), 5, "bm25", whose="mallory")
+        )
+        await asyncio.sleep(0)
+        his = await found.find("write", small, lambda _, kind: LIST, ("tools",), 5, "bm25", whose="bob")
+        seen = len(set(read))
+        assert [hit.document.name for hit in his] == ["write"] and not hers.done()
+        assert len(await asyncio.wait_for(hers, 60)) == 5
+        return seen
+
+    assert asyncio.run(run()) < 30
+    found.close()
 
 
 def test_large_arguments_of_one_client_take_one_thread_and_others_wait_for_one(

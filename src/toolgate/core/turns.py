@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from enum import Enum
 from typing import Any, TypeVar
 
 from toolgate.core.fairness import RoundRobin
@@ -18,6 +19,12 @@ from toolgate.core.fault import Fault
 SOON = 1.0  # seconds after which who was refused may try again
 
 Result = TypeVar("Result")
+
+
+class Unfinished(Enum):
+    """What work returns that wants another turn."""
+
+    MORE = "more"
 
 
 class Turns:
@@ -53,6 +60,9 @@ class Turns:
             return
         if self._most is not None and self.waiting_of(whose) >= self._most:
             raise self._refusal()
+        await self._wait(whose)
+
+    async def _wait(self, whose: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put(whose, turn)
         try:
@@ -61,15 +71,24 @@ class Turns:
             self._leave(whose, turn)
             raise
 
-    async def in_thread(self, whose: str, work: Callable[[], Result], threads: Executor | None = None) -> Result:
-        """Have this done in a thread (None: one of the event loop's own) when its turn comes. Raises as `turn` does."""
+    async def in_thread(
+        self, whose: str, work: Callable[[], Result | Unfinished], threads: Executor | None = None
+    ) -> Result:
+        """Have this done in a thread (None: one of the event loop's own) when its turn comes, and what is `Unfinished`
+        in further turns. Raises as `turn` does."""
         await self.turn(whose)
+        while isinstance(result := await self._worked(work, threads), Unfinished):
+            if not self.take_now():
+                await self._wait(whose)
+        return result
+
+    async def _worked(self, work: Callable[[], Result], threads: Executor | None) -> Result:
         try:
             done = asyncio.get_running_loop().run_in_executor(threads, work)
         except BaseException:  # the threads have ended
             self.give_back()
             raise
-        done.add_done_callback(self._worked)
+        done.add_done_callback(self._over)
         return await asyncio.shield(done)  # who goes away does not end the thread
 
     def give_back(self) -> None:
@@ -82,7 +101,7 @@ class Turns:
                 self._running += 1
                 turn.set_result(None)
 
-    def _worked(self, done: asyncio.Future[Any]) -> None:
+    def _over(self, done: asyncio.Future[Any]) -> None:
         self.give_back()
         if not done.cancelled():
             done.exception()  # seen, also where nobody waits any more
