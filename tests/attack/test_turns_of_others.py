@@ -17,15 +17,16 @@ from virtualtime import FakeClock
 
 from toolgate.catalog.base import ServerList
 from toolgate.config import Server, access
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
-from toolgate.core.turns import Turns
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
+from toolgate.policy.limits import MOST_WAITING, Meters
 from toolgate.policy.overflow import OverflowStore
-from toolgate.policy.validate import LARGE, MOST_WAITING, Validate
+from toolgate.policy.validate import LARGE, Validate
 from toolgate.search import Document, Hit, Index, finder
 from toolgate.search.finder import Finder
 from toolgate.state.memory import MemoryStore
@@ -141,7 +142,7 @@ def test_large_arguments_of_one_client_take_one_thread_and_others_wait_for_one(
     slow = Slow()
     schema = b'{"type":"object","properties":{"a":{"type":"string"}}}'
     tool_info = ToolInfo(schema=schema)
-    policy = Validate()
+    policy = Validate(aside=Meters(FakeClock()).large_arguments)
     judged = Validate._judged  # pyright: ignore[reportPrivateUsage]
 
     def work(policy: Validate, call: Call, tool_info: ToolInfo) -> Any:
@@ -168,7 +169,7 @@ def test_who_goes_away_takes_no_second_thread() -> None:
     slow = Slow()
 
     async def run() -> None:
-        turns = Turns(1)
+        turns = FairLimit(1)
         with ThreadPoolExecutor(4) as threads:
             for _ in range(10):
                 asked = asyncio.ensure_future(turns.in_thread("mallory", lambda: slow.work("mallory"), threads))
@@ -186,7 +187,7 @@ def test_who_goes_away_takes_no_second_thread() -> None:
 
 def test_work_that_fails_after_its_client_went_away_gives_its_turn_back() -> None:
     async def run() -> str:
-        turns, may = Turns(1), threading.Event()
+        turns, may = FairLimit(1), threading.Event()
 
         def fail() -> None:
             assert may.wait(30)

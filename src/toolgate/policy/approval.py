@@ -23,10 +23,10 @@ from toolgate.catalog.prints import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required
 from toolgate.core.redaction import Redactor
-from toolgate.core.turns import Turns
 from toolgate.policy import approval_requests
 from toolgate.policy.approval_requests import ApprovalRequest, Unsendable
 from toolgate.policy.approvals import (
@@ -56,14 +56,9 @@ _ASKABLE = frozenset(("tools/call", "prompts/get", "resources/read"))
 Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes on, with other arguments or its own
 
 
-def turns_asking() -> Turns:
-    """Of requests that are written out for an operator."""
-    return Turns(1)
-
-
 class Approval(Policy):
     """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `validate`
-    judges arguments that people wrote; `asking` are the turns of all routes."""
+    judges arguments that people wrote; `asking` is the limit of what is written out, on all routes."""
 
     name = "approval"
 
@@ -77,7 +72,7 @@ class Approval(Policy):
         prints: Mapping[str, str],
         validate: Validate | None = None,
         audit: Trail | None = None,
-        asking: Turns | None = None,
+        asking: FairLimit | None = None,
     ) -> None:
         self._verdict = verdict
         self._approvals = approvals
@@ -87,7 +82,7 @@ class Approval(Policy):
         self._prints = prints
         self._validate = validate
         self._audit = audit
-        self._asking = asking or turns_asking()
+        self._asking = asking or FairLimit(1)
 
     def applies(self, call: Call) -> bool:
         return self._verdict(call) != "allow"

@@ -14,10 +14,9 @@ from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 from toolgate.core.excerpts import Ends
 from toolgate.core.redaction import Redactor
-from toolgate.core.turns import Turns
 from toolgate.policy import limits
 from toolgate.policy.access import Permit
-from toolgate.policy.approval import Approval, turns_asking
+from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import Approvals, StoredRequest
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
@@ -28,7 +27,7 @@ from toolgate.policy.quarantine import Quarantine
 from toolgate.policy.scopes import Scopes
 from toolgate.policy.scrub import Scrub
 from toolgate.policy.truncate import Limit, Truncate
-from toolgate.policy.validate import Validate, turns_aside
+from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail, is_on
 from toolgate.state.base import Store
 
@@ -44,8 +43,6 @@ class PolicyDeps(msgspec.Struct, frozen=True):
     audit: Trail
     meters: Meters
     call_waits: Callable[[StoredRequest], object]  # for an operator's decision
-    asking: Turns = msgspec.field(default_factory=turns_asking)
-    judging: Turns = msgspec.field(default_factory=turns_aside)
 
 
 def build(
@@ -56,7 +53,7 @@ def build(
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `is_own`: for calls of the
     gateway's own, which may change its servers.
     """
-    validate = None if is_transparent else _validate(config, policy_deps)
+    validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if is_own or _asks(config) else None
     policies = (
         # The audit sees what is refused behind it.
@@ -90,11 +87,9 @@ def at_once(config: Config) -> int:
     return min(AT_ONCE, limits.result_limit or AT_ONCE, 4 * limits.result_tokens if limits.result_tokens else AT_ONCE)
 
 
-def _validate(config: Config, policy_deps: PolicyDeps) -> Validate | None:
-    if not config.validate_arguments:
-        return None
+def _validate(config: Config, meters: Meters) -> Validate:
     trusted = frozenset(server.id for server in config.servers if not server.validate_arguments)
-    return Validate(trusted, policy_deps.judging)
+    return Validate(trusted, meters.large_arguments)
 
 
 def _limits(config: Config, meters: Meters) -> limits.Limits | None:
@@ -113,7 +108,7 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
         {server.id: _print(server) for server in config.servers},
         validate,
         policy_deps.audit,
-        policy_deps.asking,
+        policy_deps.meters.asking,
     )
 
 

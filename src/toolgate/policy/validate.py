@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import mcp
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, ToolInfo
-from toolgate.core.turns import Turns
 from toolgate.policy import schemas
 from toolgate.policy.base import Policy, Wait
 from toolgate.policy.schemas import FINE, ArgumentsVerdict
@@ -25,23 +25,18 @@ log = logging.getLogger(__name__)
 
 LARGE = 1024 * 1024  # bytes of arguments, above which they are judged aside
 LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
-MOST_WAITING = 32  # calls of one principal
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
-def turns_aside() -> Turns:
-    """Of what is judged aside: one at a time, since the threads are everybody's."""
-    return Turns(1, most=MOST_WAITING, what="calls with large arguments")
-
-
 class Validate(Policy):
-    """`trusted`: the servers whose tools judge their arguments themselves. `aside`: the turns of all routes."""
+    """`trusted`: the servers whose tools judge their arguments themselves. `aside` is the limit of what is judged in
+    threads, on all routes."""
 
     name = "validate"
 
-    def __init__(self, trusted: AbstractSet[str] = frozenset(), aside: Turns | None = None) -> None:
+    def __init__(self, trusted: AbstractSet[str] = frozenset(), aside: FairLimit | None = None) -> None:
         self._trusted = trusted
-        self._aside = aside or turns_aside()
+        self._aside = aside or FairLimit(1)
 
     def applies(self, call: Call) -> bool:
         return bool(call.tool_info) and call.tool_info.schema not in _TRIVIAL and call.server not in self._trusted

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
+from toolgate.core.concurrency import FairLimit, Unfinished
 from toolgate.core.fault import Fault
-from toolgate.core.turns import Turns, Unfinished
 from toolgate.search import Document, Hit, Index, Unsearchable
 from toolgate.search.ranking import Vector
 
@@ -32,7 +32,7 @@ class Finder:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "toolgate search")
-        self._turns = Turns(1, most=MOST_WAITING, what="searches")
+        self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
         self._indexed: dict[str, ServerLists] = {}
 

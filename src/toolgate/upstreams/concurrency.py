@@ -4,12 +4,12 @@ long as each call may wait."""
 from __future__ import annotations
 
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
-from toolgate.core.turns import Turns
 
 
-class ConcurrencyLimit(Turns):
-    """`limit` and `running` are as `Turns` has them."""
+class ConcurrencyLimit(FairLimit):
+    """`limit` and `running` are as `FairLimit` has them."""
 
     def __init__(self, server: str, limit: int | None, clock: Clock, running: int = 0) -> None:
         super().__init__(limit, running)

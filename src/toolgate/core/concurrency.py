@@ -27,7 +27,7 @@ class Unfinished(Enum):
     MORE = "more"
 
 
-class Turns:
+class FairLimit:
     """`limit` None is no limit; it may be changed at any time, and holds from the next turn on. `running` go on
     already. Of one principal `most` wait, None: any number; `what` they are, in a message."""
 
