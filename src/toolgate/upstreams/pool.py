@@ -11,6 +11,7 @@ is given a slot first, and gives way only when it is idle.
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
@@ -94,7 +95,7 @@ class Pool:
     def _serve(self) -> None:
         held = Counter(self._holders.values())
         while self._queue and len(self._holders) < self._limits.max_live:
-            whose = _next(self._queue, held)
+            whose = min(self._queue, key=lambda each: _own(held, each))
             holder = next(iter(self._queue[whose]))
             slot = self._forget(whose, holder)
             if not slot.done():
@@ -116,24 +117,23 @@ class Pool:
     def _make_room(self) -> None:
         """As much as is missing when all that leave are gone, for those whose turn is next."""
         stay = {holder: whose for holder, whose in self._holders.items() if holder not in self._leaving}
-        waiting = {whose: len(theirs) for whose, theirs in self._queue.items()}
-        shares, free = _Shares(stay, waiting, self._limits.max_live), self._limits.max_live - len(stay)
+        shares, free = _FairShares(stay, self._queue, self._limits.max_live), self._limits.max_live - len(stay)
         going = shares.longest_idle(-free)
-        while waiting:
-            whose = _next(waiting, shares.held)
+        waiting = [(_own(shares.held, whose), turn, whose) for turn, whose in enumerate(self._queue)]
+        heapq.heapify(waiting)
+        left = {whose: len(theirs) for whose, theirs in self._queue.items()}
+        while waiting and (free > 0 or shares.may_give_way):
+            _, turn, whose = heapq.heappop(waiting)
             if free > 0:
                 free -= 1
             elif holder := shares.gives_way(whose):
                 going.append(holder)
-            elif shares.idle:  # others may have idle ones of their own
-                del waiting[whose]
-                continue
             else:
-                break  # who holds more has no more right
+                continue  # others may have idle ones of their own
             shares.held[whose] += 1
-            waiting[whose] -= 1
-            if not waiting[whose]:
-                del waiting[whose]
+            left[whose] -= 1
+            if left[whose]:
+                heapq.heappush(waiting, (_own(shares.held, whose), turn, whose))
         for holder in going:
             self._leaving.add(holder)
             holder.give_way()
@@ -152,17 +152,12 @@ class Pool:
         return Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
 
 
-def _next(waiting: Iterable[str], held: Mapping[str, int]) -> str:
-    """Who is given the next slot."""
-    return min(waiting, key=lambda whose: _own(held, whose))
-
-
 def _own(held: Mapping[str, int], whose: str) -> int:
     """How many slots count as this principal's."""
     return held[whose] if whose != SHARED else 0
 
 
-class _Shares:
+class _FairShares:
     """Who holds how much, and who gives way to whom. `stay` are those that hold a slot and keep it so far, the latest
     last."""
 
@@ -171,6 +166,11 @@ class _Shares:
         self.idle = sorted((holder for holder in stay if holder.is_idle()), key=lambda holder: holder.used())
         self._stay = stay
         self._fair = max(1, most // len({*stay.values(), *waiting}))
+
+    @property
+    def may_give_way(self) -> bool:
+        """Whether there is anything that may."""
+        return bool(self.idle) or any(map(self._beyond, self._stay))
 
     def longest_idle(self, count: int) -> list[Holder]:
         """So many, if there are; they go."""
