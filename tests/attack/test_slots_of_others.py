@@ -148,6 +148,25 @@ async def test_servers_that_never_start_leave_a_slot_to_others() -> None:
         await end(rig)
 
 
+@pytest.mark.parametrize(("who", "is_ended"), [("mallory", True), ("local", False)])
+async def test_a_connection_of_a_principal_counts_but_not_where_anybody_is_that_principal(
+    who: str, is_ended: bool
+) -> None:
+    servers = {f"s{n}": LegacyServer({"hold": never}, scope="principal", timeout=900.0) for n in range(3)}
+    last = LegacyServer({"t": plain}, idle=1.0, start_timeout=5.0)
+    async with gateway(pool=PoolLimits(max_live=3), **servers, last=last) as rig:
+        calls: list[Any] = []
+        for id in servers:
+            session = await rig.legacy(principal=who)
+            calls.append(session.start("tools/call", name=f"{id}__hold"))
+            await rig.clock.advance(10)
+        assert len(rig.connections) == 3 and not last.open_connections
+        call = rig.modern("bob").start("tools/call", name="last__t")
+        await rig.clock.advance(30)
+        assert call.raw.done() and bool(over(calls)) == is_ended
+        await end(rig)
+
+
 # The pool alone.
 
 

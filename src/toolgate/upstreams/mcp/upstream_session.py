@@ -51,6 +51,7 @@ from toolgate.upstreams.stopping import OVER_SHARE, stopped
 
 log = logging.getLogger(__name__)
 
+_ANYBODY = Principal().id  # on an open gateway
 LONGEST_LOGGED = 1000  # characters of what a server says of its failure: it may fail 20 times a minute, and is logged
 
 # Why a server was stopped that is the same when it is back: its lists are not looked at again for that. (If they were,
@@ -324,7 +325,7 @@ class UpstreamSession:
     def _whose(self, who: Principal) -> str:
         """Whose share of the pool it takes: nobody's where others use it, too."""
         scope = self._server.scope
-        return SHARED if scope == "shared" or (scope == "principal" and not who.client) else who.counted_as
+        return SHARED if scope == "shared" or (scope == "principal" and who.id == _ANYBODY) else who.counted_as
 
     async def _take_slot(self, who: Principal) -> None:
         before = self.condition
