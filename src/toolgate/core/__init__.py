@@ -24,6 +24,7 @@ Work
     clock       time, which tests can stop
     events      what is told to everyone who listens
     fairness    a queue in which principals take turns
+    concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
 Texts
     redaction   known secrets, taken out of a text

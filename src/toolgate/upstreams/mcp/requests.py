@@ -78,6 +78,7 @@ class Requests:
         self.dialect: Dialect = Unknown()
         self.fault: Fault | None = None  # why it is over
         self.is_closing = False
+        self.why_closed = ""  # see `stopped`
         self.used = clock.now()
         self.pending: dict[int, OpenRequest] = {}
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
@@ -218,7 +219,7 @@ class Requests:
 
     def _gone(self) -> Fault:
         if self.is_closing:
-            return stopped(self.server.id, self.server.name, "not_sent")
+            return stopped(self.server.id, self.server.name, "not_sent", self.why_closed)
         why, words = (self.fault.message, self.fault.words) if self.fault else ("it is not connected", None)
         message = f"Server not started: {why}"
         return Fault("SESSION_ERROR", message, server=self.server.id, reach="not_sent", words=words)
@@ -373,10 +374,10 @@ class Requests:
             self.fault = fault
             self._on_closed(fault, is_dead)
 
-    async def close(self) -> None:
+    async def close(self, why: str = "") -> None:
         """End it for good. What is under way fails at once; this returns when all that the link holds is gone."""
-        self.is_closing = True
-        self.closed(stopped(self.server.id, self.server.name, "sent_unknown"))
+        self.is_closing, self.why_closed = True, why
+        self.closed(stopped(self.server.id, self.server.name, "sent_unknown", why))
         for task in list(self._work):
             task.cancel()
         if self.link:
