@@ -194,19 +194,20 @@ def _described_at(resource: str) -> str:
 
 
 def _is_same(resource: str, url: str) -> bool:
-    """But for a slash at the end of the path; a query of the server may be a setting, and need not be in its name."""
+    """But for a slash at the end of the path."""
     if not _is_within(url, resource):
         return False
-    one, other = urlsplit(resource), urlsplit(url)
-    return one.path.rstrip("/") == other.path.rstrip("/") and one.query in ("", other.query)
+    return urlsplit(resource).path.rstrip("/") == urlsplit(url).path.rstrip("/")
 
 
 def _is_within(url: str, resource: str) -> bool:
-    """Whether a resource is of the same origin, and its path leads to that of the server."""
+    """Whether a resource is of the same origin, and its path leads to that of the server. A query of the server may be
+    a setting, and need not be in the name."""
     try:
         whole, server = urlsplit(resource), urlsplit(url)
         same = (whole.scheme, whole.hostname, whole.port) == (server.scheme, server.hostname, server.port)
     except ValueError:
         return False
     path = whole.path.rstrip("/") + "/"
-    return same and not whole.fragment and "@" not in whole.netloc and f"{server.path.rstrip('/')}/".startswith(path)
+    is_plain = whole.query in ("", server.query) and not whole.fragment and "@" not in whole.netloc
+    return same and is_plain and f"{server.path.rstrip('/')}/".startswith(path)
