@@ -355,7 +355,7 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
         peek = _type_peek.decode(body) if counting.is_too_much(body) else _result_peek.decode(body)
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
-    is_of_task = call.kind == "tasks" and peek.inputRequests  # which goes to the client as it is
+    is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is
     questions = _read_questions(peek) if is_of_task or peek.resultType == "input_required" else ()
     if peek.resultType == "complete":
         return Done(body)
