@@ -9,12 +9,14 @@ and nothing leads to the gateway itself, whoever has allowed what.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import os
 import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
 from weakref import WeakValueDictionary
 
@@ -216,7 +218,6 @@ def _written(method: str, parts: SplitResult, headers: Mapping[str, str], body: 
 
 
 async def _connected(address: str, port: int) -> socket.socket:
-    loop = asyncio.get_running_loop()
     [(family, kind, protocol, _, place), *_] = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )
@@ -224,11 +225,26 @@ async def _connected(address: str, port: int) -> socket.socket:
     try:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(connection, place)
+        await _reach(connection, place)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+async def _reach(connection: socket.socket, place: Any) -> None:
+    """As `sock_connect` of the event loop, which uvloop has look up even addresses, in threads that are few."""
+    failed = connection.connect_ex(place)
+    if failed == errno.EINPROGRESS:
+        loop, writable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(connection, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(connection)
+        failed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failed:
+        raise OSError(failed, os.strerror(failed))
 
 
 def _next(url: str, location: str, headers: dict[str, str]) -> tuple[str, dict[str, str]]:
