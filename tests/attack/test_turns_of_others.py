@@ -21,14 +21,15 @@ from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
+from toolgate.gateway import finder
+from toolgate.gateway.finder import Finder
 from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
 from toolgate.policy.limits import MOST_WAITING, Meters
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.validate import LARGE, Validate
-from toolgate.search import Document, Hit, Index, finder
-from toolgate.search.finder import Finder
+from toolgate.search import Document, Hit, Index
 from toolgate.state.memory import MemoryStore
 
 Begin = Callable[[str], Coroutine[Any, Any, Any]]

@@ -1,6 +1,6 @@
 """A call's whole story: what it is for, who judges it, and how it gets to its server.
 
-May import `policy` and the rooms below it.
+May import `policy`, `surfaces` and the rooms below them.
 
     gateway        the story itself, of a call and of a subscription
     resolve        a client's name for something → the true server and its own name
@@ -8,6 +8,8 @@ May import `policy` and the rooms below it.
     lists          what a client is told of what there is: lists, instructions, its tasks
     send           when a call is sent to its server a second time
     snapshot       everything that is built from one configuration: `build`, `build_routes`
+    changes        judges changes of the servers that a tool call wants, before a person is asked: a policy
+    finder         searches what a client may see; indexes the lists that have changed, in a thread of its own
     reload         another configuration, from what is written to what is served
     subscriptions  what clients watch, and asking for it anew when its server has changed
     audience       which events concern which client

@@ -34,6 +34,7 @@ from toolgate.policy import scrub, validate
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
+from toolgate.surfaces import controls
 from toolgate.surfaces.controls.base import find_server
 from toolgate.surfaces.controls.context import Editor, GatewayInfo
 from toolgate.surfaces.handles import Handles
@@ -256,7 +257,7 @@ def shutting_down(reach: Reach) -> Fault:
 
 def _missed(call: Call, fault: Fault, route: Route) -> Fault:
     """What is not found is counted and noted as any other call: by what is said of it somebody may guess names."""
-    return missed(call, fault, route.hooks) if fault.code in NOT_FOUND else fault
+    return missed(controls.aimed(call, fault), fault, route.hooks) if fault.code in NOT_FOUND else fault
 
 
 def _with_schema(call: Call, fault: Fault) -> Fault:

@@ -17,11 +17,11 @@ from toolgate.core.clock import Clock
 from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, EventSink
+from toolgate.gateway import changes
+from toolgate.gateway.finder import Finder
 from toolgate.gateway.snapshot import Route, Snapshot
-from toolgate.policy import changes
 from toolgate.policy.overflow import OverflowStore, not_kept
 from toolgate.search import Document, Hit
-from toolgate.search.finder import Finder
 from toolgate.surfaces.controls import own
 from toolgate.surfaces.controls.context import ControlContext, Editor, GatewayInfo
 from toolgate.upstreams.base import Status

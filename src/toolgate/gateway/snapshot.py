@@ -18,6 +18,7 @@ from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, EventSink, Outcome
 from toolgate.core.redaction import Redactor
+from toolgate.gateway.changes import Changes
 from toolgate.gateway.plan import Plans
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
@@ -166,7 +167,7 @@ def build_routes(
 ) -> Mapping[str, Route]:
     """What is served at each path. A server's own goes by its id, its configured name and the name in snake_case."""
     policies = first + chain.build(config, policy_deps)
-    own = first + chain.build(config, policy_deps, is_own=True)
+    own = first + chain.build(config, policy_deps, changes=Changes(config, policy_deps.access))
     transparent = first + chain.build(config, policy_deps, is_transparent=True)
     toolsets = surfaces.toolset_surfaces(config)
     routes = {

@@ -1,6 +1,6 @@
 """Policies: rules around a call whose true target is known, and what they keep.
 
-May import `surfaces` and the rooms below it.
+May import `catalog`, `search` and the rooms below them.
 
 The frame
     base               `Policy`: `before`, `after`, `ended`; `Wait`: to be asked again later
@@ -13,7 +13,6 @@ The policies, in their order
     validate           checks arguments against their schema
     scopes             asks for the scopes of a token that some tools need
     limits             calls in a while and at once, size of arguments
-    changes            judges changes of the servers before a person is asked
     approval           asks a person
     truncate           cuts results that are too large
     scrub              takes secrets out of what servers say

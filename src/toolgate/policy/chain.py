@@ -20,7 +20,6 @@ from toolgate.policy.approval import Approval
 from toolgate.policy.approvals import Approvals, StoredRequest
 from toolgate.policy.audit import Audit
 from toolgate.policy.base import Policy
-from toolgate.policy.changes import Changes
 from toolgate.policy.limits import Meters
 from toolgate.policy.overflow import AT_ONCE, OverflowStore
 from toolgate.policy.quarantine import Quarantine
@@ -46,15 +45,15 @@ class PolicyDeps(msgspec.Struct, frozen=True):
 
 
 def build(
-    config: Config, policy_deps: PolicyDeps, *, is_transparent: bool = False, is_own: bool = False
+    config: Config, policy_deps: PolicyDeps, *, is_transparent: bool = False, changes: Policy | None = None
 ) -> tuple[Policy, ...]:
     """What stands first is asked first before a call, and last after it.
 
-    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `is_own`: for calls of the
-    gateway's own, which may change its servers.
+    `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `changes`: what looks
+    at calls of the gateway's own that change its servers, where the chain is theirs.
     """
     validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
-    approval = _approval(config, policy_deps, validate) if is_own or _asks(config) else None
+    approval = _approval(config, policy_deps, validate) if changes or _asks(config) else None
     policies = (
         # The audit sees what is refused behind it.
         Audit(config.audit, policy_deps.audit, policy_deps.clock) if is_on(config) else None,
@@ -67,7 +66,7 @@ def build(
         # What is charged could be right, and its client may do it.
         _limits(config, policy_deps.meters),
         # It reads a configuration, which costs more than a glance.
-        Changes(config, policy_deps.access) if is_own else None,
+        changes,
         # A person is asked last, and once.
         approval,
         # Whatever looks at a whole result stands behind this: it sees it first.

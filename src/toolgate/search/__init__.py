@@ -1,9 +1,8 @@
 """Search: which tool, prompt, resource or server a few words mean. Standard library only.
 
-May import `catalog` and the rooms below it.
+May import `upstreams` and the rooms below it; it needs `core` alone.
 
 Finding
-    finder      searches what a client may see; indexes the lists that have changed, in a thread of its own
     index       documents by server, found by a few words
     documents   what can be found, and which of its fields are searched
     words       text as terms: identifiers split, endings off

@@ -17,6 +17,7 @@ from toolgate.core import names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Done, NeedInput, Outcome, Principal, ToolInfo
 from toolgate.core.redaction import Redactor
+from toolgate.gateway.changes import Changes
 from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.limits import Meters
@@ -63,7 +64,9 @@ class Judges:
             Meters(self.clock),
             lambda _request: None,
         )
-        self.hooks = compiled(chain.build(self.config, deps, is_own=is_own))
+        self.hooks = compiled(
+            chain.build(self.config, deps, changes=Changes(self.config, deps.access) if is_own else None)
+        )
 
     async def before(self, arguments: bytes = RIGHT, **more: Any) -> Call | Outcome:
         """Raises `Fault`, as the policies do; the round is over then."""

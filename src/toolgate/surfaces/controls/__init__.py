@@ -22,6 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
+from toolgate.core import mcp, names
+from toolgate.core.fault import Fault
+from toolgate.core.model import Call
 from toolgate.surfaces.controls import children, daemon, meta, searching
 from toolgate.surfaces.controls.base import Control
 
@@ -38,3 +43,9 @@ ALIASES: Mapping[str, str] = {alias: control.name for control in CONTROLS.values
 def find(name: str) -> Control | None:
     """A control tool by its name, or by another one that it goes by."""
     return CONTROLS.get(ALIASES.get(name, name))
+
+
+def aimed(call: Call, fault: Fault) -> Call:
+    """A call that found nothing; where that was what a control tool was to call, a call of that."""
+    control = find(call.target) if call.method == mcp.CALL and fault.tool != call.target else None
+    return msgspec.structs.replace(call, target=fault.tool, asked=call.at(names.OWN, control.name)) if control else call

@@ -12,8 +12,8 @@ from msgspec import Raw
 from toolgate.catalog.base import ServerList
 from toolgate.config import Server
 from toolgate.core.fault import Fault
+from toolgate.gateway.finder import Finder
 from toolgate.search import Document, Index
-from toolgate.search.finder import Finder
 
 SERVERS = {"notes": (Server(id="notes", name="notes", type="stdio"), "")}
 
