@@ -37,6 +37,7 @@ Table: TypeAlias = dict[str, Any]
 
 ROOT = fields.rows(Config)
 OWN_KEYS = ROOT.keys() - {"mcpServers"}
+INHERITED = fields.inherited(Server)
 
 
 def load(
@@ -88,7 +89,7 @@ def with_own(
     """`config`, and the servers that were added at run time: native tables by name, read from `file`. Raises
     `ConfigError` for what is wrong with them, and for a name that both have."""
     reading = Reading(_file(file, environ), dialects.NATIVE, sources=sources(config, environ))
-    reading.root |= {"component_url": config.component_url, "validate_arguments": config.validate_arguments}
+    reading.root |= {"component_url": config.component_url, **{name: getattr(config, name) for name in INHERITED}}
     reading.read({"mcpServers": dict(own)})
     owners = {server.id: server.name for server in config.servers}
     for server in reading.servers:
@@ -235,7 +236,7 @@ class Reading:
             self.references,
             self.dialect.inputs(root),
             self.root.get("component_url", ""),
-            {"validate_arguments": self.root.get("validate_arguments", True)},
+            {name: self.root.get(name, fields.defaults(Config)[name]) for name in INHERITED},
             self._put_in,
         )
         servers = [server_reading.read(entry, context) for entry in kept]

@@ -291,7 +291,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     description: Annotated[str, Key(text, "what it is for, in your words"), allowing.LABEL] = ""
     validate_arguments: Annotated[
         bool,
-        Key(shapes.word_or_flag, "`false`: the server judges its arguments itself", default="as at the root"),
+        Key(
+            shapes.word_or_flag,
+            "`false`: the server judges its arguments itself",
+            default="as at the root",
+            inherited=True,
+        ),
         Allows("check the arguments of calls of {server}: {}"),
     ] = True
     result_limit: Annotated[
