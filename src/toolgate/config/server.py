@@ -175,11 +175,10 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     id: Annotated[str, allowing.LABEL]
     name: Annotated[str, allowing.TOLD]
     type: Annotated[
-        Literal["stdio", "http", "sse", "ws", "component", "registry"],
+        types.Type,
         Key(
             Kind(filled.read, choice(*types.TYPES).schema),
-            '`"stdio"` where there is a `command`, `"http"` where there is a `url`, `"ws"` where that begins with '
-            '`ws`; `"sse"`, `"component"`: [how a server is reached](configuration.md#servers)',
+            f"{types.told()}: [how a server is reached](configuration.md#servers)",
             "relist",
             default="by what is there",
         ),
@@ -268,7 +267,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             choice("lazy", "eager"),
             'on first use; `"eager"`: with the gateway',
             "restart",
-            default='`"lazy"`; of a component `"eager"`',
+            default=f'`"lazy"`; of a {", ".join(types.EAGER)} `"eager"`',
         ),
         allowing.PACE,
     ] = ""  # empty: eager for a component, else lazy
@@ -435,7 +434,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     def is_eager(self) -> bool:
         """Whether it is started with the gateway. Components are asked for their tools then (seed 003, "Performance
         Features")."""
-        return self.start == "eager" or (not self.start and self.type == "component")
+        return self.start == "eager" or (not self.start and self.type in types.EAGER)
+
+    @property
+    def has_bare_names(self) -> bool:
+        """Of its tools, on surface `components`."""
+        return self.type in types.TYPES and types.TYPES[self.type].has_bare_names
 
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""

@@ -33,8 +33,6 @@ from toolgate.config.values import (
     whole,
 )
 
-COMPONENT_URL = "http://{name}.spin.internal/"
-
 
 class Http(msgspec.Struct, frozen=True):
     """Where the gateway listens. `body_limit` in bytes."""
@@ -279,7 +277,7 @@ class Config(msgspec.Struct, frozen=True):
     ] = ""
     component_url: Annotated[
         str, Key(shapes.template, "where a component is that names no URL"), Allows("contact components at {}")
-    ] = COMPONENT_URL
+    ] = "http://{name}.spin.internal/"
     source: Annotated[str, allowing.MADE] = ""
     dialect: Annotated[str, allowing.MADE] = "native"
     warnings: Annotated[tuple[str, ...], allowing.MADE] = ()
