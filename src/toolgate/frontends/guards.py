@@ -42,7 +42,6 @@ SHORT = 2 * LEAST_VALUES  # bytes, in which there are fewer values than any limi
 COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
-ADMIN = "/admin"
 
 
 class Refused(Exception):
@@ -127,10 +126,10 @@ class Guards:
         except Fault as fault:
             raise Refused(403, fault.message, data=fault.data()) from None
 
-    async def admit_admin(self, scope: Scope, receive: Receive) -> Request:
-        """A request that steers the gateway itself. Raises `Refused`."""
+    async def admit_admin(self, scope: Scope, receive: Receive, path: str) -> Request:
+        """A request that steers the gateway itself; a token must be for this path. Raises `Refused`."""
         headers, _ = self.check(scope)
-        principal = await self._who(scope, headers, ADMIN)
+        principal = await self._who(scope, headers, path)
         if not self._gateway.access.may_administer(principal):
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
