@@ -1,12 +1,13 @@
 """One `tools/call` of a modern client, in memory, through an open gateway that is warm: which functions of ours run.
 
-The server is modern too, and its tool answers at once. Nothing is counted of the peers, of libraries and of
-comprehensions. A coroutine that goes on after a wait is not called once more.
+The server is modern too, and its tool answers at once. Nothing is counted of the peers, nor of what they call of `core`
+themselves; of libraries; and of comprehensions. A coroutine that goes on after a wait is not called once more.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from toolgate.config import Config
 
 WARM = 3  # calls before the one that is counted
 IN_ONE_LINE = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
+TESTS = str(Path(__file__).parents[1])
 LINK = "upstreams/links/memory.py"
 
 
@@ -47,13 +49,18 @@ def _is_ours(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(f"{SOURCE}/") and frame.f_code.co_name not in IN_ONE_LINE
 
 
+def _is_of_a_peer(frame: FrameType) -> bool:
+    caller = frame.f_back
+    return file_of(frame).startswith("core/") and caller is not None and caller.f_code.co_filename.startswith(TESTS)
+
+
 async def _traced() -> WarmCall:
     visited: list[str] = []
     seen: dict[int, FrameType] = {}  # the frame is kept, so that no other gets its id
     above: list[str] = []
 
     def on_event(frame: FrameType, event: str, _: Any) -> None:
-        if event != "call" or not _is_ours(frame):
+        if event != "call" or not _is_ours(frame) or _is_of_a_peer(frame):
             return
         visited.append(file_of(frame))
         seen[id(frame)] = frame

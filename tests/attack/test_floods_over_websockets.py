@@ -51,7 +51,7 @@ class Peer(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     async def taken(self) -> int:
-        """Turns of the event loop until all is."""
+        """FairLimit of the event loop until all is."""
         turns = 0
         while self.is_paused:
             await asyncio.sleep(0)

@@ -125,6 +125,19 @@ async def test_what_a_call_came_through_is_named(tmp_path: Path, revision: str) 
         assert (line["via"], line["server"], line["target"]) == ("mcp_call", "there", "plain")
 
 
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("tool", ["guessed", "plai", "mcp_discover"])
+async def test_what_a_control_tool_did_not_find_is_named_too(tmp_path: Path, revision: str, tool: str) -> None:
+    async with audited(tmp_path, there=LegacyServer({"plain": plain})) as there:
+        client = await there.rig.client(revision, path="/mcp/meta")
+        await client.request("tools/call", name="mcp_call", arguments={"server": "there", "tool": tool})
+        await client.request("tools/call", name=tool + "_bare", arguments={})
+        line, bare = await there.lines()
+        assert (line.get("via"), line["server"], line["target"]) == ("mcp_call", "there", tool)
+        assert (line["decision"], line["code"]) == ("deny", "TOOL_NOT_FOUND")
+        assert (bare.get("via"), bare["server"], bare["target"]) == (None, "", tool + "_bare")
+
+
 @pytest.mark.parametrize("server", SERVERS)
 async def test_failures_say_whose_they_are(tmp_path: Path, server: Any) -> None:
     limits = Limits(argument_limit=50)

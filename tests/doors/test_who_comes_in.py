@@ -754,7 +754,7 @@ async def test_what_a_revoked_key_has_begun_ends_at_once() -> None:
         await keeps.initialize()
         stays = keeps.begin("GET", headers=accepts)
         await settle()
-        assert len(app.http._active_requests) == 6 and not stream.work.done() and socket.accepted
+        assert len(app.http._active_requests.all) == 6 and not stream.work.done() and socket.accepted
         await keys.revoke(store, id)
         await changes.tell(store, "keys")
         await clock.advance(1)

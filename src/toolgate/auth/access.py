@@ -17,7 +17,7 @@ import msgspec
 
 from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
-from toolgate.core import mcp, names
+from toolgate.core import jsonrpc, mcp, names, templates
 from toolgate.core.model import Call, Hints, Principal
 from toolgate.core.services import Swap
 
@@ -49,7 +49,6 @@ _unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
 _parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
 _dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
 _differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
-_expression = re.compile(r"\{[^{}]*\}")
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:
@@ -99,7 +98,7 @@ class Access:
         found = rules.verdict(call.server, call.kind, call.target, call.tool_info.hints if call.tool_info else _SILENT)
         if call.asked and found != "off":
             return strictest((found, rules.verdict(names.OWN, "tools", call.via, HARMLESS)))
-        return found
+        return rules.of_completion(call, found) if call.reference else found
 
     def _judge_change(self, call: Call, rules: Rules | None) -> Verdict:
         """Nobody is asked twice: an administrator who uses the admin frontend has decided."""
@@ -191,6 +190,24 @@ class Rules:
             self._known[server, kind, name] = found
         return found
 
+    def of_completion(self, call: Call, found: Verdict) -> Verdict:
+        """The verdict on a completion whose reference has the verdict `found`: a template is judged by what its
+        arguments make of it, too, as far as they are known."""
+        completing = _completing(call)
+        made = completing.made(call.target) if completing and found != "off" else ()
+        return strictest((found, *(self.verdict(call.server, call.kind, uri) for uri in made)))
+
+    def completed(self, call: Call, values: Sequence[str]) -> Sequence[str]:
+        """Those values of a completion that make nothing that is off."""
+        if not (completing := _completing(call)):
+            return values
+
+        def is_off(value: str) -> bool:
+            made = completing.completed(call.target, value)
+            return any(self.is_off(call.server, call.kind, uri) for uri in made)
+
+        return [value for value in values if not is_off(value)]
+
     def _whole(self, server: str) -> Verdict:
         """What a method that MCP does not define may do: whatever its server can. It is for those who may use
         all of that; where less is said of anything there, nobody knows whether the method keeps to it."""
@@ -209,7 +226,9 @@ class Rules:
         """Whether anything of a server may be permitted. If not, it is as if it were not configured."""
         found = self._seen.get(server)
         if found is None:
-            found = self._seen[server] = self._sees(server)
+            found = self._sees(server)
+            if len(self._seen) < _MOST_REMEMBERED and len(server) <= _LONGEST_REMEMBERED:  # it may be anything
+                self._seen[server] = found
         return found
 
     def servers(self, known: Mapping[str, str]) -> Mapping[str, str]:
@@ -272,6 +291,13 @@ class Rules:
             return False
         is_open = self._base(server, _SILENT) != "off"
         return any(table.opens(_prefixes(server, kind), is_open) for kind, table in self._things.items())
+
+
+def _completing(call: Call) -> templates.Completing | None:
+    """The arguments of a completion that are of a URI; None of a prompt's."""
+    if call.kind not in ("resources", "resourceTemplates"):
+        return None
+    return templates.completing(call.extra.get("argument", jsonrpc.NOTHING), call.extra.get("context", jsonrpc.NOTHING))
 
 
 def as_a_lenient_reader(name: str) -> str:
@@ -402,7 +428,7 @@ def _of_resources(verdicts: Mapping[str, Verdict], spell: Callable[[str], Iterab
 def _said(name: str) -> Iterable[str]:
     """A name in the spelling that is looked up; a template means what it makes, too."""
     whole = "".join(permission_names.split_uri(name))
-    return whole, _expression.sub("*", whole)
+    return whole, templates.EXPRESSION.sub("*", whole)
 
 
 def _meant(name: str) -> Iterable[str]:

@@ -136,6 +136,7 @@ class Authenticator:
         if wanted := [scope for scope in self.resource.auth.scopes if scope not in token.scopes]:
             challenge = self.resource.challenge(path, "insufficient_scope")
             raise Unauthorized(f"The token lacks the scope {' '.join(wanted)}", challenge, 403)
+        tokens.keep(token)
         id = f"token:{tokens.issuer.name}|{token.subject}"
         return _principal(id, address, client, is_page, token.name, token.expires + SKEW, token.scopes)
 

@@ -30,6 +30,7 @@ AT_MOST = 24 * HOLDS  # seconds that they hold while the issuer is not there
 PAUSE = 30.0  # seconds between two looks, at least
 ROUND = 60.0  # seconds between looks whether they are old, which need no request
 MOST_KEYS = 64
+LONGEST_KEY = 2048  # characters of one of its members; RSA of 12,288 bits: each token is checked by it
 _PUBLIC = frozenset({"kty", "kid", "n", "e", "crv", "x", "y"})
 
 
@@ -176,8 +177,8 @@ def read_keys(found: Mapping[str, Any]) -> list[PublicKey]:
     for each in cast("list[object]", listed)[:MOST_KEYS] if isinstance(listed, list) else ():
         try:
             about = msgspec.convert(each, _About)
-            if about.use == "sig":
-                public = {name: value for name, value in cast("dict[str, Any]", each).items() if name in _PUBLIC}
+            public = {name: value for name, value in cast("dict[str, Any]", each).items() if name in _PUBLIC}
+            if about.use == "sig" and all(len(str(value)) <= LONGEST_KEY for value in public.values()):
                 keys.append(PublicKey(about.kid, about.kty, about.alg, JWKRegistry.import_key(public)))
         except (msgspec.ValidationError, JoseError, ValueError, TypeError, KeyError) as error:
             log.debug("ignored a key of the issuer: %s", error)

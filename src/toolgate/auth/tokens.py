@@ -8,8 +8,6 @@ issuer has that key no more, wherever it is asked for.
 from __future__ import annotations
 
 import hashlib
-import warnings
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -28,7 +26,8 @@ TYPES = frozenset({"", "jwt", "at+jwt", "application/at+jwt"})  # of access toke
 SKEW = 30.0  # seconds by which clocks may differ
 LONGEST = 16 * 1024  # characters
 LONGEST_HEADER = 8 * 1024
-KEPT = 4096  # tokens that were found good
+MOST_TRIED = 8  # keys of an issuer, for a token that names none
+KEPT = 4096  # tokens that somebody was let in by
 
 
 class BadToken(Exception):
@@ -56,10 +55,12 @@ class Tokens:
     def __init__(self, issuer: Issuer, clock: Clock) -> None:
         self.issuer = issuer
         self._clock = clock
-        self._good: OrderedDict[bytes, Verified] = OrderedDict()
+        self._good: dict[bytes, Verified] = {}
+        self._by_subject: dict[str, dict[bytes, None]] = {}  # their digests
 
     async def verify(self, token: str) -> Verified:
-        """Raises `BadToken`; `issuer.Unreachable` where its issuer's keys are not to be had."""
+        """Raises `BadToken`; `issuer.Unreachable` where its issuer's keys are not to be had. What a token of a stranger
+        costs is a signature for each of `MOST_TRIED` keys at most, and is read once."""
         if len(token) > LONGEST:
             raise BadToken("the token is too long")
         digest = hashlib.sha256(token.encode()).digest()
@@ -69,13 +70,22 @@ class Tokens:
         keys = [key for key in await self.issuer.keys(header.kid) if _fits(key, header.alg)]
         if not keys:
             raise BadToken("the token's key is unknown to its issuer")
+        if len(keys) > MOST_TRIED:
+            raise BadToken("the token does not name its key, and its issuer has too many")
         claims, key = _claims(token, header.alg, keys)
-        verified = self._read(claims, digest, key)
-        self._keep(verified)
-        return verified
+        return self._read(claims, digest, key)
+
+    def keep(self, verified: Verified) -> None:
+        """Somebody was let in by it. Of more than `KEPT`, the oldest of whoever has most gives way."""
+        if verified.digest in self._good:
+            return
+        self._good[verified.digest] = verified
+        self._by_subject.setdefault(verified.subject, {})[verified.digest] = None
+        if len(self._good) > KEPT:
+            self._drop(next(iter(max(self._by_subject.values(), key=len))))
 
     def find(self, name: str) -> Verified | None:
-        """One that was found good of late, by its name, and whose key is still its issuer's."""
+        """One that somebody was let in by of late, by its name, and whose key is still its issuer's."""
         found = self._good.get(bytes.fromhex(name.removeprefix("token:")))
         return found if found and self.issuer.holds(found.signed_by) else None
 
@@ -86,14 +96,15 @@ class Tokens:
     def _known(self, digest: bytes) -> Verified | None:
         known = self._good.get(digest)
         if known and (not self.issuer.holds(known.signed_by) or self._clock.wall() >= known.expires + SKEW):
-            del self._good[digest]
+            self._drop(digest)
             return None
         return known
 
-    def _keep(self, verified: Verified) -> None:
-        self._good[verified.digest] = verified
-        if len(self._good) > KEPT:
-            self._good.popitem(last=False)
+    def _drop(self, digest: bytes) -> None:
+        subject = self._good.pop(digest).subject
+        del self._by_subject[subject][digest]
+        if not self._by_subject[subject]:
+            del self._by_subject[subject]
 
     def _read(self, claims: Mapping[str, Any], digest: bytes, key: PublicKey) -> Verified:
         now = self._clock.wall()
@@ -131,15 +142,12 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 def _header(token: str) -> _Header:
-    import binascii
-    from base64 import urlsafe_b64decode
-
     parts = token.split(".")
     if len(parts) != 3 or not all(parts[:2]) or len(parts[0]) > LONGEST_HEADER:
         raise BadToken("not a valid token")
     try:
-        header = msgspec.json.decode(urlsafe_b64decode(parts[0] + "=" * (-len(parts[0]) % 4)), type=_Header)
-    except (binascii.Error, ValueError, *jsonrpc.UNREADABLE):
+        header = msgspec.json.decode(_decoded(parts[0]), type=_Header)
+    except (ValueError, *jsonrpc.UNREADABLE):
         raise BadToken("not a valid token") from None
     if header.alg not in ALGORITHMS:
         raise BadToken("the token's signature algorithm is not accepted")
@@ -148,29 +156,48 @@ def _header(token: str) -> _Header:
     return header
 
 
+def _decoded(part: str) -> bytes:
+    """Base64url in its one spelling (RFC 7515, section 2): another would make two tokens of one. Raises
+    `ValueError`."""
+    from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+    decoded = urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    if urlsafe_b64encode(decoded).rstrip(b"=") != part.encode():
+        raise ValueError("not base64url")
+    return decoded
+
+
 def _fits(key: PublicKey, algorithm: str) -> bool:
     return ALGORITHMS[algorithm] == key.kind and key.algorithm in ("", algorithm)
 
 
 def _claims(token: str, algorithm: str, keys: Sequence[PublicKey]) -> tuple[dict[str, Any], PublicKey]:
     """What it says, and the key that has signed it."""
-    from joserfc import jws
-    from joserfc.errors import JoseError, SecurityWarning
+    content, _, signature = token.rpartition(".")
+    try:
+        signed = content.encode(), _decoded(signature)
+        payload = _decoded(content.partition(".")[2])
+    except ValueError:
+        raise BadToken("not a valid token") from None
+    key = next((key for key in keys if _has_signed(key, algorithm, *signed)), None)
+    if not key:
+        raise BadToken("the token's signature is invalid")
+    try:
+        return msgspec.json.decode(payload, type=dict[str, Any]), key
+    except (ValueError, *jsonrpc.UNREADABLE):
+        raise BadToken("the token's claims cannot be read") from None
 
-    registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
-    registry.max_header_length = LONGEST_HEADER
-    for key in keys:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SecurityWarning)  # EdDSA has another name now
-                payload = jws.deserialize_compact(token, key.key, [algorithm], registry).payload
-        except (JoseError, ValueError, RecursionError):
-            continue
-        try:
-            return msgspec.json.decode(payload, type=dict[str, Any]), key
-        except (ValueError, *jsonrpc.UNREADABLE):
-            raise BadToken("the token's claims cannot be read") from None
-    raise BadToken("the token's signature is invalid")
+
+def _has_signed(key: PublicKey, algorithm: str, content: bytes, signature: bytes) -> bool:
+    from joserfc.errors import JoseError
+    from joserfc.jws import JWSRegistry
+
+    model = JWSRegistry.algorithms[algorithm]
+    try:
+        model.check_key(key.key)  # its kind and its curve
+        return model.verify(content, signature, key.key)
+    except (JoseError, ValueError):
+        return False
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

@@ -52,6 +52,13 @@ class ServerList(msgspec.Struct):
         return self.listed is not None
 
     @property
+    def size(self) -> int:
+        """In bytes, as it is shown."""
+        if "size" not in self.memo:
+            self.memo["size"] = sum(len(memoryview(raw)) for raw in self.items.values())
+        return self.memo["size"]
+
+    @property
     def own(self) -> Mapping[str, Raw]:
         """The items as their server lists them, by its own names."""
         return self.items if self.listed is None else self.listed

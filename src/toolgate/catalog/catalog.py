@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 MOST_WARNINGS = 100  # of one server; what a server lists may change without end
 LARGE = 64 * 1024  # bytes of a list, above which it is looked at in a thread
+PACE = 4 * 1024 * 1024  # bytes a second at which a list is read again and again, at most
 MOMENT = 0.001  # seconds that nobody waits for
 AGAIN = 5.0  # seconds after which a list that failed is asked for again beside others
 UP = frozenset({"ready", "busy"})
@@ -71,6 +72,7 @@ class Slot:
         self.failed = 0.0  # when that was
         self.fetch: asyncio.Task[ServerList] | None = None
         self.began = 0.0  # the fetch
+        self.rested = 0.0  # when it may be fetched again: what is large takes as long as it is
         self.has_changed = False  # while it was being fetched
 
 
@@ -164,7 +166,7 @@ class Catalog:
         slot = self._slot_of(server, kind, client)
         if not upstream or not slot or not slot.server_list or not slot.is_checked or slot.is_outdated:
             return False
-        return or_stopped or upstream.is_up(client)
+        return or_stopped or upstream.live_scope(client) is not None
 
     # What is known.
 
@@ -449,12 +451,16 @@ class Catalog:
 
     async def _read(self, place: Place, slot: Slot, client: Client) -> ServerList:
         server, scope, kind = place
+        if (rest := slot.rested - self._clock.now()) > MOMENT:
+            await self._clock.sleep(rest)
         upstream = self._upstreams.get(server)
         if not upstream:
             raise _gone(server)
         try:
             items = await upstream.list(kind, client)
-            if sum(len(memoryview(raw)) for raw in items.raw) > LARGE:  # calls of others go on meanwhile
+            size = sum(len(memoryview(raw)) for raw in items.raw)
+            slot.rested = self._clock.now() + max(size, items.size) / PACE
+            if size > LARGE:  # calls of others go on meanwhile
                 items, own, nameless, read = await asyncio.to_thread(self._taken, items, kind, server)
             else:
                 items, own, nameless, read = self._taken(items, kind, server)

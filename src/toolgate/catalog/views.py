@@ -38,7 +38,7 @@ class CatalogView:
     ) -> None:
         self.servers = servers
         self.activated = activated
-        self.server_list = server_lists
+        self.server_list: Callable[[str, str], ServerList | None] = server_lists
         self.pending = frozenset(pending)
         self._faults = faults
 

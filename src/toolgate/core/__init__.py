@@ -10,6 +10,7 @@ The protocol
     items       what an item of a list says of itself
     addresses   which address counts where something is bounded for each
     names       `server__tool`, `server+uri` and back; near misses
+    templates   templates of URIs, and what a completion makes of one
     surrogates  lone surrogates in JSON
     counting    how many values JSON holds, counted before it is read
 Values
@@ -23,6 +24,7 @@ Work
     clock       time, which tests can stop
     events      what is told to everyone who listens
     fairness    a queue in which principals take turns
+    concurrency  how much of something goes on at once; principals that wait take turns
     inflow      reading a connection a piece at a time
 Texts
     redaction   known secrets, taken out of a text

@@ -101,7 +101,7 @@ def _required(ask: Ask) -> Mapping[str, Any]:
 
 
 # What a client may declare that we relay questions for, and what each may hold.
-_RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools", "context"), "roots": ()}
+_RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools",), "roots": ()}
 
 
 def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -94,7 +94,7 @@ class Exchange:
 
     def finish(self, outcome: Outcome) -> None:
         """End it well. No matter where it has ended."""
-        if not self.ended:
+        if self._outcome is None and self._fault is None:
             self._outcome = outcome
             self._end()
 
@@ -182,7 +182,8 @@ class Exchange:
             self._timer = None
         for _, future in list(self._open.values()):
             future.cancel()
-        self._wake()
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def _wake(self) -> None:
         if self._waiter and not self._waiter.done():

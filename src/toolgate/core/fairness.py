@@ -36,6 +36,9 @@ class RoundRobin(Generic[Item]):
         queue.append(item)
         self._count += 1
 
+    def count(self, key: str) -> int:
+        return len(self._queues.get(key, ()))
+
     def pop(self, may: Callable[[str], bool] | None = None) -> Item | None:
         """The next item; of keys that `may` allows, where it is given. None where there is none."""
         turns = self._turns

@@ -30,6 +30,8 @@ NOTHING = Raw()  # an absent member
 EMPTY_OBJECT = Raw(b"{}")
 
 Members: TypeAlias = dict[str, Raw]
+Params: TypeAlias = dict[str, Any]
+"""Parameters that are to be written, in values that `encode` takes."""
 
 
 class Decoder(Generic[T]):
@@ -288,9 +290,8 @@ def members(raw: Raw | bytes) -> Members:
         return surrogates.decode(bytes(raw), _strict_members, refusal)
 
 
-def value(raw: Raw | bytes) -> Any:
-    """Any JSON value, decoded. For what a decision needs, never for passing on."""
-    return _value.decode(raw)
+value = _value.decode
+"""Any JSON value, decoded. For what a decision needs, never for passing on."""
 
 
 _in_order = msgspec.json.Encoder(order="sorted").encode

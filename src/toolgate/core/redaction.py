@@ -48,11 +48,8 @@ class Secrets:
     def __init__(self) -> None:
         self._look_for(())
 
-    @property
-    def knows_any(self) -> bool:
-        return bool(self._texts)
-
     def _look_for(self, secrets: Sequence[_Spellings]) -> None:
+        self.knows_any = bool(secrets)
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))

@@ -14,15 +14,16 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, mcp, surrogates
+from toolgate.core import jsonrpc, mcp, surrogates, templates
 from toolgate.core.fault import Fault
-from toolgate.core.jsonrpc import Members, Message
+from toolgate.core.jsonrpc import Members, Message, Params
 from toolgate.core.model import Call, Client, Notes
 
 LONGEST_NAME = 16 * 1024  # characters
+MOST_CHOSEN = 100  # arguments that were chosen before the one that is being completed
 LONGEST_QUOTE = 100  # characters of one in an error
 
-_text = jsonrpc.Decoder(str)
+_strict_text = msgspec.json.Decoder(str).decode
 
 
 def read_members(raw: Raw, what: str) -> Members:
@@ -36,9 +37,13 @@ def read_members(raw: Raw, what: str) -> Members:
 def read_text(found: Members, name: str) -> str:
     """A required string parameter. Raises `Fault` INVALID_ARGS."""
     try:
-        return bounded(_text.decode(found[name]), name)
+        try:
+            text = _strict_text(found[name])  # not by `Decoder`: two of these are read in a call
+        except msgspec.DecodeError as refusal:
+            text = surrogates.decode(bytes(found[name]), _strict_text, refusal)
     except (KeyError, *jsonrpc.UNREADABLE):
         raise Fault("INVALID_ARGS", f'Invalid params: "{name}" must be a string') from None
+    return bounded(text, name) if len(text) > LONGEST_NAME else text
 
 
 def bounded(text: str, name: str) -> str:
@@ -120,7 +125,10 @@ def read_call(
     extra = {name: member for name, member in params.items() if name not in taken}
     if reference:
         extra["ref"] = _reference_alone(reference, extra["ref"])
-    refuse_lookalikes(extra, _DECISIVE, "params")
+        if mcp.REFERENCES[reference].target == "uri":
+            extra |= _completion_alone(extra)
+    if extra:
+        refuse_lookalikes(extra, _DECISIVE, "params")
     return Call(
         method=method,
         target=target,
@@ -170,6 +178,35 @@ def _reference_alone(type: str, raw: Raw) -> Raw:
     return raw if len(kept) == len(found) else Raw(jsonrpc.encode(kept))
 
 
+def _completion_alone(extra: Members) -> Members:
+    """What is completed, and by what, each once and in shape: what it makes of a template is decided on."""
+    refuse_lookalikes(extra, _OF_A_COMPLETION["params"], "params")
+    alone: Members = {}
+    for name in ("argument", "context"):
+        if name in extra:
+            found = read_members(extra[name], name)
+            refuse_lookalikes(found, _OF_A_COMPLETION[name], name)
+            alone[name] = Raw(jsonrpc.encode(found))
+    if given := read_members(alone.get("context", jsonrpc.NOTHING), "context").get("arguments"):
+        chosen = read_members(given, "context.arguments")
+        alone["context"] = Raw(jsonrpc.with_members(alone["context"], {"arguments": jsonrpc.encode(chosen)}))
+        if len(set(map(templates.same, chosen))) < len(chosen) or len(chosen) > MOST_CHOSEN:
+            message = f'Invalid params: "context.arguments" must have at most {MOST_CHOSEN} names, none like another'
+            raise Fault("INVALID_ARGS", message, reach="not_sent")
+    try:
+        templates.completing(alone.get("argument", jsonrpc.NOTHING), alone.get("context", jsonrpc.NOTHING))
+    except jsonrpc.UNREADABLE as error:
+        raise Fault("INVALID_ARGS", f"Invalid params: {error}", reach="not_sent") from None
+    return alone
+
+
+_OF_A_COMPLETION = {
+    "params": {each: each for each in ("argument", "context")},
+    "argument": {each: each for each in ("name", "value")},
+    "context": {"arguments": "arguments"},
+}
+
+
 def read_told(params: Raw) -> Raw:
     """The parameters of a notification, without what belongs to the hop that it came over."""
     found = jsonrpc.members(params)
@@ -180,21 +217,21 @@ def read_told(params: Raw) -> Raw:
     return Raw(jsonrpc.encode(found | ({"_meta": meta.passed_on} if meta.passed_on else {})))
 
 
-def write_params(call: Call, meta: Mapping[str, Raw]) -> Members:
+def write_params(call: Call, meta: Mapping[str, Raw]) -> Params:
     """The parameters for a server, in its own names. `meta` is what this hop adds to the call's own."""
-    params: Members = dict(call.extra)
+    params: Params = dict(call.extra)
     if call.asked_in:
-        params = jsonrpc.members(call.arguments)
+        params = dict(jsonrpc.members(call.arguments))
     elif call.reference:
         target = {mcp.REFERENCES[call.reference].target: jsonrpc.encode(call.target)}
         params["ref"] = Raw(jsonrpc.with_members(call.extra["ref"], target))
     else:
-        params[mcp.TARGETED[call.method].target] = Raw(jsonrpc.encode(call.target))
+        params[mcp.TARGETED[call.method].target] = call.target
     if call.arguments and not call.asked_in:
         params["arguments"] = call.arguments
     merged = {**call.meta, **meta}
     if merged:
-        params["_meta"] = Raw(jsonrpc.encode(merged))
+        params["_meta"] = merged
     return params
 
 

@@ -10,6 +10,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from toolgate.core import surrogates
 from toolgate.core.fault import Fault
@@ -28,6 +29,7 @@ _SENTINEL = "=?base64?"
 _sentinel = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
+@lru_cache(maxsize=256)  # methods, and names of tools that are called again
 def encode_value(value: str) -> str:
     """A header value that reads back as `value`."""
     is_plain = value.isascii() and value.isprintable() and value == value.strip()
@@ -63,21 +65,17 @@ def read(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[dict[str, str], str | No
 
 def check(headers: Mapping[str, str], message: Message, version: str, target: str | None) -> None:
     """Hold the headers against the body. Raises `Fault` HEADER_MISMATCH. `target` is the value of `Mcp-Name`."""
-    _match(headers, VERSION, version)
-    _match(headers, METHOD, message.method)
-    if target is not None:
-        _match(headers, NAME, target)
-
-
-def _match(headers: Mapping[str, str], name: str, expected: str) -> None:
-    found = headers.get(name)
-    if found is None:
-        raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} is missing")
-    if found == expected and not found.startswith(_SENTINEL):
-        return
-    # Whoever writes UTF-8 has no word for a lone surrogate.
-    if (said := decode_value(found)) != expected and said != surrogates.shown(expected):
-        raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} differs from the body")
+    for name, expected in ((VERSION, version), (METHOD, message.method), (NAME, target)):
+        if expected is None:
+            continue
+        found = headers.get(name)
+        if found is None:
+            raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} is missing")
+        if found == expected and not found.startswith(_SENTINEL):
+            continue
+        # Whoever writes UTF-8 has no word for a lone surrogate.
+        if (said := decode_value(found)) != expected and said != surrogates.shown(expected):
+            raise Fault("HEADER_MISMATCH", f"Header mismatch: the header {name} differs from the body")
 
 
 def for_request(revision: Revision, method: str, target: str | None) -> list[tuple[bytes, bytes]]:

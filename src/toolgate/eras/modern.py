@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from toolgate.core import asks, counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
-from toolgate.core.jsonrpc import Members
+from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Answer, Ask, Call, Client, Done, Listing, Required
 from toolgate.eras import calls, revisions, tasks
@@ -333,7 +333,7 @@ def told(capabilities: Mapping[str, Any]) -> Raw:
 _VERSIONS = {date: Raw(jsonrpc.encode(date)) for date in SERVED}
 
 
-def write_answers(params: Members, answers: Mapping[str, Answer], state: str | None) -> Members:
+def write_answers(params: Params, answers: Mapping[str, Answer], state: str | None) -> Params:
     """The parameters of a retry. Raises `Fault` where a client failed to answer: this era has no word for that."""
     for answer in answers.values():
         if answer.error:

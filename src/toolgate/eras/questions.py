@@ -16,6 +16,7 @@ from toolgate.core.jsonrpc import Members
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Answer, Ask
 from toolgate.eras import tasks
+from toolgate.eras.calls import folded
 from toolgate.eras.repair import (
     FLAG,
     NUMBER,
@@ -53,11 +54,13 @@ def known_capabilities(declared: Mapping[str, Any], revision: Revision) -> dict[
 
 
 _URL = Raw(b'"url"')
+_CONTEXT = folded("includeContext")
 
 
 def write_question(ask: Ask, revision: Revision) -> Members:
     """The parameters of a question for a client of this revision."""
-    found = jsonrpc.members(ask.params)
+    # `includeContext`, in any spelling, is dropped: what a client has of "this server" is of all servers behind us.
+    found = {name: raw for name, raw in jsonrpc.members(ask.params).items() if folded(name) != _CONTEXT}
     if found.get("mode") == _URL and "mode" not in revision.question_members:
         revision = _WITH_PAGES  # only who names it is asked so
     unknown = mcp.QUESTION_MEMBERS - revision.question_members

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
-from toolgate.core.jsonrpc import Members
+from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Call
 
@@ -149,7 +149,7 @@ def asked(call: Call, revision: Revision, is_offered: bool) -> Call:
     return msgspec.structs.replace(call, extra=extra, task=call.extra["task"] if is_offered else jsonrpc.NOTHING)
 
 
-def write_wish(call: Call, params: Members) -> Members:
+def write_wish(call: Call, params: Params) -> Params:
     """The parameters for a server of 2025-11-25: as a task only where one is wanted."""
     if call.method == "tools/call":
         params.pop("task", None)

@@ -20,22 +20,22 @@ Known = Callable[[Principal], bool]
 class ActiveRequest:
     """One of them, worked at by the current task. Raises `Unauthorized` in the middle of it, where it is expelled."""
 
-    def __init__(self, principal: Principal, clock: Clock, deps: set[ActiveRequest]) -> None:
+    def __init__(self, principal: Principal, clock: Clock, all: set[ActiveRequest]) -> None:
         self.principal = principal
         self.is_expelled = False
         self._clock = clock
-        self._deps = deps
+        self._all = all
         self._task = asyncio.current_task()
         self._timer: Timer | None = None
 
     def __enter__(self) -> ActiveRequest:
-        self._deps.add(self)
+        self._all.add(self)
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
     ) -> None:
-        self._deps.discard(self)
+        self._all.discard(self)
         if self._timer:
             self._timer.cancel()
         if self._task and self.is_expelled and isinstance(error, asyncio.CancelledError):
@@ -55,17 +55,12 @@ class ActiveRequest:
 
 
 class ActiveRequests:
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._deps: set[ActiveRequest] = set()
+    """Each is one for as long as `with ActiveRequest(principal, clock, active_requests.all)` lasts."""
 
-    def __len__(self) -> int:
-        return len(self._deps)
-
-    def of(self, principal: Principal) -> ActiveRequest:
-        return ActiveRequest(principal, self._clock, self._deps)
+    def __init__(self) -> None:
+        self.all: set[ActiveRequest] = set()
 
     def expel_unknown(self, is_known: Known) -> None:
-        for active_request in list(self._deps):
+        for active_request in list(self.all):
             if not is_known(active_request.principal):
                 active_request.expel()

@@ -19,7 +19,7 @@ from toolgate.auth.refusals import Unauthorized
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Config
 from toolgate.config.shapes import LEAST_VALUES
-from toolgate.core import counting, jsonrpc
+from toolgate.core import counting, jsonrpc, names
 from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
 from toolgate.eras import headers as era_headers
@@ -42,6 +42,7 @@ SHORT = 2 * LEAST_VALUES  # bytes, in which there are fewer values than any limi
 COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is looked for
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
+SERVERS = ENDPOINT + "/servers/"  # before the id of one
 
 
 class Refused(Exception):
@@ -105,6 +106,7 @@ class Guards:
         principal = await self._who(scope, headers, path)
         route, is_sse = self._find(path, principal)
         if not route:
+            self._refuse_hidden(path, principal)
             raise Refused(404, f"Not found: {scope['path']}; the endpoint is /mcp")
         if route.is_strict:
             self._check_let_in(route, principal)
@@ -125,6 +127,15 @@ class Guards:
             self._gateway.check_let_in(route, principal)
         except Fault as fault:
             raise Refused(403, fault.message, data=fault.data()) from None
+
+    def _refuse_hidden(self, path: str, principal: Principal) -> None:
+        """Where nothing is served: the refusal of a server that this client could not see if there were one, so that
+        nobody learns which there are."""
+        rules = self._gateway.access.rules(principal)
+        place = path.removesuffix(SSE)
+        if rules and place.startswith(SERVERS) and not rules.sees(names.slug(place.removeprefix(SERVERS))):
+            fault = Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
+            raise Refused(403, fault.message, data=fault.data())
 
     async def admit_admin(self, scope: Scope, receive: Receive, path: str) -> Request:
         """A request that steers the gateway itself; a token must be for this path. Raises `Refused`."""
@@ -173,20 +184,17 @@ class Guards:
         return principal
 
     def check(self, scope: Scope) -> tuple[dict[str, str], str | None]:
-        """The headers of a request, as `era_headers.read` has them. Raises `Refused`."""
+        """The headers of a request, as `era_headers.read` has them; against pages that a browser was led to (DNS
+        rebinding), the host and the origin must be known ones. Raises `Refused`."""
         headers, twice = era_headers.read(scope["headers"])
         if twice:
             _refuse_two_hosts(twice)
-        self._check(headers)
-        return headers, twice
-
-    def _check(self, headers: Headers) -> None:
-        """Against pages that a browser was led to (DNS rebinding): the host and the origin must be known ones."""
         self._check_host(headers)
         origin = headers.get("origin")
-        is_local = self._config.http.host in LOOPBACK and origin is not None and _is_page_of_loopback(origin)
+        is_local = origin is not None and self._config.http.host in LOOPBACK and _is_page_of_loopback(origin)
         if origin is not None and origin not in self._config.http.allowed_origins and not is_local:
             raise Refused(403, f"Origin {origin!r} is not allowed; add it to http.allowed_origins")
+        return headers, twice
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "").lower()
@@ -196,7 +204,7 @@ class Guards:
     async def read(self, request: Request) -> bytes:
         """The body. Some of what is over the limit is read too, and dropped: most clients send all before they listen,
         and would find a broken connection instead of the refusal."""
-        if self._gateway.snapshot.config.is_open and not _is_json(request.headers.get("content-type", "")):
+        if self._gateway.access.is_open and not _is_json(request.headers.get("content-type", "")):
             raise Refused(415, "Content-Type must be application/json: any web page can send other types")
         limit = self._config.http.body_limit
         declared = request.headers.get("content-length", "")

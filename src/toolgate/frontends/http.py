@@ -19,7 +19,7 @@ from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, connections, guards, responses, sse_delivery
-from toolgate.frontends.active_requests import ActiveRequests, Known
+from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
 from toolgate.frontends.channels import Channel, is_of_session
 from toolgate.frontends.connections import Connections
 from toolgate.frontends.deps import FrontendDeps
@@ -54,7 +54,7 @@ class HttpFrontend:
         self.connections = Connections()
         self.web = Web(deps, self._guards, resource)
         self._resource = resource
-        self._active_requests = ActiveRequests(deps.clock)
+        self._active_requests = ActiveRequests()
         self._pipes = Pipes(deps, self.scheduler)
         self._methods = {"POST": self._post, "GET": self._get, "DELETE": self._delete}
         self._sse_methods = {"POST": self._sse_post, "GET": self._sse_get}
@@ -77,7 +77,7 @@ class HttpFrontend:
             method = methods.get(scope["method"])
             if not method:
                 raise not_allowed(", ".join(methods))
-            with self._active_requests.of(request.principal) as request.active_request:
+            with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
                 await method(request, response)
         except Unauthorized as expelled:
             await _last_word(response, guards.refused(expelled))
@@ -139,9 +139,9 @@ class HttpFrontend:
     async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
         if request.twice:
             raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
-        if message.is_response:
-            raise Refused(400, "Invalid request: clients do not send responses in this revision")
-        if message.is_notification:
+        if not message.is_request:
+            if message.is_response:
+                raise Refused(400, "Invalid request: clients do not send responses in this revision")
             await response.whole(202)
             return
         if message.method == mcp.LISTEN and not request.accepts_events:
@@ -179,7 +179,8 @@ class HttpFrontend:
                 await response.begin(b"")
             await _finish(response, 200, jsonrpc.result(id, reply.body))
             if not delivery.has_left:
-                self._modern.flushed(reply)
+                if reply.parked_call:
+                    self._modern.flushed(reply)
                 reply = None
         finally:
             if reply:
@@ -311,7 +312,7 @@ class HttpFrontend:
             request = await self._guards.admit(scope, receive)
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
-            with self._active_requests.of(request.principal) as request.active_request:
+            with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
                 _lasts(request)
                 await self._pipes.websocket(request, send)
         except Unauthorized as expelled:

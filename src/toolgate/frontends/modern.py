@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -142,7 +143,8 @@ class ModernResponses:
         kind, route, client = mcp.METHODS[request.message.method].kind, request.route, request.client
         listing = await self._gateway.lists.view(kind, route, client)
         page = self._pages.cut(listing, request.params, route, client)
-        return Reply(modern.write_listing(client, page, responses.SERVER_INFO))
+        write = partial(modern.write_listing, client, server_info=responses.SERVER_INFO)
+        return Reply(await responses.listing(page, write))
 
     async def _discover(self, request: Request) -> Reply:
         client, about = request.client, await self._gateway.lists.about(request.route, request.client)
@@ -191,17 +193,17 @@ class ModernResponses:
                 send(responses.write_note(note, b""))
 
         notes, level, http = Notes(listen), envelope.log_level, request.http
-        passed_on = self._gateway.passed_on(http) if http else None
+        passed_on = self._gateway.passed_on(http) if http and self._gateway.snapshot.passed_on else None
         if method in mcp.TARGETED:
             call = calls.read_call(method, params, meta, client, notes, level, headers=http, passed_on=passed_on)
         else:
             more = {"log_level": level, "passed_on": passed_on or {}}
             call = calls.read_undefined(method, params, meta, client, notes, "modern", **more)
-        sealed = modern.read_state(params)
+        sealed = modern.read_state(params) if "requestState" in params else None
         if sealed is None:
             if "inputResponses" in params:
                 call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
-            return await self._afresh(call, route)
+            return await self._reply(call, route, None, await self._handled(call, route))
         state = self._unseal_state(sealed, call, route)
         answers = modern.read_answers(params)
         if state.parked_call is None:

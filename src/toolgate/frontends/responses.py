@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from toolgate import __version__
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Note
+from toolgate.core.model import Listing, Note
 from toolgate.eras import revisions
 
 log = logging.getLogger(__name__)
@@ -21,8 +22,17 @@ SERVER_INFO: Mapping[str, Any] = {"name": "toolgate", "version": __version__}
 
 MOST_IN_FLIGHT = 4096  # requests of one session, or of one connection that goes both ways
 
+LARGE = 256 * 1024  # bytes of a page of a list
+
 SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
+
+
+async def listing(page: Listing, write: Callable[[Listing], bytes]) -> bytes:
+    """A page as `write` writes it, in a thread where that takes so long that others would wait."""
+    if sum(len(memoryview(item)) for item in page.items) <= LARGE:
+        return write(page)
+    return await asyncio.to_thread(write, page)
 
 
 def rescued(error: BaseException) -> Fault:

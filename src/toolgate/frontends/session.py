@@ -11,6 +11,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -315,7 +316,7 @@ class Session:
         kind = mcp.METHODS[message.method].kind
         listing = await self._gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
         page = self._pages.cut(listing, params, self.route, self.client)
-        return legacy.write_listing(self.revision, page)
+        return await responses.listing(page, partial(legacy.write_listing, self.revision))
 
     async def _list_tasks(self, message: Message, *_: object) -> bytes:
         if not self._has_tasks:

@@ -117,7 +117,7 @@ class Response:
         typed = [(b"content-type", kind)] if body else []
         self.has_begun = True
         start = {"type": self._start, "status": status, "headers": [*typed, length, *self.headers, *headers]}
-        with self._waiting(body):
+        with self._waiting(body) if len(body) > FREE else _NOTHING:
             await self._send(start)
             await self._send({"type": self._body, "body": body})
 
@@ -143,11 +143,11 @@ class Response:
             await self._send({"type": self._start, "status": 200, "headers": [*_SSE, *self.headers]})
 
     async def _part(self, chunk: bytes) -> None:
-        with self._waiting(chunk):
+        with self._waiting(chunk) if len(chunk) > FREE else _NOTHING:
             await self._send({"type": self._body, "body": chunk, "more_body": True})
 
     def _waiting(self, data: bytes) -> AbstractContextManager[None]:
-        return self.backlog.writing(len(data)) if self.backlog and len(data) > FREE else _NOTHING
+        return self.backlog.writing(len(data)) if self.backlog else _NOTHING
 
 
 _NOTHING = nullcontext()
@@ -179,16 +179,16 @@ class Delivery:
         self._response = response
         self._receive = receive
         self._clock = clock
-        self._outbox = Outbox(can_stream, can_ask=False, backlog=response.backlog)
+        self._can_stream = can_stream
         self.work = asyncio.current_task()
         self._is_over = False
+        self._outbox: Outbox | None = None  # once it streams
         self._streaming: asyncio.Task[None] | None = None
         self._timer = clock.call_later(QUICK, self._start_stream)
 
     def note(self, message: bytes) -> None:
         """Send what may be lost: a client that reads too slowly goes without."""
-        self._outbox.note(message)
-        self._start_stream()
+        self._start_stream().note(message)
 
     def cancel(self) -> None:
         """Have the work end, unless its answer is on its way."""
@@ -208,27 +208,29 @@ class Delivery:
         """Return when all that was said is out; what follows is the answer."""
         self._is_over = True
         self._timer.cancel()
-        if self._streaming:
+        if self._streaming and self._outbox:
             self._outbox.end()
             await self._streaming
 
     def close(self) -> None:
         self._is_over = True
         self._timer.cancel()
-        if self._streaming:
+        if self._streaming and self._outbox:
             self._streaming.cancel()
             self._outbox.drop()
 
-    def _start_stream(self) -> None:
-        if not self._streaming:
+    def _start_stream(self) -> Outbox:
+        if not self._outbox:
             self._timer.cancel()
-            self._streaming = asyncio.get_running_loop().create_task(self._stream())
+            self._outbox = Outbox(self._can_stream, can_ask=False, backlog=self._response.backlog)
+            self._streaming = asyncio.get_running_loop().create_task(self._stream(self._outbox))
+        return self._outbox
 
-    async def _stream(self) -> None:
+    async def _stream(self, outbox: Outbox) -> None:
         leaving = asyncio.get_running_loop().create_task(gone(self._receive))
         leaving.add_done_callback(self._left)
         try:
-            await relay(self._response, self._outbox, self._clock)
+            await relay(self._response, outbox, self._clock)
         finally:
             leaving.cancel()
             self.cancel()  # where the work is not done yet nobody would hear of it

@@ -101,6 +101,8 @@ class Gateway:
                 outcome = await self._through(entered, hooks, route)
             except Fault as fault:
                 raise self._resolver.placed(fault, entered, call.target) from None
+            if not isinstance(outcome, NeedInput):
+                return self._handles.leave(entered, outcome, route.path, route.surface)
         except Fault as fault:
             return refused(fault)
         return then(outcome, lambda last: self._handles.leave(entered, last, route.path, route.surface), refused)

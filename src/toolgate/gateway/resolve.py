@@ -48,11 +48,12 @@ class Resolver:
         self._handles = handles
         self._source = source
         self._current = current
+        self._catalog = current().catalog  # the same in each snapshot
 
     async def enter(self, call: Call, route: Route) -> tuple[Call, tuple[Hooks, ...]]:
         """The call with its true target, and the policies that judge it. What that takes of the catalog is fetched.
         Raises `Fault`."""
-        if call.kind == "tasks":
+        if call.method in mcp.TASKS:
             return self._about(self._handles.enter(call, route.path)), route.hooks
         rules = self._access.rules(call.client.principal)
         if plan := self._plan(call, route, rules):
@@ -85,18 +86,15 @@ class Resolver:
         """The plan for a call's name, where it holds: its server is up, and the list is its word of now."""
         if call.method != mcp.CALL:
             return None
-        plan = route.plans.find(rules, call.target, call.client, self._current().catalog.version)
-        if plan:
-            upstream = route.upstreams[plan.server]
-            if upstream.scope(call.client) == plan.scope and upstream.is_up(call.client):
-                return plan
-        return None
+        plan = route.plans.find(rules, call.target, call.client, self._catalog.version)
+        is_good = plan and route.upstreams[plan.server].live_scope(call.client) == plan.scope
+        return plan if is_good else None
 
     def _keep(
         self, plan: Plan, entered: Call, needs: Sequence[Wanted], call: Call, route: Route, rules: Rules | None
     ) -> None:
         """Keep what a name was found to mean, where that is the same for each call of it."""
-        catalog, upstream = self._current().catalog, route.upstreams[plan.server]
+        catalog, upstream = self._catalog, route.upstreams[plan.server]
         is_scoped = any(route.upstreams[server].scope(call.client) for server, _ in needs)
         if not plan.tool_info or entered.asked or (is_scoped and len(needs) > 1):
             return
@@ -117,7 +115,7 @@ class Resolver:
         """The same with what the tool that it is about says of itself now. Raises `Fault` where that is hidden."""
         assert call.about
         about = self.as_known(call.about)
-        server_list = self._current().catalog.known(about.server, "tools", about.client)
+        server_list = self._catalog.known(about.server, "tools", about.client)
         if (
             about.method == mcp.CALL
             and call.method != mcp.TASK_CANCEL
@@ -128,7 +126,7 @@ class Resolver:
         return msgspec.structs.replace(call, about=about)
 
     def as_known(self, about: Call) -> Call:
-        server_list = self._current().catalog.known(about.server, "tools", about.client)
+        server_list = self._catalog.known(about.server, "tools", about.client)
         found = tool_info.of(server_list, about.target) if about.method == mcp.CALL else None
         return msgspec.structs.replace(about, tool_info=found) if found else about
 
@@ -149,7 +147,7 @@ class Resolver:
         started: what was listed before refuses nothing that it would take now; and one whose changes are held back is
         looked at in any case. A bare name may be any server's: those that were listed since the gateway started, and
         are stopped now, are not started for one that nobody has."""
-        catalog, client = self._current().catalog, call.client
+        catalog, client = self._catalog, call.client
         if isinstance(entered, Fault):
             if entered.code not in _BY_LISTS or entered.upstream:
                 return ()
@@ -190,7 +188,7 @@ class Resolver:
 
     def _server_lists(self, client: Client) -> ServerLists:
         """Each list is looked up once: what they are for is decided at one moment."""
-        catalog = self._current().catalog
+        catalog = self._catalog
         found: dict[Wanted, ServerList | None] = {}
 
         def server_list(server: str, kind: str) -> ServerList | None:
@@ -203,7 +201,7 @@ class Resolver:
 
     def _planned(self, entered: Call, view: CatalogView) -> Plan | None:
         """None for what is no tool of a server. Raises `Fault` for what may be hidden."""
-        catalog = self._current().catalog
+        catalog = self._catalog
         if entered.method != mcp.CALL or entered.server == names.OWN:
             if entered.kind == "methods" and catalog.hides(entered.server):
                 message = "Access denied: the method may reach hidden items"

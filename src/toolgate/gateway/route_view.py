@@ -186,7 +186,8 @@ class RouteView:
     ) -> Sequence[Hit]:
         route, configs = self._route, self.servers
         scopes = {id: (configs[id], route.upstream(id).scope(self.client)) for id in servers if id in configs}
-        hits = await self._views.finder.find(query, scopes, self._whole, kinds, limit, mode, self._permitted(configs))
+        permitted, whose = self._permitted(configs), self.client.principal.counted_as
+        hits = await self._views.finder.find(query, scopes, self._whole, kinds, limit, mode, permitted, whose)
         left = self.servers  # some may be gone meanwhile
         return [hit for hit in hits if hit.document.server in left]
 

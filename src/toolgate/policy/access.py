@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from toolgate.auth.access import Access
+from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call
+from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy.base import Policy
+
+LARGEST = 1024 * 1024  # bytes of a completion that is looked through
+MOST_VALUES = 100  # of it, as MCP has it
 
 
 class Permit(Policy):
@@ -35,3 +41,25 @@ class Permit(Policy):
             message = "Approval required, but nobody can be asked here"
             raise Fault("APPROVAL_REQUIRED", message, reach="not_sent")
         return call
+
+    def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
+        """A completion without the values that would make a URI which its client may not use."""
+        rules = self._access.rules(call.client.principal) if call.kind == "resourceTemplates" else None
+        if not rules or not isinstance(outcome, Done):
+            return outcome
+        try:
+            if memoryview(outcome.body).nbytes > LARGEST or counting.is_too_much(outcome.body):
+                raise ValueError(f"it has more than {LARGEST:,} bytes, or too many values")
+            completion = jsonrpc.members(outcome.body)["completion"]
+            values = jsonrpc.read(completion, type=_Completion).values[: MOST_VALUES + 1]
+        except (KeyError, ValueError, *jsonrpc.UNREADABLE) as error:
+            raise Fault("UPSTREAM_ERROR", f"The completion is malformed: {error}", reach="executed") from None
+        kept = rules.completed(call, values[:MOST_VALUES])
+        if len(kept) == len(values):
+            return outcome
+        said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
+        return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
+
+
+class _Completion(msgspec.Struct):
+    values: list[str]

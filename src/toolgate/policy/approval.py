@@ -23,12 +23,23 @@ from toolgate.catalog.prints import print_of
 from toolgate.config import access
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Call, NeedInput, Outcome, Required
 from toolgate.core.redaction import Redactor
 from toolgate.policy import approval_requests
 from toolgate.policy.approval_requests import ApprovalRequest, Unsendable
-from toolgate.policy.approvals import Approvals, Lasts, Place, StoredRequest, TooMany, Who, is_change
+from toolgate.policy.approvals import (
+    MOST_UNDECIDED,
+    TOO_MANY,
+    Approvals,
+    Lasts,
+    Place,
+    StoredRequest,
+    TooMany,
+    Who,
+    is_change,
+)
 from toolgate.policy.base import Decision, Passed, Policy, Wait
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
@@ -45,8 +56,8 @@ Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes
 
 
 class Approval(Policy):
-    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `check`
-    raises `Fault` for arguments that people wrote."""
+    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `check` raises
+    `Fault` for arguments that people wrote; `asking` is the limit of what is written out, on all routes."""
 
     name = "approval"
 
@@ -60,6 +71,7 @@ class Approval(Policy):
         prints: Mapping[str, str],
         check: Callable[[Call], None] | None = None,
         audit: Trail | None = None,
+        asking: FairLimit | None = None,
     ) -> None:
         self._verdict = verdict
         self._approvals = approvals
@@ -69,7 +81,7 @@ class Approval(Policy):
         self._prints = prints
         self._check = check
         self._audit = audit
-        self._asking = asyncio.Lock()
+        self._asking = asking or FairLimit(1)
 
     def applies(self, call: Call) -> bool:
         return self._verdict(call) != "allow"
@@ -234,12 +246,19 @@ class Approval(Policy):
             await self._clock.sleep(min(LOOK, left))
 
     async def _new_request(self, approval_request: ApprovalRequest) -> StoredRequest:
-        """One at a time, with others heard in between: to write out what is shown takes some hundredths of a second."""
-        async with self._asking:
+        """One at a time, principals in turn, and others heard in between: to write out what is shown takes some
+        hundredths of a second, and to find that there is no room some thousandths. Raises `TooMany`."""
+        whose = approval_request.call.client.principal.counted_as
+        if self._asking.waiting_of(whose) >= MOST_UNDECIDED:
+            raise TooMany(TOO_MANY)
+        await self._asking.turn(whose)
+        try:
             await asyncio.sleep(0)  # else the next would be made in the same round of the event loop
             return await self._approvals.ask(
                 approval_request.place, approval_request.digest, self._settings.ttl, lambda: _about(approval_request)
             )
+        finally:
+            self._asking.give_back()
 
     async def _use(self, approval_request: ApprovalRequest, request: StoredRequest) -> Decided | None:
         """What an operator has decided before the call came. Where another call was faster, it is asked anew."""

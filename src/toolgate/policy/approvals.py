@@ -29,6 +29,7 @@ HOUR = 3600.0
 LONGEST_SESSION = 7 * 24 * 3600.0  # seconds; the id of a session comes never again
 MOST_UNDECIDED = 32  # requests of one principal
 MOST_REQUESTS = 512  # of all
+TOO_MANY = "too many calls are already waiting for an operator"
 MOST_GRANTS = 4096
 MOST_GRANTS_OF_ONE = 256  # principal
 MOST_PASSAGES = 4096
@@ -155,7 +156,7 @@ class Approvals:
         theirs = sum(each.place.principal == principal and each.state == "undecided" for each in known)
         theirs += self._being_written[principal]
         if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
-            raise TooMany("too many calls are already waiting for an operator")
+            raise TooMany(TOO_MANY)
 
     async def use(self, request: StoredRequest) -> bool:
         """Use a decision up. Whether it was there to be used: somebody else may have been faster."""

@@ -20,6 +20,7 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
 from toolgate.policy.base import Passed, Policy
 from toolgate.state.audit import Trail
+from toolgate.surfaces import controls
 
 LARGEST = 64 * 1024  # bytes of arguments that are noted in full
 LONGEST = 300  # characters of a reason
@@ -98,16 +99,20 @@ class Audit(Policy):
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
         is_rest, ticket.has_ended = ticket.has_ended, True
         decision, outcome, code, reason = _told(ending)
-        if not call.server and outcome == "error":
+        server, target, via = call.server, call.target, call.via
+        if not server and outcome == "error":
             decision = "deny"  # there is no such target
+            control = controls.find(target) if isinstance(ending, Fault) and ending.tool != target else None
+            if control and isinstance(ending, Fault):  # it did not find what it was to call
+                server, target, via = ending.server, ending.tool, control.name
         who, given, redactor = call.client.principal, call.arguments, self._trail.redactor
         entry = AuditEntry(
             self._trail.time(),
             "call",
             who.id,
             call.method,
-            call.server,
-            redactor.text(call.target),
+            server,
+            redactor.text(target),
             decision,
             outcome,
             code,
@@ -116,7 +121,7 @@ class Audit(Policy):
             who.client,
             who.via,
             who.address,
-            call.via,
+            via,
         )
         if given and self._arguments != "none":
             entry.arguments_sha256 = hashlib.sha256(given).hexdigest()

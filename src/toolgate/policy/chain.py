@@ -53,7 +53,7 @@ def build(
     `is_transparent`: the route leaves the arguments to its server (`servers/{id}`). `is_own`: for calls of the
     gateway's own, which may change its servers.
     """
-    validate = None if is_transparent else _validate(config)
+    validate = _validate(config, policy_deps.meters) if config.validate_arguments and not is_transparent else None
     approval = _approval(config, policy_deps, validate) if is_own or _asks(config) else None
     policies = (
         # The audit sees what is refused behind it.
@@ -87,10 +87,9 @@ def at_once(config: Config) -> int:
     return min(AT_ONCE, limits.result_limit or AT_ONCE, 4 * limits.result_tokens if limits.result_tokens else AT_ONCE)
 
 
-def _validate(config: Config) -> Validate | None:
-    if not config.validate_arguments:
-        return None
-    return Validate(frozenset(server.id for server in config.servers if not server.validate_arguments))
+def _validate(config: Config, meters: Meters) -> Validate:
+    trusted = frozenset(server.id for server in config.servers if not server.validate_arguments)
+    return Validate(trusted, meters.large_arguments)
 
 
 def _limits(config: Config, meters: Meters) -> limits.Limits | None:
@@ -109,6 +108,7 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
         {server.id: _print(server) for server in config.servers},
         validate.check if validate else None,
         policy_deps.audit,
+        policy_deps.meters.asking,
     )
 
 

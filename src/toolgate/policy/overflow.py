@@ -1,7 +1,8 @@
 """What was too large to be shown, kept for a while, to be read in ranges as a resource `mcp://results/{id}`.
 
 The rules this file keeps: what one principal's calls gave, nobody else can read, or learn that it exists; ranges that
-are read in turn give the whole back, byte by byte; everything is bounded, and what was least recently read goes first.
+are read in turn give the whole back, byte by byte; a range costs what it is long; everything is bounded, and what was
+least recently read goes first.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import msgspec
 from toolgate.auth import access
 from toolgate.core import surrogates
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.excerpts import after_lines, count_lines
 from toolgate.core.fault import Fault
 from toolgate.core.model import Made, Principal
+from toolgate.policy.places import Places
 
 PREFIX = access.KEPT
 RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
@@ -52,9 +53,11 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class _Overflow(msgspec.Struct, frozen=True):
+    """`places` are those of a text."""
+
     owner: str
     data: bytes
-    is_text: bool
+    places: Places | None
     mime: str
     until: float
     source: Source
@@ -88,7 +91,8 @@ class Later:
         if len(data) > self._room:
             return ""
         id = secrets.token_urlsafe(16)
-        self._kept.append((id, _Overflow(principal.id, data, isinstance(whole, str), mime, self._until, source)))
+        places = Places(data) if isinstance(whole, str) else None
+        self._kept.append((id, _Overflow(principal.id, data, places, mime, self._until, source)))
         return PREFIX + id
 
     def done(self) -> None:
@@ -202,8 +206,8 @@ class OverflowStore:
     def _whole(self, overflow: _Overflow, address: str) -> bytes:
         if len(overflow.data) <= self.at_once:
             return overflow.data
-        ranges = " or ".join(proposed(address, overflow.data, overflow.is_text, self.at_once))
-        size = f"{len(overflow.data):,} bytes" + (f", {count_lines(overflow.data):,} lines" if overflow.is_text else "")
+        ranges = " or ".join(_proposed(address, overflow, self.at_once))
+        size = f"{len(overflow.data):,} bytes" + (f", {overflow.places.lines:,} lines" if overflow.places else "")
         raise Fault(
             "INVALID_ARGS",
             f"Invalid arguments: {address} is too large to read at once ({size}): read a range, such as {ranges}",
@@ -212,8 +216,8 @@ class OverflowStore:
 
     def _range(self, overflow: _Overflow, address: str, query: str) -> Range:
         asked = _ASKED.fullmatch(query)
-        if not asked or (asked[1] != "bytes" and not overflow.is_text):
-            ranges = " or ".join(proposed(address, overflow.data, overflow.is_text, self.at_once))
+        if not asked or (asked[1] != "bytes" and not overflow.places):
+            ranges = " or ".join(_proposed(address, overflow, self.at_once))
             raise Fault("INVALID_ARGS", f"Invalid arguments: {query!r} is not a range; examples: {ranges}")
         first = int(asked[2])
         last = int(asked[4]) if asked[4] else None if asked[3] else first
@@ -233,16 +237,16 @@ def not_kept(uri: str) -> Fault:
     return Fault("RESOURCE_NOT_FOUND", f"Resource not found: {uri}", hint=hint)
 
 
-def proposed(address: str, data: bytes, is_text: bool, at_once: int) -> list[str]:
+def _proposed(address: str, overflow: _Overflow, at_once: int) -> list[str]:
     """Ranges to begin with."""
-    by_bytes = f"{address}?bytes=0-{min(at_once, len(data)) - 1}"
-    if not is_text or count_lines(data) < 2:
+    by_bytes = f"{address}?bytes=0-{min(at_once, len(overflow.data)) - 1}"
+    if not overflow.places or overflow.places.lines < 2:
         return [by_bytes]
-    return [f"{address}?lines=1-{min(LINES, count_lines(data))}", by_bytes]
+    return [f"{address}?lines=1-{min(LINES, overflow.places.lines)}", by_bytes]
 
 
 def _contents(uri: str, overflow: _Overflow, data: bytes, more: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {"text": data.decode()} if overflow.is_text else {"blob": base64.b64encode(data).decode()}
+    shown = {"text": data.decode()} if overflow.places else {"blob": base64.b64encode(data).decode()}
     return {"contents": [{"uri": uri, "mimeType": overflow.mime, **shown}], **more}
 
 
@@ -259,12 +263,13 @@ def _told(found: Range, address: str) -> dict[str, Any]:
 
 
 def _by_lines(overflow: _Overflow, first: int, last: int | None, at_once: int) -> Range:
-    data, total = overflow.data, count_lines(overflow.data)
+    assert overflow.places
+    data, total = overflow.data, overflow.places.lines
     start = min(max(first, 1), total + 1)
     end = total + 1 if last is None else max(min(last, total) + 1, start)
-    begin = stop = after_lines(data, start - 1)
+    begin = stop = overflow.places.after_lines(start - 1)
     reached = start
-    while reached < end and (after := data.find(b"\n", stop) + 1 or len(data)) - begin <= at_once:
+    while reached < end and (after := data.find(b"\n", stop, begin + at_once) + 1 or len(data)) - begin <= at_once:
         stop, reached = after, reached + 1
     return Range("lines", 1, start, reached, total, slice(begin, stop))
 
@@ -280,18 +285,19 @@ def _by_bytes(overflow: _Overflow, first: int, last: int | None, at_once: int) -
 
 def _begin(overflow: _Overflow, place: int) -> int:
     """The first place from this one on where a character begins."""
-    while overflow.is_text and place < len(overflow.data) and overflow.data[place] & 0xC0 == 0x80:
+    while overflow.places and place < len(overflow.data) and overflow.data[place] & 0xC0 == 0x80:
         place += 1
     return place
 
 
 def _by_chars(overflow: _Overflow, first: int, last: int | None, at_once: int) -> Range:
-    text = overflow.data.decode()
-    start = min(first, len(text))
-    wanted = text[start : len(text) if last is None else last + 1].encode()
-    fitting = wanted[:at_once].decode(errors="ignore")
-    begin = len(text[:start].encode())
-    return Range("chars", 0, start, start + len(fitting), len(text), slice(begin, begin + len(fitting.encode())))
+    assert overflow.places
+    total = overflow.places.chars
+    start = min(first, total)
+    begin = overflow.places.after_chars(start)
+    fitting = overflow.data[begin : begin + at_once].decode(errors="ignore")
+    wanted = fitting if last is None else fitting[: last + 1 - start]
+    return Range("chars", 0, start, start + len(wanted), total, slice(begin, begin + len(wanted.encode())))
 
 
 _READERS: Mapping[str, Callable[[_Overflow, int, int | None, int], Range]] = {

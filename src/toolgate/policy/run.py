@@ -60,7 +60,8 @@ class PolicyRun:
     async def before(self, again: Callable[[Call], Awaitable[Outcome]]) -> Call | Outcome:
         """The call as its policies let it go on, or what one of them says instead. `again` is its next round, where one
         asks something."""
-        call, depth = self.call, _depth(self.call.resumption, self._policies)
+        call = self.call
+        depth = _depth(call.resumption, self._policies) if call.resumption else 0
         for index, policy in enumerate(self._policies):
             decision, ticket = policy.before(call, index < depth), None
             while not isinstance(decision, Call):
@@ -125,10 +126,8 @@ def missed(call: Call, fault: Fault, policies: Sequence[Hooks]) -> Fault:
     return fault
 
 
-def _depth(resumption: Resumption | None, policies: Sequence[Hooks]) -> int:
+def _depth(resumption: Resumption, policies: Sequence[Hooks]) -> int:
     """How many of the policies the call had passed when it was asked something: those in front of whoever asked."""
-    if not resumption:
-        return 0
     askers = [policy.asker for policy in policies]
     return askers.index(resumption.asker) if resumption.asker in askers else len(askers)
 

@@ -55,7 +55,7 @@ class Scrubber(msgspec.Struct, frozen=True):
         return said if after is before else Raw(after)
 
     def outcome(self, outcome: Outcome) -> Outcome:
-        if not self.has_work or not isinstance(outcome, Done | Accepted):
+        if not isinstance(outcome, Done | Accepted):
             return outcome
         if isinstance(outcome, Done) and outcome.is_scrubbed:
             return outcome
@@ -105,7 +105,7 @@ class Scrub(Policy):
         scrubber = self._scrubbers.get(call.server) or self._of(call.server)
         if call.server == names.OWN and isinstance(outcome, Done):
             outcome = Done(self._redactor.body(bytes(outcome.body)))
-        return scrubber.outcome(outcome)
+        return scrubber.outcome(outcome) if scrubber.has_work else outcome
 
     def _of(self, server: str) -> Scrubber:
         self._scrubbers[server] = scrubber = Scrubber(self._redactor.of(server), self._mode)

@@ -7,13 +7,13 @@ once.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from toolgate.core import mcp
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, ToolInfo
 from toolgate.policy import schemas
@@ -27,12 +27,14 @@ _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
 class Validate(Policy):
-    """`trusted`: the servers whose tools judge their arguments themselves."""
+    """`trusted`: the servers whose tools judge their arguments themselves. `aside` is the limit of what is judged in
+    threads, on all routes."""
 
     name = "validate"
 
-    def __init__(self, trusted: AbstractSet[str] = frozenset()) -> None:
+    def __init__(self, trusted: AbstractSet[str] = frozenset(), aside: FairLimit | None = None) -> None:
         self._trusted = trusted
+        self._aside = aside or FairLimit(1)
 
     def applies(self, call: Call) -> bool:
         return bool(call.tool_info) and call.tool_info.schema not in _TRIVIAL and call.server not in self._trusted
@@ -48,7 +50,8 @@ class Validate(Policy):
         elif len(call.arguments) > LARGE or (
             len(tool_info.schema) > schemas.SHORT and not schemas.is_quick(tool_info.schema)
         ):
-            return Wait(lambda: asyncio.to_thread(self._judged, call, tool_info))  # calls of others go on meanwhile
+            whose = call.client.principal.counted_as
+            return Wait(lambda: self._aside.in_thread(whose, lambda: self._judged(call, tool_info)))
         else:
             verdict = self._judged(call, tool_info)
         if verdict.wrong:

@@ -1,22 +1,28 @@
 """Searching what clients may see: the catalog's lists, indexed as they are when somebody searches.
 
-The rule this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
-tools take a second to index, and nobody who searches for nothing is to wait for that.
+The rules this file keeps: the index has a thread of its own, where one search goes on at a time, since some thousand
+tools take a second to index, and nobody who searches for nothing is to wait for that; principals that search take
+turns, so that nobody waits for more than one search of each other; what is to be indexed first is so in several turns.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from toolgate.catalog.base import ServerList, ServerSummary
 from toolgate.core import items, mcp
+from toolgate.core.concurrency import FairLimit, Unfinished
 from toolgate.core.fault import Fault
 from toolgate.search import Document, Hit, Index, Unsearchable
+from toolgate.search.ranking import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
+MOST_WAITING = 8  # searches of one principal
+SLICE = 0.1  # seconds of one turn, in which lists are read; the last of each takes longer, when it is put in
 
+Wanted = Mapping[str, tuple[ServerSummary, "ServerLists"]]  # by server and scope
 Known = Callable[[str, str], ServerList | None]
 ServerLists = tuple[ServerList | None, ...]  # of one server, in the order of `mcp.LIST_OF_KIND`
 
@@ -26,6 +32,7 @@ class Finder:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "toolgate search")
+        self._turns = FairLimit(1, most=MOST_WAITING, what="searches")
         self._index = Index()
         self._indexed: dict[str, ServerLists] = {}
 
@@ -38,34 +45,53 @@ class Finder:
         limit: int,
         mode: str,
         permitted: Callable[[Document], bool] | None = None,
+        whose: str = "",
     ) -> Sequence[Hit]:
         """The best hits of these servers (each with the scope of its lists), by what is known of them now: those
-        that are `permitted` (asked on the index's thread). Raises `Fault` INVALID_ARGS."""
+        that are `permitted` (asked on the index's thread). `whose` search it is: see `Principal.counted_as`. Raises
+        `Fault` INVALID_ARGS, or RATE_LIMITED where `MOST_WAITING` of the same principal wait."""
         wanted = {
             f"{server.id}/{scope}": (server, tuple(known(server.id, kind) for kind in mcp.LIST_OF_KIND))
             for server, scope in servers.values()
         }
+        steps = self._indexing(wanted)
 
-        def found() -> Sequence[Hit]:
-            for key, (server, server_lists) in wanted.items():
-                self._put(key, server, server_lists)
+        def found() -> Sequence[Hit] | Unfinished:
+            until = time.perf_counter() + SLICE
+            for _ in steps:
+                if time.perf_counter() > until:
+                    return Unfinished.MORE
             return self._index.search(query, limit, kinds=kinds, servers=wanted.keys(), permitted=permitted, mode=mode)
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, found)
+            return await self._turns.in_thread(whose, found, self._thread)
         except Unsearchable as error:
             raise Fault("INVALID_ARGS", f"Invalid arguments: {error}", reach="not_sent") from None
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, key: str, server: ServerSummary, server_lists: ServerLists) -> None:
-        before = self._indexed.pop(key, ())
+    def _indexing(self, wanted: Wanted) -> Iterator[None]:
+        """Have all of it indexed, a document at a time."""
+        for key, (server, server_lists) in wanted.items():
+            if not self._is_indexed(key, server_lists):
+                read: list[tuple[Document, Vector]] = []
+                for document in _documents(server, server_lists):
+                    read.append((document, self._index.read(document)))  # kept until it is put in
+                    yield
+                self._index.put(key, (document for document, _ in read))
+            self._keep(key, server_lists)
+            yield
+
+    def _is_indexed(self, key: str, server_lists: ServerLists) -> bool:
+        before = self._indexed.get(key, ())
+        return len(before) == len(server_lists) and all(
+            old is new for old, new in zip(before, server_lists, strict=True)
+        )
+
+    def _keep(self, key: str, server_lists: ServerLists) -> None:
+        self._indexed.pop(key, None)
         self._indexed[key] = server_lists
-        if len(before) != len(server_lists) or any(
-            old is not new for old, new in zip(before, server_lists, strict=True)
-        ):
-            self._index.put(key, _documents(server, server_lists))
         while len(self._indexed) > MOST_INDEXED:
             oldest = next(iter(self._indexed))
             del self._indexed[oldest]

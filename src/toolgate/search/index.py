@@ -50,10 +50,15 @@ class Index:
     def drop(self, server: str) -> None:
         self.put(server, ())
 
-    def _enter(self, document: Document) -> IndexEntry:
+    def read(self, document: Document) -> Vector:
+        """What takes most of the time that it takes to put it in. It is found again while anybody keeps it."""
         vector = self._vectors.get(document)
         if vector is None:
             vector = self._vectors[document] = Vector(document)
+        return vector
+
+    def _enter(self, document: Document) -> IndexEntry:
+        vector = self.read(document)
         entry = IndexEntry(document, vector)
         for term, value in vector.terms.items():
             self._postings.setdefault(term, {})[entry] = value

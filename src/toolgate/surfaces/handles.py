@@ -58,7 +58,7 @@ class Handles:
         if isinstance(outcome, Accepted):
             id = self.write(call.server, tasks.read_id(outcome.body), call.made, path, call.client)
             return Accepted(tasks.with_id(outcome.body, id, lambda raw: raw))
-        if call.kind != "tasks" or not call.about or not isinstance(outcome, Done):
+        if not call.about or call.method not in mcp.TASKS or not isinstance(outcome, Done):
             return surface.leave(call, outcome)
         id = self.write(call.server, call.target, call.about.made, path, call.client)
         if call.method == mcp.TASK_RESULT:

@@ -6,13 +6,13 @@ The rule this file keeps: only the members that the protocol defines as resource
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc
 from toolgate.core.jsonrpc import Members
+from toolgate.core.templates import EXPRESSION
 
 Rename = Callable[[str], str]
 
@@ -21,7 +21,7 @@ _PAGE_BEFORE = "ui/resourceUri"  # where drafts of MCP Apps had it, and hosts st
 
 def is_made_by(template: str, uri: str) -> bool:
     """Whether a URI is one that this template (RFC 6570) can make. Generous: each expression stands for any text."""
-    first, *others = _EXPRESSION.split(template)
+    first, *others = EXPRESSION.split(template)
     if not others or not uri.startswith(first):
         return template == uri
     reached = len(first)
@@ -32,9 +32,6 @@ def is_made_by(template: str, uri: str) -> bool:
             return False
         reached = found + len(literal)
     return uri.endswith(last) and len(uri) - len(last) >= reached
-
-
-_EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:

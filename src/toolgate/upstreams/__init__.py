@@ -21,8 +21,8 @@ What they share
 
 A server starts when it is first needed. What starts takes a slot in the `Pool`, one for all snapshots, and gives it
 back when every part of it is gone. The pool never looks around: its holders say that they rest, and are asked to give
-way when somebody waits. A server that comes back after it gave way is not listed again for that: servers that take
-turns would list each other out without end.
+way when somebody waits: what is idle first, then what is beyond the share of its principal. A server that comes back
+after it gave way is not listed again for that: servers that take turns would list each other out without end.
 
 Another kind is a class that is an `Upstream`, a row in `kinds.KINDS`, and its row in `config.server_types.TYPES`.
 Another carrier of MCP is a module of `links`, a row in `kinds.LINKS` and one in `TYPES`. A server of tools in this

@@ -14,11 +14,13 @@ from toolgate.core.model import Call, Client, Made, Outcome
 
 class Items(msgspec.Struct, frozen=True):
     """One whole list of one server. `ttl` in seconds is the server's own word on how long it holds, None where it gave
-    none; `is_public`: it says that the list is the same for everybody (spec: server/utilities/caching)."""
+    none; `is_public`: it says that the list is the same for everybody (spec: server/utilities/caching). `size`: the
+    bytes that were read for it, where that may be more than its items have."""
 
     raw: tuple[Raw, ...] = ()
     ttl: float | None = None
     is_public: bool = False
+    size: int = 0
 
 
 class About(msgspec.Struct, frozen=True):
@@ -78,8 +80,8 @@ class Upstream(Protocol):
         """How it is now. Starts nothing, and never waits."""
         ...
 
-    def is_up(self, client: Client) -> bool:
-        """Whether the connection that serves this client is there now. Starts nothing."""
+    def live_scope(self, client: Client) -> str | None:
+        """The scope of the connection that serves this client, where that is there now. Starts nothing."""
         ...
 
     async def open(self) -> None:

@@ -1,14 +1,19 @@
 """How many servers are up at once: who wants to start takes a slot, and gives it back when all of it is gone.
 
-The rules this file keeps: never more than `max_live` hold slots, whatever is still on its way out counted among them;
-slots are given in the order that they were asked for; who gives way is the one that nobody has used for longest.
+The rules this file keeps: never more than `max_live` hold slots, whatever is still on its way out counted among them.
+Slots are given to the principal that holds the fewest, and among equals in the order that they were asked for. What is
+idle gives way to others of its principal, to a principal that holds fewer, or to one that holds less than a fair share.
+What is needed gives way only where its principal holds more than a fair share, to one that holds less: the latest
+first, so that nobody can end what another holds within its own. What everybody shares is of no principal's share; it
+is given a slot first, and gives way only when it is idle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -16,14 +21,17 @@ from toolgate.config import PoolLimits
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault
 
+SHARED = ""  # whose those are that all use
+
 
 class Holder(msgspec.Struct, frozen=True, eq=False):
     """What holds a slot: a server that is up for somebody. `used` says when it was last needed, by `Clock.now`;
-    `is_idle` whether it is up and nobody needs it now; `give_way` begins to end it: `Pool.leave` follows when it is
-    gone."""
+    `is_idle` whether it is up and nobody needs it now, `is_at_work` whether something would be lost with it;
+    `give_way` begins to end it: `Pool.leave` follows when it is gone."""
 
     used: Callable[[], float]
     is_idle: Callable[[], bool]
+    is_at_work: Callable[[], bool]
     give_way: Callable[[], None]
 
 
@@ -34,15 +42,15 @@ class Pool:
         self._clock = clock
         self._limits = limits or PoolLimits()
         self.is_short = False  # somebody waits, or there are more than may be
-        self._holders: set[Holder] = set()
+        self._holders: dict[Holder, str] = {}  # by whose they are, the latest last
         self._leaving: set[Holder] = set()
-        self._queue: deque[tuple[Holder, asyncio.Future[None]]] = deque()
+        self._queue: dict[str, dict[Holder, asyncio.Future[None]]] = {}  # by whose
 
     def __len__(self) -> int:
         return len(self._holders)
 
     def __repr__(self) -> str:
-        return f"<Pool {len(self._holders)} of {self._limits.max_live}, {len(self._queue)} wait>"
+        return f"<Pool {len(self._holders)} of {self._limits.max_live}, {self._waiting} wait>"
 
     @property
     def limits(self) -> PoolLimits:
@@ -54,24 +62,25 @@ class Pool:
         self._limits = limits
         self._serve()
 
-    async def enter(self, holder: Holder, name: str, patience: float) -> None:
-        """Take a slot; wait `patience` seconds for one. Raises `Fault`, not sent, where none comes free."""
+    async def enter(self, holder: Holder, name: str, patience: float, whose: str = SHARED) -> None:
+        """Take a slot; wait `patience` seconds for one. `whose` it will be: see `Principal.counted_as`. Raises `Fault`,
+        not sent, where none comes free."""
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((holder, slot))
+        self._queue.setdefault(whose, {})[holder] = slot
         self._serve()
         try:
             async with self._clock.timeout(patience):
                 await slot
         except TimeoutError:
-            self._get_up(holder, slot)
+            self._get_up(holder, whose, slot)
             raise self._is_full(name) from None
         except BaseException:
-            self._get_up(holder, slot)
+            self._get_up(holder, whose, slot)
             raise
 
     def leave(self, holder: Holder) -> None:
         """It is gone. No matter where it held no slot."""
-        self._holders.discard(holder)
+        self._holders.pop(holder, None)
         self._leaving.discard(holder)
         self._serve()
 
@@ -79,32 +88,114 @@ class Pool:
         """A holder is idle now; where `is_short`, it may have to make room."""
         self._serve()
 
+    @property
+    def _waiting(self) -> int:
+        return sum(map(len, self._queue.values()))
+
     def _serve(self) -> None:
+        held = Counter(self._holders.values())
         while self._queue and len(self._holders) < self._limits.max_live:
-            holder, slot = self._queue.popleft()
+            whose = min(self._queue, key=lambda each: _own(held, each))
+            holder = next(iter(self._queue[whose]))
+            slot = self._forget(whose, holder)
             if not slot.done():
-                self._holders.add(holder)
+                held[whose] += 1
+                self._holders[holder] = whose
                 slot.set_result(None)
-        missing = len(self._queue) + len(self._holders) - self._limits.max_live - len(self._leaving)
-        if missing > 0:
-            self._make_room(missing)
+        if self._waiting + len(self._holders) > self._limits.max_live + len(self._leaving):
+            self._make_room()
         self.is_short = bool(self._queue) or len(self._holders) > self._limits.max_live
 
-    def _make_room(self, missing: int) -> None:
-        idle = [holder for holder in self._holders - self._leaving if holder.is_idle()]
-        for holder in sorted(idle, key=lambda holder: holder.used())[:missing]:
+    def _forget(self, whose: str, holder: Holder) -> asyncio.Future[None]:
+        """It waits no more. Others of equal right are before the rest of its principal's."""
+        theirs = self._queue.pop(whose)
+        slot = theirs.pop(holder)
+        if theirs:
+            self._queue[whose] = theirs
+        return slot
+
+    def _make_room(self) -> None:
+        """As much as is missing when all that leave are gone, for those whose turn is next."""
+        stay = {holder: whose for holder, whose in self._holders.items() if holder not in self._leaving}
+        shares, free = _FairShares(stay, self._queue, self._limits.max_live), self._limits.max_live - len(stay)
+        going = shares.longest_idle(-free)
+        waiting = [(_own(shares.held, whose), turn, whose) for turn, whose in enumerate(self._queue)]
+        heapq.heapify(waiting)
+        left = {whose: len(theirs) for whose, theirs in self._queue.items()}
+        while waiting and (free > 0 or shares.may_give_way):
+            _, turn, whose = heapq.heappop(waiting)
+            if free > 0:
+                free -= 1
+            elif holder := shares.gives_way(whose):
+                going.append(holder)
+            else:
+                continue  # others may have idle ones of their own
+            shares.held[whose] += 1
+            left[whose] -= 1
+            if left[whose]:
+                heapq.heappush(waiting, (_own(shares.held, whose), turn, whose))
+        for holder in going:
             self._leaving.add(holder)
             holder.give_way()
 
-    def _get_up(self, holder: Holder, slot: asyncio.Future[None]) -> None:
+    def _get_up(self, holder: Holder, whose: str, slot: asyncio.Future[None]) -> None:
         """Give up waiting; a slot that came at the same moment is given back."""
         if slot.done() and not slot.cancelled():
             self.leave(holder)
-            return
-        self._queue = deque(waiting for waiting in self._queue if waiting[1] is not slot)
+        elif holder in self._queue.get(whose, ()):
+            self._forget(whose, holder)
 
     def _is_full(self, name: str) -> Fault:
         most = self._limits.max_live
         message = f"{name} cannot start: the pool is full: all {most} servers are in use (pool.max_live)"
         hint = f"try again when one of them is idle, or raise pool.max_live above {most}"
         return Fault("SERVER_FAILED", message, reach="not_sent", hint=hint)
+
+
+def _own(held: Mapping[str, int], whose: str) -> int:
+    """How many slots count as this principal's."""
+    return held[whose] if whose != SHARED else 0
+
+
+class _FairShares:
+    """Who holds how much, and who gives way to whom. `stay` are those that hold a slot and keep it so far, the latest
+    last."""
+
+    def __init__(self, stay: dict[Holder, str], waiting: Iterable[str], most: int) -> None:
+        self.held = Counter(stay.values())
+        self.idle = sorted((holder for holder in stay if holder.is_idle()), key=lambda holder: holder.used())
+        self._stay = stay
+        self._fair = max(1, most // len({*stay.values(), *waiting}))
+
+    @property
+    def may_give_way(self) -> bool:
+        """Whether there is anything that may."""
+        return bool(self.idle) or any(map(self._beyond, self._stay))
+
+    def longest_idle(self, count: int) -> list[Holder]:
+        """So many, if there are; they go."""
+        return [self._goes(holder) for holder in self.idle[: max(0, count)]]
+
+    def gives_way(self, whose: str) -> Holder | None:
+        """Which goes so that this principal can have one more; None: it has to wait."""
+        own = _own(self.held, whose)
+        idle = [each for each in self.idle if self._stay[each] == whose or own < max(self._of(each), self._fair)]
+        if idle:
+            return self._goes(max(idle, key=self._beyond))
+        greedy = [each for each in reversed(self._stay) if self._beyond(each)] if own < self._fair else []
+        if not greedy:
+            return None
+        return self._goes(max(greedy, key=lambda each: (not each.is_at_work(), self._of(each))))
+
+    def _of(self, holder: Holder) -> int:
+        return self.held[self._stay[holder]]
+
+    def _beyond(self, holder: Holder) -> int:
+        """How much more than a fair share its principal holds."""
+        return max(0, _own(self.held, self._stay[holder]) - self._fair)
+
+    def _goes(self, holder: Holder) -> Holder:
+        self.held[self._stay.pop(holder)] -= 1
+        if holder in self.idle:
+            self.idle.remove(holder)
+        return holder

@@ -7,8 +7,13 @@ from toolgate.core.fault import Fault, Reach
 MARK = "stopped"  # in the `extra` of such a fault
 
 
-def stopped(server: str, name: str, reach: Reach) -> Fault:
-    return marked(Fault("SERVER_FAILED", f"{name} was stopped", server=server, reach=reach))
+OVER_SHARE = "this client held more servers than its share of the pool (pool.max_live), and others need room"
+
+
+def stopped(server: str, name: str, reach: Reach, why: str = "") -> Fault:
+    """`why` is told where there is more to say than that somebody wanted it."""
+    message = f"{name} was stopped: {why}" if why else f"{name} was stopped"
+    return marked(Fault("SERVER_FAILED", message, server=server, reach=reach))
 
 
 def marked(fault: Fault) -> Fault:

@@ -1,4 +1,4 @@
-"""Turns: how many calls are in flight at once."""
+"""FairLimit: how many calls are in flight at once."""
 
 from __future__ import annotations
 

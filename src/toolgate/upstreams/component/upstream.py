@@ -82,8 +82,8 @@ class ComponentUpstream:
             stopped_by="close" if self._state == "stopped" else "",
         )
 
-    def is_up(self, client: Client) -> bool:
-        return self._state == "ready"
+    def live_scope(self, client: Client) -> str | None:
+        return "" if self._state == "ready" else None
 
     async def open(self) -> None:
         try:

@@ -40,8 +40,8 @@ class InProcessUpstream:
             return Status("stopped", revision=mcp.LATEST["modern"].date, stopped_by="close")
         return Status("busy" if self._running else "ready", revision=mcp.LATEST["modern"].date, calls=self.calls)
 
-    def is_up(self, client: Client) -> bool:
-        return True
+    def live_scope(self, client: Client) -> str | None:
+        return ""
 
     async def open(self) -> None:
         """It already exists."""

@@ -10,7 +10,7 @@ from msgspec import Raw
 from toolgate import __version__
 from toolgate.config import Server
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.jsonrpc import Members
+from toolgate.core.jsonrpc import Members, Params
 from toolgate.core.mcp import Revision
 from toolgate.core.model import Accepted, Call, Client, Done, Required
 from toolgate.eras import calls, header_arguments, headers, legacy, modern, tasks
@@ -60,7 +60,7 @@ class Dialect(Protocol):
         """Whether it runs tools as tasks where it is asked to (2025-11-25)."""
         ...
 
-    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+    def call(self, call: Call, id: int) -> tuple[Params, Headers]:
         """Parameters and headers of a call. Raises `Fault` for what this era has no word for."""
         ...
 
@@ -95,7 +95,7 @@ class Modern:
         self.capabilities = found.capabilities
         self.instructions = found.instructions
 
-    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+    def call(self, call: Call, id: int) -> tuple[Params, Headers]:
         level = call.log_level or (DEFAULT_LEVEL if call.wants_logs else None)
         meta = modern.envelope_meta(self.revision, call.client, INFO, level)
         if call.wants_progress:
@@ -120,8 +120,7 @@ class Modern:
     def other(self) -> Headers:
         return ((b"MCP-Protocol-Version", self.revision.date.encode()),)
 
-    def read(self, call: Call, body: Raw) -> Done | Accepted | Required:
-        return modern.read_result(call, body)
+    read = staticmethod(modern.read_result)
 
 
 class Legacy:
@@ -141,7 +140,7 @@ class Legacy:
             ((b"MCP-Protocol-Version", revision.date.encode()),) if revision.has_version_header else ()
         )
 
-    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+    def call(self, call: Call, id: int) -> tuple[Params, Headers]:
         meta = {mcp.PROGRESS_KEY: Raw(b"%d" % id)} if call.wants_progress else {}
         return tasks.write_wish(call, calls.write_params(call, meta)), self._headers
 
@@ -170,7 +169,7 @@ class Unknown:
     runs_tasks = False
     has_header_arguments = False
 
-    def call(self, call: Call, id: int) -> tuple[Members, Headers]:
+    def call(self, call: Call, id: int) -> tuple[Params, Headers]:
         raise NotImplementedError("no call is made before the era is known")
 
     def listing(self, method: str, cursor: str | None, client: Client) -> tuple[Members, Headers]:

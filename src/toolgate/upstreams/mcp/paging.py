@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 MOST_PAGES = 1000  # of one list
 LONGEST_TTL = 24 * 3600.0  # seconds for which a server's list is kept, whatever it says
 VALUES = 100  # JSON values that an item may have, taking all of a page together
+MOST_VALUES = 10_000  # of one item: that one is left out. Of 7,400 real tools the largest has 240
+LARGE = 256 * 1024  # bytes of a list, above which its items are looked at in a thread
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -65,7 +67,7 @@ async def read_list(requests: Requests, method: str, kind: str, client: Client, 
         cursor = page.cursor
         if cursor is None:
             break
-    found = _joined(pages)
+    found = await _without_endless(requests, msgspec.structs.replace(_joined(pages), size=size))
     if method == "tools/list" and requests.server.type == "http" and requests.dialect.has_header_arguments:
         return msgspec.structs.replace(found, raw=tuple(tool for tool in found.raw if _can_be_called(requests, tool)))
     return found
@@ -112,6 +114,21 @@ def _joined(pages: Sequence[Page]) -> Items:
         min(ttls, default=None),
         all(page.is_public for page in pages),
     )
+
+
+async def _without_endless(requests: Requests, items: Items) -> Items:
+    """Without items that have so many values that whoever reads them holds up everybody else."""
+    if items.size < 2 * MOST_VALUES:
+        return items
+    kept = await asyncio.to_thread(_bounded, items.raw) if items.size > LARGE else _bounded(items.raw)
+    if (less := len(items.raw) - len(kept)) and requests.complaints.takes(requests.server.id):
+        most = f"{MOST_VALUES:,} JSON values"
+        log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
+    return msgspec.structs.replace(items, raw=kept) if less else items
+
+
+def _bounded(items: Sequence[Raw]) -> tuple[Raw, ...]:
+    return tuple(item for item in items if not counting.has_more_values(bytes(item), MOST_VALUES))
 
 
 def _can_be_called(requests: Requests, tool: Raw) -> bool:

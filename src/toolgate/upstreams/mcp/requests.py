@@ -22,7 +22,7 @@ from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
 from toolgate.core.fault import Fault, Reach
-from toolgate.core.jsonrpc import Members, Message, RpcError
+from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
 from toolgate.eras import calls, legacy
@@ -78,6 +78,7 @@ class Requests:
         self.dialect: Dialect = Unknown()
         self.fault: Fault | None = None  # why it is over
         self.is_closing = False
+        self.why_closed = ""  # see `stopped`
         self.used = clock.now()
         self.pending: dict[int, OpenRequest] = {}
         self.given_up: dict[int, OpenRequest] = {}  # that the server may still work on
@@ -210,7 +211,7 @@ class Requests:
         self.pending[id] = OpenRequest(exchange, call, is_long, self.link.signs_of_life if self.link else None)
         return exchange
 
-    async def _send(self, id: int, method: str, params: Members | bytes, headers: Headers) -> None:
+    async def _send(self, id: int, method: str, params: Params | bytes, headers: Headers) -> None:
         if self.fault or not self.link:
             raise self._gone()
         body = params if isinstance(params, bytes) else jsonrpc.encode(params)
@@ -218,7 +219,7 @@ class Requests:
 
     def _gone(self) -> Fault:
         if self.is_closing:
-            return stopped(self.server.id, self.server.name, "not_sent")
+            return stopped(self.server.id, self.server.name, "not_sent", self.why_closed)
         why, words = (self.fault.message, self.fault.words) if self.fault else ("it is not connected", None)
         message = f"Server not started: {why}"
         return Fault("SESSION_ERROR", message, server=self.server.id, reach="not_sent", words=words)
@@ -373,10 +374,10 @@ class Requests:
             self.fault = fault
             self._on_closed(fault, is_dead)
 
-    async def close(self) -> None:
+    async def close(self, why: str = "") -> None:
         """End it for good. What is under way fails at once; this returns when all that the link holds is gone."""
-        self.is_closing = True
-        self.closed(stopped(self.server.id, self.server.name, "sent_unknown"))
+        self.is_closing, self.why_closed = True, why
+        self.closed(stopped(self.server.id, self.server.name, "sent_unknown", why))
         for task in list(self._work):
             task.cancel()
         if self.link:

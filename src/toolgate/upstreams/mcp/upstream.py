@@ -99,9 +99,10 @@ class McpUpstream:
         found = max(shown, key=lambda session: (_LIVELINESS[session.state], session.condition.since)).status()
         return msgspec.structs.replace(found, calls=self.calls)
 
-    def is_up(self, client: Client) -> bool:
-        session = self._found(client)
-        return session is not None and session.live is not None
+    def live_scope(self, client: Client) -> str | None:
+        session = self._sessions.get(("" if self._server.scope == "shared" else self.scope(client), None))
+        session = self._found(client) if session and session.has_other else session
+        return session.scope if session and session.live else None
 
     async def open(self) -> None:
         try:

@@ -2,8 +2,9 @@
 what outlives connections: what its clients watch, the tasks that they have made, why the last one ended.
 
 The rules this file keeps: whoever wants the connection leases it first, and while it is leased, works or is watched it
-is not ended for want of use or of room; there is one at a time, and the next is opened only when all of the last is
-gone; one that is up holds a slot in the pool, unless it is kept alive.
+is not ended for want of use, nor for want of room, but where its client holds more than its share; there is one at a
+time, and the next is opened only when all of the last is gone; one that is up holds a slot in the pool, unless it is
+kept alive.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from toolgate.core import mcp
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault
 from toolgate.core.mcp import Era
-from toolgate.core.model import Call, Client, Event, EventSink, Outcome
+from toolgate.core.model import Call, Client, Event, EventSink, Outcome, Principal
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
@@ -45,11 +46,12 @@ from toolgate.upstreams.mcp.resubscribe import Resubscriber, UpstreamSubscriptio
 from toolgate.upstreams.mcp.subscriptions import subscriptions_of
 from toolgate.upstreams.mcp.tasks import TaskOwners, Tasks
 from toolgate.upstreams.mcp.watchdog import Watchdog
-from toolgate.upstreams.pool import Holder
-from toolgate.upstreams.stopping import stopped
+from toolgate.upstreams.pool import SHARED, Holder
+from toolgate.upstreams.stopping import OVER_SHARE, stopped
 
 log = logging.getLogger(__name__)
 
+_ANYBODY = Principal().id  # on an open gateway
 LONGEST_LOGGED = 1000  # characters of what a server says of its failure: it may fail 20 times a minute, and is logged
 
 # Why a server was stopped that is the same when it is back: its lists are not looked at again for that. (If they were,
@@ -127,7 +129,8 @@ class UpstreamSession:
         self._clock = deps.link_deps.clock
         self._complaints = deps.link_deps.complaints or Complaints(self._clock)
         self.resubscriber = Resubscriber(self._server.name, self._clock, self._subscriptions, self._reopen, self.rest)
-        self._holder = Holder(lambda: self.used, lambda: self.is_idle, self.give_way)
+        self._holder = Holder(lambda: self.used, lambda: self.is_idle, lambda: self._loses_work, self.give_way)
+        self._why = ""  # it gave way although it was needed
         self._idle = IdleTimer(self._clock, self._patience, self._idle_since, lambda: self._take_down("idle"))
         self._opening: asyncio.Task[Connection] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -165,6 +168,11 @@ class UpstreamSession:
             return False
         return not self.live.tasks.may_run
 
+    @property
+    def _loses_work(self) -> bool:
+        """Whether what is under way would be lost with the connection."""
+        return self.is_at_work or bool(self.live and self.live.tasks.may_run)
+
     def _idle_since(self) -> float | None:
         return self.used if self.is_idle else None
 
@@ -197,7 +205,7 @@ class UpstreamSession:
         opening = self._opening
         await asyncio.wait((opening,))
         if opening.cancelled():
-            raise stopped(self._server.id, self._server.name, "not_sent")
+            raise self._stopped()
         error = opening.exception()
         if isinstance(error, Fault):
             raise error.at("", "")
@@ -252,8 +260,8 @@ class UpstreamSession:
             raise not_started(server, fault, self._diagnosis(fault))
         if self._closing:
             await asyncio.wait((self._closing,))
-        before = self.condition
-        await self._take_slot()
+        before, self._why = self.condition, ""
+        await self._take_slot(client.principal)
         eras = self._deps.eras
         order = (self.beside,) if self.beside else eras.order(client, self.era)
         try:
@@ -274,7 +282,7 @@ class UpstreamSession:
                     log.warning("%s did not start: %s", server.name, told)
             raise not_started(self._server, fault, self._diagnosis(fault)) from None
         except BaseException:
-            self._becomes("failed", stopped(server.id, server.name, "not_sent"))
+            self._becomes("failed", self._stopped())
             raise
         assert connection.requests.dialect.revision  # it is open
         self.era = connection.requests.dialect.revision.era
@@ -308,16 +316,25 @@ class UpstreamSession:
         except BaseException:
             self._end(connection)
             raise
-        await requests.close()
+        try:
+            await requests.close()
+        except BaseException:
+            self._end(connection)  # it holds a slot until all of it is gone
+            raise
         return (await self._spoken_to(client, order[1:]))[0], True
 
-    async def _take_slot(self) -> None:
+    def _whose(self, who: Principal) -> str:
+        """Whose share of the pool it takes: nobody's where others use it, too."""
+        scope = self._server.scope
+        return SHARED if scope == "shared" or (scope == "principal" and who.id == _ANYBODY) else who.counted_as
+
+    async def _take_slot(self, who: Principal) -> None:
         before = self.condition
         self._becomes("starting")
         if self._stays:
             return
         try:
-            await self._pool.enter(self._holder, self._server.name, self._server.start_timeout)
+            await self._pool.enter(self._holder, self._server.name, self._server.start_timeout, self._whose(who))
         except Fault as fault:  # no fault of this server
             self.condition = before
             raise not_started(self._server, fault, self._diagnosis(fault)) from None
@@ -363,7 +380,16 @@ class UpstreamSession:
     # Ending.
 
     def give_way(self) -> None:
-        self._take_down("pool")
+        """End it for others that need its slot. What is watched is asked for again when there is room."""
+        self._why = "" if self.is_idle else OVER_SHARE
+        if self.live:
+            self._take_down("pool")
+            self.resubscriber.lost()
+        elif self._opening and not self._closing:
+            self._opening.cancel()
+
+    def _stopped(self) -> Fault:
+        return stopped(self._server.id, self._server.name, "not_sent", self._why)
 
     async def stop(self) -> None:
         """End what runs, and return when it is gone. The next use opens it again."""
@@ -394,7 +420,7 @@ class UpstreamSession:
 
         async def end() -> None:
             try:
-                await connection.requests.close()
+                await connection.requests.close(self._why)
             finally:
                 self._gone(connection)
 

@@ -1,0 +1,117 @@
+"""How much of something goes on at once. Principals that wait take turns, and what one of them wants goes on in the
+order that it came.
+
+The rules this file keeps: who has much to do waits behind its own; where enough of it waits, the next is refused; a
+turn that is taken in a thread lasts as long as the thread works, also where nobody waits for that any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from enum import Enum
+from typing import Any, TypeVar
+
+from toolgate.core.fairness import RoundRobin
+from toolgate.core.fault import Fault
+
+SOON = 1.0  # seconds after which who was refused may try again
+
+Result = TypeVar("Result")
+
+
+class Unfinished(Enum):
+    """What work returns that wants another turn."""
+
+    MORE = "more"
+
+
+class FairLimit:
+    """`limit` None is no limit; it may be changed at any time, and holds from the next turn on. `running` go on
+    already. Of one principal `most` wait, None: any number; `what` they are, in a message."""
+
+    def __init__(self, limit: int | None, running: int = 0, most: int | None = None, what: str = "calls") -> None:
+        self.limit = limit
+        self._running = running
+        self._most = most
+        self._what = what
+        self._queue: RoundRobin[asyncio.Future[None]] = RoundRobin()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._queue)
+
+    def waiting_of(self, whose: str) -> int:
+        return self._queue.count(whose)
+
+    def take_now(self) -> bool:
+        """Whether there is a turn at once; it is taken."""
+        if self.limit is not None and (self._running >= self.limit or self._queue):
+            return False
+        self._running += 1
+        return True
+
+    async def turn(self, whose: str) -> None:
+        """Wait for one; `give_back` is to follow. `whose` it is: see `Principal.counted_as`. Raises `Fault`
+        RATE_LIMITED, not sent, where enough of this principal waits."""
+        if self.take_now():
+            return
+        if self._most is not None and self.waiting_of(whose) >= self._most:
+            raise self._refusal()
+        await self._wait(whose)
+
+    async def _wait(self, whose: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.put(whose, turn)
+        try:
+            await turn
+        except BaseException:
+            self._leave(whose, turn)
+            raise
+
+    async def in_thread(
+        self, whose: str, work: Callable[[], Result | Unfinished], threads: Executor | None = None
+    ) -> Result:
+        """Have this done in a thread (None: one of the event loop's own) when its turn comes, and what is `Unfinished`
+        in further turns. Raises as `turn` does."""
+        await self.turn(whose)
+        while isinstance(result := await self._worked(work, threads), Unfinished):
+            if not self.take_now():
+                await self._wait(whose)
+        return result
+
+    async def _worked(self, work: Callable[[], Result], threads: Executor | None) -> Result:
+        try:
+            done = asyncio.get_running_loop().run_in_executor(threads, work)
+        except BaseException:  # the threads have ended
+            self.give_back()
+            raise
+        done.add_done_callback(self._over)
+        return await asyncio.shield(done)  # who goes away does not end the thread
+
+    def give_back(self) -> None:
+        self._running -= 1
+        while self.limit is not None and self._running < self.limit:  # without a limit, nobody waits
+            turn = self._queue.pop()
+            if not turn:
+                return
+            if not turn.done():
+                self._running += 1
+                turn.set_result(None)
+
+    def _over(self, done: asyncio.Future[Any]) -> None:
+        self.give_back()
+        if not done.cancelled():
+            done.exception()  # seen, also where nobody waits any more
+
+    def _leave(self, whose: str, turn: asyncio.Future[None]) -> None:
+        """Give up waiting; a turn that came at the same moment is passed on."""
+        if not self._queue.remove(whose, turn) and turn.done() and not turn.cancelled():
+            self.give_back()
+
+    def _refusal(self) -> Fault:
+        message = f"Too many {self._what} at once: {self._most} of this client are waiting already"
+        hint = "wait until one of them is answered, then try again"
+        return Fault("RATE_LIMITED", message, reach="not_sent", hint=hint, extra={"retryAfter": SOON})
