@@ -11,10 +11,10 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from toolgate.auth.safe_net import Fetched, SafeNet, check_url
+from toolgate.auth.safe_net import Fetched, SafeNet
 
 Json = dict[str, Any]
 Answer = tuple[int, Json]
@@ -36,6 +36,7 @@ class Authority:
             "authorization_response_iss_parameter_supported": True,
         }
         self.resource: Json = {"resource": server, "authorization_servers": [issuer]}
+        self.described = [urlsplit(server).path]  # paths of the resources that have such metadata
         self.gives: Json = {"expires_in": 3600}  # beside the token
         self.grants: list[str] = []  # scopes that it grants, whatever is asked for; empty: what is asked for
         self.requests: list[tuple[str, str, Json]] = []  # method, path, parameters
@@ -54,7 +55,7 @@ class Authority:
         told: Json = json.loads(body) if body.startswith(b"{") else dict(parse_qsl(body.decode()))
         self.requests.append((method, path, told))
         issuer_path = urlsplit(self.issuer).path
-        if path == "/.well-known/oauth-protected-resource" + urlsplit(self.server).path:
+        if path.removeprefix("/.well-known/oauth-protected-resource") in self.described:
             return 200, self.resource
         if path == "/.well-known/oauth-authorization-server" + issuer_path:
             return 200, self.metadata
@@ -132,14 +133,15 @@ class Reached(SafeNet):
     async def fetch(
         self,
         url: str,
-        method: str = "GET",
+        method: Literal["GET", "POST"] = "GET",
         *,
+        asker: str,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         trusted: Iterable[str] = (),
         follow: bool = True,
     ) -> Fetched:
-        check_url(url, (*self.allowed, *trusted))
+        self.check(url, trusted)
         host = urlsplit(url).netloc
         for authority in self.authorities:
             if host in (urlsplit(authority.issuer).netloc, urlsplit(authority.server).netloc):

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 from authority import Authority
 from processes.ground import Failed, Json, Served, failure, gateway, real, settings
@@ -15,6 +16,7 @@ from processes.scripted_http import Request, ScriptedServer, serving
 
 from toolgate.auth.oauth import challenge
 from toolgate.auth.safe_net import Net, SafeNet, is_here
+from toolgate.config import Guard
 from toolgate.core.fault import Fault
 from toolgate.frontends.http import HttpFrontend
 
@@ -49,12 +51,12 @@ class Hostile(ScriptedServer):
 
 @asynccontextmanager
 async def beside_a_hostile_one(**more: Any) -> AsyncIterator[tuple[Served, Hostile]]:
-    async with (
-        serving(Hostile()) as server,
-        gateway(settings(docs={"url": server.url, "auth": "oauth", **more})) as served,
-    ):
-        served.app.port = served.port
-        yield served, server
+    async with serving(Hostile()) as server:
+        config = settings(docs={"url": server.url, "auth": "oauth", **more})
+        config = msgspec.structs.replace(config, guard=Guard(allow_hosts=("127.0.0.1",)))  # at each port but our own
+        async with gateway(config) as served:
+            served.app.port = served.port
+            yield served, server
 
 
 @pytest.fixture
@@ -223,8 +225,8 @@ class OneName(Net):
 @real
 async def test_not_even_what_the_operator_allows_leads_there(allowed: tuple[str, ...], host: str) -> None:
     outside = SafeNet(allowed, net=OneName(), own=lambda address, port: port == 8765 and is_here("127.0.0.1", address))
-    for reach in (outside.resolve(host, 8765, allowed), outside.dial(allowed)(host, 8765)):
+    for reach in (outside.resolve("a", host, 8765, allowed), outside.dial("a", allowed)(host, 8765)):
         with pytest.raises(Fault, match="refused"):
             await reach
     if allowed:
-        assert await outside.resolve(host, 8766, allowed) == ["127.0.0.1"]
+        assert await outside.resolve("a", host, 8766, allowed) == ["127.0.0.1"]

@@ -109,14 +109,14 @@ async def refusal(work: Any) -> Fault:
 @real
 async def test_no_url_leads_inside(url: str) -> None:
     net = Internet()
-    assert (await refusal(SafeNet(net=net).fetch(url))).code == "ACCESS_DENIED"
+    assert (await refusal(SafeNet(net=net).fetch(url, asker="a"))).code == "ACCESS_DENIED"
     try:
         target = Target(url.replace("http://public.example", "http://10.0.0.1"))
     except ValueError:
         return
     if "@public.example" not in url and target.host not in ("public.example", "public.example\\.127.0.0.1"):
         try:
-            found = await SafeNet(net=net).dial()(target.host, target.port)
+            found = await SafeNet(net=net).dial("a")(target.host, target.port)
         except (Fault, OSError):
             pass
         else:
@@ -135,7 +135,7 @@ async def test_there_are_more_than_forty_and_all_of_the_registries_are_among_the
 async def test_what_is_public_is_let_through(url: str) -> None:
     """Nothing listens there: it is the connection that fails."""
     net = Internet(where=_closed_port())
-    assert (await refusal(SafeNet(net=net).fetch(url))).code == "UPSTREAM_ERROR"
+    assert (await refusal(SafeNet(net=net).fetch(url, asker="a"))).code == "UPSTREAM_ERROR"
     assert len(net.reached) == 1
 
 
@@ -186,7 +186,7 @@ async def test_no_redirect_leads_inside(to: str, status: int) -> None:
     async with serving(moved(to, status)) as (port, asked):
         net = Internet({"first.example": [["10.9.9.9"]]}, port)
         outside = SafeNet(["first.example"], net=net)
-        fault = await refusal(outside.fetch(f"http://first.example:{port}/start"))
+        fault = await refusal(outside.fetch(f"http://first.example:{port}/start", asker="a"))
         assert fault.code == "ACCESS_DENIED"
         assert net.reached == ["10.9.9.9"] and len(asked) == 1
 
@@ -197,11 +197,11 @@ async def test_redirects_end_and_another_origin_gets_nothing_that_was_meant_for_
         net = Internet({"first.example": [["10.9.9.9"]], "second.example": [["10.9.9.8"]]}, port)
         outside = SafeNet(["first.example", "second.example"], net=net)
         told = {"Authorization": "Bearer t0p-secret", "X-Key": "t0p-secret", "Accept": "a/b"}
-        fault = await refusal(outside.fetch("http://first.example/", headers=told))
+        fault = await refusal(outside.fetch("http://first.example/", asker="a", headers=told))
         assert fault.code == "UPSTREAM_ERROR" and "too many times" in fault.message
         assert b"t0p-secret" in asked[0] and len(asked) == 4
         assert all(b"t0p-secret" not in each and b"a/b" in each for each in asked[1:])
-        posted = await outside.fetch("http://first.example/", "POST", body=b"code=t0p-secret")
+        posted = await outside.fetch("http://first.example/", "POST", asker="a", body=b"code=t0p-secret")
         assert posted.status == 302 and len(asked) == 5
 
 
@@ -210,7 +210,7 @@ async def test_redirects_end_and_another_origin_gets_nothing_that_was_meant_for_
 async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_at_or_not_at_all() -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as (port, asked):
         net = Internet({"rebind.example": [[PUBLIC], ["127.0.0.1"]]}, port)
-        dial = SafeNet(net=net).dial()
+        dial = SafeNet(net=net).dial("a")
         connection = await dial("rebind.example", 80)
         connection.close()
         assert (net.asked, net.reached) == (["rebind.example"], [PUBLIC])
@@ -218,7 +218,9 @@ async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_
             assert (await refusal(dial("rebind.example", 80))).code == "ACCESS_DENIED"
         assert net.reached == [PUBLIC]
         again = Internet({"rebind.example": [[PUBLIC], ["127.0.0.1"]]}, port)
-        assert (await refusal(SafeNet(net=again).fetch("https://rebind.example/"))).code == "UPSTREAM_ERROR"  # no TLS
+        assert (
+            await refusal(SafeNet(net=again).fetch("https://rebind.example/", asker="a"))
+        ).code == "UPSTREAM_ERROR"  # no TLS
         assert (again.asked, again.reached) == (["rebind.example"], [PUBLIC])
         assert not any(b"Host" in each for each in asked)
 
@@ -227,7 +229,7 @@ async def test_a_name_that_changes_its_mind_is_connected_to_where_it_was_looked_
 async def test_who_never_shakes_hands_is_left_and_nothing_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolgate.auth.safe_net.PATIENCE", 0.2)
     async with serving(b"") as (port, asked):
-        fault = await refusal(SafeNet(net=Internet(where=port)).fetch("https://public.example/"))
+        fault = await refusal(SafeNet(net=Internet(where=port)).fetch("https://public.example/", asker="a"))
         assert fault.code == "UPSTREAM_ERROR"
     assert len(asked) == 1
 
@@ -240,8 +242,8 @@ async def test_who_never_shakes_hands_is_left_and_nothing_stays_open(monkeypatch
 async def test_the_operator_may_allow_what_is_inside(allowed: str, url: str) -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") as (port, _):
         net = Internet({"localhost": [["127.0.0.1"]]}, port)
-        assert (await SafeNet([allowed], net=net).fetch(url.format(port))).body == b"ok"
-        assert (await SafeNet(net=net).fetch(url.format(port), trusted=[allowed])).body == b"ok"
+        assert (await SafeNet([allowed], net=net).fetch(url.format(port), asker="a")).body == b"ok"
+        assert (await SafeNet(net=net).fetch(url.format(port), asker="a", trusted=[url.format(port)])).body == b"ok"
 
 
 # Servers that a tool call has added.

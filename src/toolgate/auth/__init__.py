@@ -16,6 +16,8 @@ Servers
     oauth          the gateway as an OAuth client: `credentials` decides what a server is shown
 Both
     seal           what clients carry for us: request states, cursors, ids of tasks
+    lookups        names looked up, by who asks
+    exchange       one request and its answer, bounded in bytes and in what it holds
     safe_net       reaching addresses that somebody else has named; private networks only where that is allowed
     safe_text      text of strangers, made safe for a person who decides by it
 

@@ -150,8 +150,9 @@ class Issuer:
         host = urlsplit(url).hostname or ""
         if urlsplit(url).scheme != "https" and host not in LOOPBACK:
             raise Unreachable(f"{url} is not an https URL")
-        own = urlsplit(self.name).hostname or ""
-        fetched = await self._outside.fetch(url, headers={"Accept": "application/json"}, trusted=(own,))
+        fetched = await self._outside.fetch(
+            url, asker="auth.issuer", headers={"Accept": "application/json"}, trusted=(self.name,)
+        )
         return _read(fetched)
 
 

@@ -9,23 +9,27 @@ and nothing leads to the gateway itself, whoever has allowed what.
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
+import os
 import re
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 from urllib.parse import SplitResult, urljoin, urlsplit
+from weakref import WeakValueDictionary
 
 import msgspec
 
+from toolgate.auth.exchange import BadAnswer, Request, exchange
+from toolgate.auth.lookups import Lookups, in_thread
 from toolgate.core.fault import Fault
-
-if TYPE_CHECKING:
-    import httpcore2
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # as hosts are written
 LONGEST = 1024 * 1024  # bytes of an answer
-PATIENCE = 10.0  # seconds for one
+PATIENCE = 10.0  # seconds for one, with its redirects and the wait for its turn
+AT_ONCE = 4  # answers on one asker's word
 HOPS = 3
 REDIRECTS = (301, 302, 303, 307, 308)
 KEPT_ELSEWHERE = ("accept", "accept-language", "user-agent")  # headers that a redirect to another origin may keep
@@ -73,9 +77,8 @@ class Net:
     """The resolver, and the way to an address; in tests the internet is on loopback."""
 
     async def lookup(self, host: str, port: int) -> Sequence[str]:
-        """Raises `OSError`."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return list(dict.fromkeys(str(each[4][0]) for each in found))
+        """Raises `OSError`, `UnicodeError`."""
+        return await in_thread(host, port)
 
     def place(self, address: str, port: int) -> tuple[str, int]:
         return address, port
@@ -83,7 +86,8 @@ class Net:
 
 class SafeNet:
     """`allowed` are hosts, addresses and networks that may be private (`guard.allow_hosts`). `own` says at which
-    addresses and ports the gateway itself listens."""
+    addresses and ports the gateway itself listens. An `asker` is on whose word something is reached, mostly a server:
+    what it makes slow is slow for itself."""
 
     def __init__(
         self,
@@ -94,149 +98,153 @@ class SafeNet:
         self.allowed = tuple(allowed)
         self._net = net or Net()
         self._own = own
+        self._lookups = Lookups(self._net.lookup)
+        self._turn = asyncio.Lock()  # of answers that are read
+        self._fetching: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by asker
+        self._tls: ssl.SSLContext | None = None
 
     async def fetch(
         self,
         url: str,
-        method: str = "GET",
+        method: Literal["GET", "POST"] = "GET",
         *,
+        asker: str,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         trusted: Iterable[str] = (),
         follow: bool = True,
     ) -> Fetched:
-        """The answer, whatever its status. `trusted` are further hosts that may be private: those that the operator
-        has written. Redirects are followed where nothing is sent but the question. Raises `Fault` UPSTREAM_ERROR where
-        nothing answers, ACCESS_DENIED where the URL leads inside."""
-        may = (*self.allowed, *trusted)
+        """The answer, whatever its status. `trusted` are URLs that the operator has written: their hosts may be
+        private, at their ports. Redirects are followed where nothing is sent but the question. Raises `Fault`
+        UPSTREAM_ERROR where nothing answers in `PATIENCE`, ACCESS_DENIED where the URL leads inside."""
+        may = self._may(trusted)
         told = dict(headers or {})
-        for _ in range(HOPS + 1):
-            fetched = await self._once(method, url, told, body, may)
-            location = fetched.headers.get("location")
-            if not follow or method not in ("GET", "HEAD") or not location or fetched.status not in REDIRECTS:
-                return fetched
-            url, told = _next(url, location, told)
+        turns = self._fetching.setdefault(asker, asyncio.Semaphore(AT_ONCE))
+        try:
+            async with asyncio.timeout(PATIENCE), turns:
+                for _ in range(HOPS + 1):
+                    fetched = await self._once(asker, method, url, told, body, may)
+                    location = fetched.headers.get("location")
+                    if not follow or method != "GET" or not location or fetched.status not in REDIRECTS:
+                        return fetched
+                    url, told = _next(url, location, told)
+        except (OSError, TimeoutError, BadAnswer) as error:
+            why = str(error) or type(error).__name__
+            raise Fault("UPSTREAM_ERROR", f"{_shown(url)} cannot be fetched: {why}", reach="not_sent") from None
         raise Fault("UPSTREAM_ERROR", f"{_shown(url)} redirects too many times", reach="not_sent")
 
-    def dial(self, trusted: Iterable[str] = ()) -> Dial:
-        """Connections under the same rule, for who speaks to a server in his own way."""
-        further = tuple(trusted)
+    def dial(self, asker: str, allowed: Iterable[str] = ()) -> Dial:
+        """Connections under the same rule, for who speaks to a server in his own way. `allowed` are further hosts."""
+        further = tuple(allowed)
 
         async def dial(host: str, port: int) -> socket.socket:
-            error = OSError(f"{host} does not resolve")
-            for address in await self.resolve(host, port, (*self.allowed, *further)):
-                try:
-                    return await _connected(*self._net.place(address, port))
-                except OSError as failed:
-                    error = failed
-            raise error
+            may = (*self.allowed, *further)
+            return await self._connected(host, port, await self.resolve(asker, host, port, may))
 
         return dial
 
-    def check(self, url: str, may: tuple[str, ...]) -> None:
+    def dial_anywhere(self, asker: str) -> Dial:
+        """Connections to what the operator has written, wherever it leads."""
+
+        async def dial(host: str, port: int) -> socket.socket:
+            return await self._connected(host, port, await self._addresses(asker, host, port))
+
+        return dial
+
+    def check(self, url: str, trusted: Iterable[str]) -> None:
         """A URL that is to be used later, by a browser maybe. Raises `Fault`."""
-        parts = check_url(url, may)
-        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        parts = check_url(url, self._may(trusted))
+        host, port = _place(parts)
         if self._own("127.0.0.1" if host == "localhost" else host, port):
             raise _refused(f"{host}:{port}", _OURSELVES, "")
 
-    async def resolve(self, host: str, port: int, may: Iterable[str]) -> Sequence[str]:
+    async def resolve(self, asker: str, host: str, port: int, may: Iterable[str]) -> Sequence[str]:
         """The addresses to connect to. Raises `Fault` ACCESS_DENIED where the name leads to any that it must not, and
         `OSError` where it leads nowhere."""
         may = tuple(may)
-        is_allowed = is_named(host, may)
+        is_allowed = is_named(host, may, port)
         if not is_allowed and (why := strange_name(host)):
             raise _refused(host, why)
-        try:
-            addresses = await self._net.lookup(host, port)
-        except UnicodeError:
-            raise OSError(f"{host} is not a host name") from None
+        addresses = await self._addresses(asker, host, port)
         if any(self._own(each, port) for each in addresses):
             raise _refused(f"{host}:{port}", _OURSELVES, "")
-        private = [each for each in addresses if not is_public(each) and not is_named(each, may)]
+        private = [each for each in addresses if not is_public(each) and not is_named(each, may, port)]
         if private and not is_allowed:
             raise _refused(host, f"it resolves to {private[0]}, which is not a public address")
         return addresses
 
+    def _may(self, trusted: Iterable[str]) -> tuple[str, ...]:
+        return (*self.allowed, *(place for url in trusted for place in _places(url)))
+
+    async def _addresses(self, asker: str, host: str, port: int) -> Sequence[str]:
+        return [host] if _address(host) else await self._lookups.find(asker, host, port)
+
+    async def _connected(self, host: str, port: int, addresses: Sequence[str]) -> socket.socket:
+        error = OSError(f"{host} does not resolve")
+        for address in addresses:
+            try:
+                return await _connected(*self._net.place(address, port))
+            except OSError as failed:
+                error = failed
+        raise error
+
     async def _once(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, may: tuple[str, ...]
+        self, asker: str, method: str, url: str, headers: Mapping[str, str], body: bytes, may: tuple[str, ...]
     ) -> Fetched:
-        import httpcore2  # 80 ms that nobody pays who has no need of it
-
         parts = check_url(url, may)
-        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), PATIENCE)}
-        sent = [("Host", parts.netloc), *headers.items()]
-        opened: list[httpcore2.AsyncNetworkStream] = []
+        host, port = _place(parts)
+        if parts.scheme == "https" and not self._tls:
+            self._tls = ssl.create_default_context()
+        tls = self._tls if parts.scheme == "https" else None
+        request = Request(_written(method, parts, headers, body), host, tls)
+        connection = await self._connected(host, port, await self.resolve(asker, host, port, may))
         try:
-            async with (
-                asyncio.timeout(PATIENCE),
-                httpcore2.AsyncConnectionPool(network_backend=self._backend(may, opened)) as pool,
-                pool.stream(method, url, headers=sent, content=body or None, extensions=timeouts) as answer,
-            ):
-                chunks: list[bytes] = []
-                size = 0
-                async for chunk in answer.aiter_stream():
-                    chunks.append(chunk)
-                    size += len(chunk)
-                    if size > LONGEST:
-                        raise Fault("UPSTREAM_ERROR", f"{_shown(url)} sent over {LONGEST} bytes")
-                told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in answer.headers}
-                return Fetched(answer.status, told, b"".join(chunks), url)
-        except (
-            OSError,
-            TimeoutError,
-            httpcore2.NetworkError,
-            httpcore2.ProtocolError,
-            httpcore2.TimeoutException,
-        ) as error:
-            why = str(error) or type(error).__name__
-            raise Fault("UPSTREAM_ERROR", f"{_shown(url)} cannot be fetched: {why}", reach="not_sent") from None
+            answer = await exchange(connection, request, LONGEST, self._turn)
         finally:
-            for stream in opened:  # also one whose handshake took too long: nobody else would
-                await stream.aclose()
+            connection.close()
+        return Fetched(answer.status, answer.headers, bytes(answer.body), url)
 
-    def _backend(
-        self, may: tuple[str, ...], opened: list[httpcore2.AsyncNetworkStream]
-    ) -> httpcore2.AsyncNetworkBackend:
-        import httpcore2
 
-        outside = self
-
-        class Pinned(httpcore2.AsyncNetworkBackend):
-            """Connects to an address that was looked at; TLS still asks for the name."""
-
-            def __init__(self) -> None:
-                self._inner = cast(httpcore2.AsyncNetworkBackend, httpcore2.AnyIOBackend())
-
-            async def connect_tcp(self, host: str, port: int, *args: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
-                error: Exception = httpcore2.ConnectError(f"{host} does not resolve")
-                for address in await outside.resolve(host, port, may):
-                    try:
-                        stream = await self._inner.connect_tcp(*outside._net.place(address, port), *args, **more)
-                    except httpcore2.ConnectError as failed:
-                        error = failed
-                    else:
-                        opened.append(stream)
-                        return stream
-                raise error
-
-        return Pinned()
+def _written(method: str, parts: SplitResult, headers: Mapping[str, str], body: bytes) -> bytes:
+    """A whole request. The parts are of a URL that was looked at, so that there are no spaces or lines in it."""
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    told = {"Host": parts.netloc, **headers, "Connection": "close"}
+    if body or method == "POST":
+        told["Content-Length"] = str(len(body))
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in told.items())]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise OSError("a header has a line break in it")
+    return "\r\n".join((*lines, "", "")).encode("latin-1", "replace") + body
 
 
 async def _connected(address: str, port: int) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    [(family, kind, protocol, _, place), *_] = await loop.getaddrinfo(
+    [(family, kind, protocol, _, place), *_] = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
     )
     connection = socket.socket(family, kind, protocol)
     try:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(connection, place)
+        await _reach(connection, place)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+async def _reach(connection: socket.socket, place: Any) -> None:
+    """As `sock_connect` of the event loop, which uvloop has look up even addresses, in threads that are few."""
+    failed = connection.connect_ex(place)
+    if failed == errno.EINPROGRESS:
+        loop, writable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(connection, writable.set)
+        try:
+            await writable.wait()
+        finally:
+            loop.remove_writer(connection)
+        failed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if failed:
+        raise OSError(failed, os.strerror(failed))
 
 
 def _next(url: str, location: str, headers: dict[str, str]) -> tuple[str, dict[str, str]]:
@@ -270,7 +278,7 @@ def check_url(url: str, may: tuple[str, ...]) -> SplitResult:
         raise _refused(url[:200], "it is not a URL")
     if "@" in parts.netloc:
         raise _refused(_shown(url), "it contains a user name")
-    if parts.scheme == "https" or (parts.scheme == "http" and is_named(parts.hostname or "", may)):
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_named(parts, may)):
         return parts
     raise _refused(_shown(url), "only https URLs are fetched")
 
@@ -293,12 +301,40 @@ def strange_name(host: str) -> str:
     return ""
 
 
-def is_named(host: str, may: Iterable[str]) -> bool:
-    """Whether a host or an address is one of these, or in a network of these."""
+def is_named(host: str, may: Iterable[str], port: int = 0) -> bool:
+    """Whether a host or an address is one of these, or in a network of these; or one of these with this port."""
+    may = tuple(may)
+    if port and _at(host, port) in may:
+        return True
     address = _address(host)
     if not address:
         return host.lower() in {each.lower() for each in may}
     return any(address in network for each in may if (network := _network(each)) and network.version == address.version)
+
+
+def _is_named(parts: SplitResult, may: tuple[str, ...]) -> bool:
+    host, port = _place(parts)
+    return is_named(host, may, port)
+
+
+def _places(url: str) -> tuple[str, ...]:
+    """What of a host is meant by who writes this URL: its port, and that of https, where only who has a certificate for
+    the host answers. What else listens there is not meant: it may be behind a container's or a tunnel's end, where the
+    server cannot reach it."""
+    try:
+        host, port = _place(urlsplit(url))
+    except ValueError:
+        return ()
+    return (_at(host, port), _at(host, 443)) if host else ()
+
+
+def _place(parts: SplitResult) -> tuple[str, int]:
+    return parts.hostname or "", parts.port or (443 if parts.scheme in ("https", "wss") else 80)
+
+
+def _at(host: str, port: int) -> str:
+    """Never the same as a host, an address or a network."""
+    return f"[{_address(host) or host.lower()}]:{port}"
 
 
 def is_public(address: str) -> bool:

@@ -6,16 +6,22 @@ say of a question is an error (behaviour.md, ruling 15).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Ask
 
 MOST_OPEN = 16  # questions of one call at once
+PAGES = "only https URLs are passed on, and http ones of this machine, without a user name"
+_OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
+_uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
 MOST_VALUES = 50_000  # of JSON in a question: some hundredths of a second, to write it in its client's words
 
 
@@ -25,10 +31,38 @@ def is_too_large(ask: Ask) -> bool:
 
 class _Elicitation(msgspec.Struct):
     mode: str = "form"
+    url: str = ""
 
 
 class _Sampling(msgspec.Struct):
     tools: Raw = jsonrpc.NOTHING
+
+
+def check_page(page: Raw) -> None:
+    """A page that a server would have its user open must be one of the web: https, or http on the user's own machine. A
+    client may hand the URL to what runs it (`javascript:`, `file:`, a program's own scheme). Raises `Fault`."""
+    try:
+        found = jsonrpc.read(page, type=_Elicitation)
+        is_plain = not any(name != "url" and name.lower() == "url" for name in jsonrpc.members(page))
+        parts = urlsplit(found.url)
+        is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _OWN_MACHINE)
+        is_fine = (
+            is_plain and is_web and bool(parts.hostname) and "@" not in parts.netloc and bool(_uri.fullmatch(found.url))
+        )
+    except (ValueError, *jsonrpc.UNREADABLE):
+        is_fine = False
+    if not is_fine:
+        raise Fault("UPSTREAM_ERROR", f"The server asked for a page whose URL is refused: {PAGES}", reach="executed")
+
+
+def check_url(ask: Ask) -> None:
+    """The same of a question, where it asks for a page."""
+    try:
+        is_page = ask.method == "elicitation/create" and jsonrpc.read(ask.params, type=_Elicitation).mode == "url"
+    except jsonrpc.UNREADABLE:
+        return  # nor does its client get it: it is not answerable
+    if is_page:
+        check_page(ask.params)
 
 
 def is_answerable(ask: Ask, capabilities: Mapping[str, Any]) -> bool:

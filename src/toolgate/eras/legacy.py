@@ -182,14 +182,18 @@ def read_pages(fault: Fault) -> tuple[Ask, ...]:
     other fault. Spec 2025-11-25: client/elicitation, "URL Elicitation Required Error"."""
     if not fault.upstream or fault.upstream.code != mcp.URL_ELICITATION_REQUIRED:
         return ()
-    data = fault.upstream.data or b"{}"
+    found = pages(fault.upstream)
+    if len(found) > asks.MOST_OPEN:
+        return ()
+    return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(found, 1))
+
+
+def pages(error: jsonrpc.RpcError) -> list[Raw]:
+    """Those of such an error that can be read."""
     try:
-        pages = [] if counting.is_too_much(data) else jsonrpc.read(data, type=_Pages).elicitations
+        return [] if counting.is_too_much(error.data) else jsonrpc.read(error.data or b"{}", type=_Pages).elicitations
     except jsonrpc.UNREADABLE:
-        return ()
-    if len(pages) > asks.MOST_OPEN:
-        return ()
-    return tuple(Ask(f"page-{number}", "elicitation/create", page) for number, page in enumerate(pages, 1))
+        return []
 
 
 def cancelled(id: int | Raw, reason: str) -> bytes:

@@ -289,10 +289,14 @@ class _AskPeek(msgspec.Struct):
 
 
 class _TypePeek(msgspec.Struct):
+    """Of a result that is too much to be read."""
+
     resultType: str = "complete"
+    inputRequests: Raw = jsonrpc.NOTHING
 
 
-class _ResultPeek(_TypePeek):
+class _ResultPeek(msgspec.Struct):
+    resultType: str = "complete"
     inputRequests: dict[str, _AskPeek] = {}
     requestState: str | None = None
 
@@ -351,17 +355,15 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
         peek = _type_peek.decode(body) if counting.is_too_much(body) else _result_peek.decode(body)
     except jsonrpc.UNREADABLE as error:
         raise Fault("UPSTREAM_ERROR", f"The server's result is malformed: {error}", reach="executed") from None
+    is_of_task = peek.inputRequests and call.kind == "tasks"  # which goes to the client as it is
+    questions = _read_questions(peek) if is_of_task or peek.resultType == "input_required" else ()
     if peek.resultType == "complete":
         return Done(body)
     if peek.resultType == "task":
         return _read_task(call, body)
     if peek.resultType != "input_required":
         return Done(body, is_foreign=True)
-    if not isinstance(peek, _ResultPeek) or len(peek.inputRequests) > asks.MOST_OPEN:
-        raise _asked_too_much()
-    questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
-    if any(asks.is_too_large(ask) for ask in questions):
-        raise _asked_too_much()
+    assert isinstance(peek, _ResultPeek)  # or it had too much in it
     for ask in questions:
         if not asks.is_answerable(ask, call.client.capabilities):
             raise Fault(
@@ -372,6 +374,18 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which", reach="executed")
     return Required(questions, peek.requestState)
+
+
+def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
+    """Raises `Fault`."""
+    if not isinstance(peek, _ResultPeek) or len(peek.inputRequests) > asks.MOST_OPEN:
+        raise _asked_too_much()
+    questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
+    if any(asks.is_too_large(ask) for ask in questions):
+        raise _asked_too_much()
+    for ask in questions:
+        asks.check_url(ask)
+    return questions
 
 
 def _asked_too_much() -> Fault:

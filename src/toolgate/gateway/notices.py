@@ -100,7 +100,9 @@ class Notices:
         host = urlsplit(url).hostname or ""
         headers = {"Content-Type": "application/json"}
         try:
-            answer = await self._outside.fetch(url, "POST", headers=headers, body=said, trusted=(host,), follow=False)
+            answer = await self._outside.fetch(
+                url, "POST", asker="approvals.notify", headers=headers, body=said, trusted=(url,), follow=False
+            )
         except Fault as fault:
             raise Fault(fault.code, f"{host} is unreachable") from fault
         if answer.status >= 300:

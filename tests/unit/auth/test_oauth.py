@@ -180,6 +180,7 @@ async def test_nobody_is_sent_anywhere_where_the_documents_do_not_fit(wrong: Cal
 async def test_a_resource_is_named_to_the_authority_as_its_server_writes_it(resource: str) -> None:
     rig = Rig()
     rig.authority.resource["resource"] = resource
+    rig.authority.described.append("")
     await rig.sign_in()
     assert rig.authority.asked("/authorize")[0]["resource"] == resource
 

@@ -2,7 +2,8 @@
 
     refused → discovery → a renewed token, or one by our own credentials, or a sign-in that its user is asked for
 
-The rules this file keeps: however many requests are refused together, it is done once; a scope that was granted and
+The rules this file keeps: however many requests are refused together, and however differently, it is done once, or
+one after the other; a scope that was granted and
 does not help is not asked for again; what ends in a sign-in waits for nobody.
 """
 
@@ -15,6 +16,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -42,6 +44,11 @@ MOST_OFFERED = 10_000
 MOST_WARNED = 1000  # servers and issuers that one warning each was enough for
 LOOK = 0.25  # seconds between looks for a sign-in, or another gateway's renewal, that has ended
 MOST_LEASES = 3  # in a row that are waited for
+MOST_REFUSALS = 4  # of one principal at one server that differ, and are looked at one after the other
+
+
+class Full(Exception):
+    """As much of a kind is under way as may be."""
 
 
 class OAuth:
@@ -60,15 +67,16 @@ class OAuth:
     ) -> None:
         self.vault = GrantVault(store, keys, clock, redactor)
         self.discovery = Discovery(outside, clock)
-        self.grants = Grants(outside, self.discovery, clock)
+        self.grants = Grants(self.discovery, clock)
         self.clock = clock
         self._places = NOWHERE
         self._base = lambda: base() if self._places.callback else ""
-        self.ourselves = Ourselves(self.vault, self.discovery, outside, self._base)
+        self.ourselves = Ourselves(self.vault, self.discovery, self._base)
         self._on_grant = on_grant
         self._servers: dict[str, Server] = {}  # that sign-ins may be under way for
         self._offered: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}  # link and scopes, by server, principal
         self._under_way: dict[tuple[str, ...], asyncio.Task[str]] = {}
+        self._turns: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
         self._warned: set[tuple[str, str]] = set()
 
     def credential(self, server: Server, principal: str) -> UpstreamCredential:
@@ -92,6 +100,20 @@ class OAuth:
             return await asyncio.shield(task)
         except Fault as fault:
             raise fault.at("", "") from None  # a new one for each
+
+    async def in_turn(
+        self, kind: tuple[str, ...], key: tuple[str, ...], work: Callable[[], Coroutine[Any, Any, str]]
+    ) -> str:
+        """The same, but one after the other where more than the key's beginning, its kind, differs. Raises `Full`."""
+        if key not in self._under_way and sum(each[: len(kind)] == kind for each in self._under_way) >= MOST_REFUSALS:
+            raise Full
+        turn = self._turns.setdefault(kind, asyncio.Lock())
+
+        async def in_turn() -> str:
+            async with turn:
+                return await work()
+
+        return await self.once(key, in_turn)
 
     def _done(self, key: tuple[str, ...], done: asyncio.Task[str]) -> None:
         self._under_way.pop(key, None)
@@ -275,13 +297,20 @@ class UpstreamCredential:
         return await self._once("renew", grant.token, work=lambda: self._renewed_early(grant))
 
     async def refused(self, refusal: Refusal) -> str:
-        return await self._once(
-            "refused", str(refusal.status), refusal.challenge, refusal.shown, work=lambda: self._answered(refusal)
-        )
+        kind = (*self._key, "refused")
+        key = (*kind, str(refusal.status), refusal.challenge, refusal.shown)
+        try:
+            return await self._oauth.in_turn(kind, key, lambda: self._answered(refusal))
+        except Full:
+            raise failed(self.server, "refuses each request in another way, so that no sign-in can be found") from None
 
     def _once(self, *what: str, work: Callable[[], Coroutine[Any, Any, str]]) -> Awaitable[str]:
-        auth = self.auth.issuer, self.auth.client_id  # as this credential has it: another configuration has others
-        return self._oauth.once((self.server.id, self.server.url, *auth, self.principal, *what), work)
+        return self._oauth.once((*self._key, *what), work)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        """As this credential has its `auth`: another configuration has another."""
+        return self.server.id, self.server.url, self.auth.issuer, self.auth.client_id, self.principal
 
     async def _renewed_early(self, grant: Grant) -> str:
         """A token near its end renewed. Where that cannot be done the old one is shown: the server will say."""

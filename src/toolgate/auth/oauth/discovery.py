@@ -7,6 +7,7 @@ the operator has written may be a private one. Spec: 2026-07-28 basic/authorizat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -99,18 +100,30 @@ class Discovery:
         return authority
 
     async def _resource(self, server: Server, named: str) -> ProtectedResource:
-        parts = urlsplit(server.url)
-        path = parts.path.rstrip("/")
-        well_known = [_origin(parts) + _OF_RESOURCE + each for each in dict.fromkeys((path, ""))]
-        for url in [named] if named else well_known:
-            found = _read(await self._fetch(url, server), ProtectedResource)
-            if found and not _is_of(found.resource, server.url):
-                raise failed(server, f"has metadata for another resource: {found.resource}")
-            if found:
-                return found
-        if named:
+        """By its own word, or by that of a whole that it stands in (decision 27)."""
+        here, origin = server.url, _origin(urlsplit(server.url))
+        read: dict[str, ProtectedResource | None] = {}
+
+        async def at(url: str) -> ProtectedResource | None:
+            if url not in read:
+                read[url] = _read(await self._fetch(url, server), ProtectedResource)
+            return read[url]
+
+        said = await at(named or _described_at(here)) or (None if named else await at(_described_at(origin)))
+        if not said and named:
             raise failed(server, f"has no metadata at {named}, the URL that it gave")
-        return ProtectedResource(server.url.partition("#")[0])  # of a revision without such metadata (2025-03-26)
+        if not said:
+            return ProtectedResource(here.partition("#")[0])  # of a revision without such metadata (2025-03-26)
+        if _is_same(said.resource, here):
+            return said
+        if not _is_within(here, said.resource):
+            raise failed(server, f"has metadata for another resource: {said.resource}")
+        # What is narrow goes first; and for a whole only what stands at its own place speaks (RFC 9728 3.3).
+        for resource in (here, said.resource):
+            found = await at(_described_at(resource))
+            if found and _is_same(found.resource, resource):
+                return found
+        raise failed(server, f"has metadata for {said.resource}, which has none at {_described_at(said.resource)}")
 
     async def _authority(self, server: Server, issuer: str) -> Authority:
         for url in _places(issuer):
@@ -120,18 +133,30 @@ class Discovery:
             if found:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
-                        self._outside.check(endpoint, self.trusted(server))
+                        self._outside.check(endpoint, _written(server))
                 return found
         raise failed(server, f"names the authorization server {issuer}, which has no metadata")
 
     async def _fetch(self, url: str, server: Server) -> Fetched:
-        headers = {"Accept": "application/json", "MCP-Protocol-Version": mcp.LATEST["modern"].date}
-        return await self._outside.fetch(url, headers=headers, trusted=self.trusted(server))
+        return await self.fetch(url, server, headers={"MCP-Protocol-Version": mcp.LATEST["modern"].date})
 
-    def trusted(self, server: Server) -> tuple[str, ...]:
-        """The hosts that may be private ones since the operator has written them."""
-        written = (server.url, server.auth.issuer if server.auth else "") if server.by_operator else ()
-        return (*self._outside.allowed, *(host for url in written if (host := urlsplit(url).hostname)))
+    async def fetch(self, url: str, server: Server, headers: Mapping[str, str], body: bytes | None = None) -> Fetched:
+        """From an authorization server of this server, or of its metadata; with a `body` a POST, which is not
+        redirected. Raises `Fault`."""
+        return await self._outside.fetch(
+            url,
+            "GET" if body is None else "POST",
+            asker=f"auth of {server.id}",
+            headers={"Accept": "application/json", **headers},
+            body=body or b"",
+            trusted=_written(server),
+            follow=body is None,
+        )
+
+
+def _written(server: Server) -> tuple[str, ...]:
+    """The URLs that may lead to private addresses since the operator has written them."""
+    return (server.url, server.auth.issuer if server.auth else "") if server.by_operator else ()
 
 
 def failed(server: Server, what: str, hint: str = "") -> Fault:
@@ -162,12 +187,27 @@ def _read(fetched: Fetched, kind: type[Document]) -> Document | None:
         return None
 
 
-def _is_of(resource: str, url: str) -> bool:
-    """Whether a resource is the server at this URL, or the part of its host that the server stands in."""
+def _described_at(resource: str) -> str:
+    """Where the metadata of a resource stand (RFC 9728 3.1)."""
+    parts = urlsplit(resource)
+    return _origin(parts) + _OF_RESOURCE + parts.path.rstrip("/")
+
+
+def _is_same(resource: str, url: str) -> bool:
+    """But for a slash at the end of the path."""
+    if not _is_within(url, resource):
+        return False
+    return urlsplit(resource).path.rstrip("/") == urlsplit(url).path.rstrip("/")
+
+
+def _is_within(url: str, resource: str) -> bool:
+    """Whether a resource is of the same origin, and its path leads to that of the server. A query of the server may be
+    a setting, and need not be in the name."""
     try:
         whole, server = urlsplit(resource), urlsplit(url)
         same = (whole.scheme, whole.hostname, whole.port) == (server.scheme, server.hostname, server.port)
     except ValueError:
         return False
     path = whole.path.rstrip("/") + "/"
-    return same and not whole.fragment and (server.path.rstrip("/") + "/").startswith(path)
+    is_plain = whole.query in ("", server.query) and not whole.fragment and "@" not in whole.netloc
+    return same and is_plain and f"{server.path.rstrip('/')}/".startswith(path)

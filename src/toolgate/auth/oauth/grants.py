@@ -15,7 +15,6 @@ import msgspec
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.registering import Registration, error_word, identified, is_document
-from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
@@ -85,8 +84,7 @@ class _Answer(msgspec.Struct):
 
 
 class Grants:
-    def __init__(self, outside: SafeNet, discovery: Discovery, clock: Clock) -> None:
-        self._outside = outside
+    def __init__(self, discovery: Discovery, clock: Clock) -> None:
         self._discovery = discovery
         self._clock = clock
 
@@ -116,14 +114,8 @@ class Grants:
         assert server.auth
         headers, who = identified(plan.client, server.auth, self._clock.wall())
         body = urlencode({**sent, **who, "resource": plan.resource}).encode()
-        fetched = await self._outside.fetch(
-            authority.token_endpoint,
-            "POST",
-            headers={"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json", **headers},
-            body=body,
-            trusted=self._discovery.trusted(server),
-            follow=False,
-        )
+        headers = {"Content-Type": "application/x-www-form-urlencoded", **headers}
+        fetched = await self._discovery.fetch(authority.token_endpoint, server, headers, body)
         try:
             answer = msgspec.json.decode(fetched.body, type=_Answer)
         except (UnicodeDecodeError, *jsonrpc.UNREADABLE):

@@ -19,7 +19,7 @@ from toolgate.auth.oauth.grants import NotGranted
 from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import GrantVault
-from toolgate.auth.safe_net import LOOPBACK, SafeNet
+from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Server, ServerAuth
 from toolgate.core.fault import Fault
 
@@ -27,10 +27,9 @@ from toolgate.core.fault import Fault
 class Ourselves:
     """`base` is the URL that browsers reach the gateway by, empty where they cannot."""
 
-    def __init__(self, vault: GrantVault, discovery: Discovery, outside: SafeNet, base: Callable[[], str]) -> None:
+    def __init__(self, vault: GrantVault, discovery: Discovery, base: Callable[[], str]) -> None:
         self._vault = vault
         self._discovery = discovery
-        self._outside = outside
         self._base = base
         self.places = NOWHERE
 
@@ -55,13 +54,11 @@ class Ourselves:
         if not authority.registration_endpoint:
             what = f"cannot complete sign-in: {authority.issuer} has no dynamic client registration"
             raise failed(server, what, f"register one there for {redirect_uri}, and set its `client_id` in `auth`")
-        fetched = await self._outside.fetch(
+        fetched = await self._discovery.fetch(
             authority.registration_endpoint,
-            "POST",
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-            body=registering.request(authority, redirect_uri),
-            trusted=self._discovery.trusted(server),
-            follow=False,
+            server,
+            {"Content-Type": "application/json"},
+            registering.request(authority, redirect_uri),
         )
         found = registering.read_registered(server, authority, fetched.status, fetched.body)
         await self._vault.keep_client(found, redirect_uri, server)

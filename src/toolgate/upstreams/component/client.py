@@ -77,7 +77,7 @@ class _Reply:
 class ComponentClient:
     """Raises `ValueError` for what is no URL."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial | None = None) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial) -> None:
         self.url = url
         self._headers = headers
         self._pool = ConnectionPool(Target(url), clock, dial)

@@ -49,10 +49,12 @@ class LinkDeps(msgspec.Struct, frozen=True):
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)
 
-    def dial(self, server: Server) -> Dial | None:
-        """How to connect to a server; None for one that the operator has written: as it is. What is started here may
-        be on this machine."""
-        return None if server.by_operator else self.outside.dial(("127.0.0.1",) if server.command else ())
+    def dial(self, server: Server) -> Dial:
+        """How to connect to a server. What the operator has written may be anywhere; what is started here may be on
+        this machine."""
+        if server.by_operator:
+            return self.outside.dial_anywhere(server.id)
+        return self.outside.dial(server.id, ("127.0.0.1",) if server.command else ())
 
 
 MakeLink: TypeAlias = Callable[[Server, Receiver, LinkDeps], Awaitable[Link]]

@@ -65,7 +65,7 @@ class HttpLink:
         server: Server,
         receiver: Receiver,
         clock: Clock,
-        dial: Dial | None = None,
+        dial: Dial,
         credential: UpstreamCredential | None = None,
     ) -> None:
         self._server = server

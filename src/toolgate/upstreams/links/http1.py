@@ -223,15 +223,15 @@ def _kept(headers: dict[bytes, bytes]) -> float:
 
 
 class ConnectionPool:
-    """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` connects to what
-    the operator has not written; it may raise `Fault` too. `is_needless`: a reply that has all that anybody waits for;
+    """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` may raise
+    `Fault` too. `is_needless`: a reply that has all that anybody waits for;
     a server that goes on with many of these would have all files that the gateway may open."""
 
     def __init__(
         self,
         target: Target,
         clock: Clock,
-        dial: Dial | None = None,
+        dial: Dial,
         is_needless: Callable[[ResponseReader], bool] = lambda reply: False,
     ) -> None:
         self.target = target
@@ -267,14 +267,10 @@ class ConnectionPool:
         if target.tls and not self._tls:
             self._tls = ssl.create_default_context()
         loop = asyncio.get_running_loop()
-        place: dict[str, Any] = {"host": target.host, "port": target.port}
         async with self._clock.timeout(CONNECT_TIMEOUT):
-            if self._dial:
-                place = {"sock": await self._dial(target.host, target.port)}
-                place |= {"server_hostname": target.host} if target.tls else {}
-            transport, wire = await loop.create_connection(
-                lambda: Wire(self), **place, ssl=self._tls if target.tls else None
-            )
+            connection = await self._dial(target.host, target.port)
+            tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": target.host} if target.tls else {}
+            transport, wire = await loop.create_connection(lambda: Wire(self), sock=connection, **tls)
         _notice_its_end(transport.get_extra_info("socket"))
         self._all.add(wire)
         wire.sent = self._clock.now()

@@ -50,7 +50,7 @@ class SseLink(PipeLink):
         server: Server,
         receiver: Receiver,
         clock: Clock,
-        dial: Dial | None = None,
+        dial: Dial,
         credential: UpstreamCredential | None = None,
     ) -> None:
         self._credential = credential

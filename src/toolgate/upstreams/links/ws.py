@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from socket import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
@@ -36,7 +36,7 @@ CONNECT_TIMEOUT = 10.0
 class WsLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, dial: Dial | None = None) -> None:
+    def __init__(self, server: Server, receiver: Receiver, dial: Dial) -> None:
         self._dial = dial
         self._server = server
         self._receiver = receiver
@@ -58,7 +58,6 @@ class WsLink(PipeLink):
 
         url, address = self._server.url, masking.url(self._server.url)
         try:
-            place: dict[str, Any] = {"sock": await self._dialled(self._dial)} if self._dial else {}
             self._socket = await Connect(
                 url,
                 subprotocols=["mcp"],  # type: ignore[list-item]  # a NewType of str
@@ -73,7 +72,7 @@ class WsLink(PipeLink):
                 max_size=LONGEST_MESSAGE,
                 create_connection=paced_connection(),
                 write_limit=MOST_UNREAD,
-                **place,
+                sock=await self._dialled(),
             )
         except InvalidStatus as error:
             status = error.response.status_code
@@ -87,10 +86,10 @@ class WsLink(PipeLink):
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")
 
-    async def _dialled(self, dial: Dial) -> socket:
+    async def _dialled(self) -> socket:
         target = Target("http" + self._server.url[2:])  # ws: and wss: have the ports of http: and https:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            return await dial(target.host, target.port)
+            return await self._dial(target.host, target.port)
 
     async def _read(self, socket: ClientConnection) -> None:
         from websockets.exceptions import ConnectionClosed

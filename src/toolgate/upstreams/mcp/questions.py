@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Timer
 from toolgate.core.exchange import Exchange
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message, RpcError
 from toolgate.core.model import Answer, Ask, Call, Event, EventSink, Outcome
 from toolgate.eras import calls, legacy, tasks
@@ -66,10 +67,6 @@ class _Held:
 
 class _Page(msgspec.Struct):
     elicitationId: str = ""
-
-
-class _Required(msgspec.Struct):
-    elicitations: list[_Page] = []
 
 
 class Questions:
@@ -130,16 +127,9 @@ class Questions:
 
     def _answered(self, id: int, request: OpenRequest, answer: Outcome | RpcError) -> None:
         """Where a call was refused until its client has visited some pages, keep who that is."""
-        if not request.call or not isinstance(answer, RpcError) or answer.code != mcp.URL_ELICITATION_REQUIRED:
-            return
-        if counting.is_too_much(answer.data):
-            return
-        try:
-            found = jsonrpc.read(answer.data or b"{}", type=_Required).elicitations
-        except jsonrpc.UNREADABLE:
-            return
-        for page in found:
-            self._keep_page(page.elicitationId, request.call)
+        if request.call and isinstance(answer, RpcError) and answer.code == mcp.URL_ELICITATION_REQUIRED:
+            for page in legacy.pages(answer):
+                self._keep_page(_read_page(page), request.call)
 
     def _keep_page(self, elicitation: str, call: Call) -> None:
         if elicitation:
@@ -233,6 +223,11 @@ class Questions:
         too, and one of them takes it over if this call ends first."""
         if not asks.is_answerable(ask, call.client.capabilities):
             self._send(legacy.write_answer(id, asks.undeclared(ask)))
+            return
+        try:
+            asks.check_url(ask)
+        except Fault as fault:
+            self._refuse(id, ask, fault.message)
             return
         if len(exchange.open_asks()) >= asks.MOST_OPEN:
             self._refuse(id, ask, _TOO_MANY)

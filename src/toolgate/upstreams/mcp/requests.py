@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.config import Server
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
@@ -420,6 +420,8 @@ class Requests:
         """The server's own error. That a resource is missing has another code in each era, so it is understood here."""
         for told in self.on_answer:
             told(id, request, error)
+        if error.code == mcp.URL_ELICITATION_REQUIRED:
+            error = _checked(error)
         method = request.call.method if request.call else ""
         is_missing = method == "resources/read" and error.code == self.dialect.resource_missing
         code = "RESOURCE_NOT_FOUND" if is_missing else "UPSTREAM_ERROR"
@@ -434,6 +436,14 @@ class Requests:
         if isinstance(found, Required):
             return NeedInput(found.asks, Retry(self.asker, call, found, self._again, self.clock))
         return found
+
+
+def _checked(error: RpcError) -> RpcError:
+    """With nothing in it but the pages that its user may be sent to. Raises `Fault`."""
+    pages = legacy.pages(error)
+    for page in pages:
+        asks.check_page(page)
+    return error if pages else RpcError(error.code, error.message)
 
 
 def _takes_a_turn(request: OpenRequest) -> bool:
