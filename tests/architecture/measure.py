@@ -156,7 +156,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {  # the names, and the modules that a
     "kind": (r"component|toolgate\.upstreams\.component.*", "upstreams.component"),
     "policy": (r"toolgate\.policy\.validate.*|validate_arguments|Validate", "policy.validate"),
     "revision": (rf"20\d\d-\d\d-\d\d|{'|'.join(ROWS_OF_REVISIONS)}", ""),
-    "page": (r"toolgate\.frontends\.web\..*|/connect.*|/admin.*", "frontends.web"),
+    "page": (r"toolgate\.frontends\.web(\..*)?|/connect.*|/admin.*", "frontends.web"),
 }
 
 

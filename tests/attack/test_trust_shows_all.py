@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 import msgspec
 import pytest
 
 from toolgate.cli import trusting, widening
-from toolgate.config import Config, Server
-from toolgate.config.access import KnownClient
+from toolgate.config import Config, allowing, fields
+from toolgate.config.allowing import Harmless, Trust
 
 KEY = "sha256:" + "a" * 64
 FILE: dict[str, Any] = {
@@ -45,30 +46,28 @@ def shown(tmp_path: Path, **changed: Any) -> str:
     return "\n".join(trusting.described(path)[1])
 
 
-def leaves(struct: type[msgspec.Struct], known: set[str], path: str = "") -> Iterator[str]:
-    for field in msgspec.structs.fields(struct):
-        name = f"{path}{field.name}"
-        annotated = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
-        inner = {"servers": Server, "clients": KnownClient}.get(name, annotated)
-        is_struct = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
-        if is_struct and name not in known:
-            yield from leaves(inner, known, f"{name}.")
+def leaves(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, Trust | None]]:
+    """The fields of the configuration, down to those of which something is said, and what."""
+    below = {row.field: getattr(row.kind, "struct", None) for row in fields.keys(struct).values()}
+    below |= {field: row.struct for field, row in fields.sections(struct).items()}
+    for field, trust in allowing.said(struct):
+        if not trust and (inner := below.get(field)):
+            yield from leaves(inner, f"{path}{field}.")
         else:
-            yield name
+            yield f"{path}{field}", trust
 
 
 def test_each_field_of_the_configuration_is_shown_or_known_to_be_harmless() -> None:
-    tables = [
-        set(widening.SETTINGS),
-        {f"servers.{each}" for each in widening.OF_A_SERVER},
-        set(widening.HARMLESS),
-        set(widening.TOLD),
-    ]
-    everything = set(leaves(Config, widening.HARMLESS.keys() | widening.TOLD))
-    assert everything - set().union(*tables) == set(), "say what they allow, or why they are harmless"
-    assert set().union(*tables) - everything == set(), "no longer there"
-    assert sum(map(len, tables)) == len(everything), "in two tables"
-    assert all(len(why) > 10 for why in widening.HARMLESS.values())
+    found = dict(leaves(Config))
+    assert len(found) > 80 and {"servers.name", "clients.key", "http.host"} <= found.keys()
+    assert [name for name, trust in found.items() if not trust] == [], "say what it allows, or why it is harmless"
+    assert all(len(trust.why) > 10 for trust in found.values() if isinstance(trust, Harmless))
+
+
+def test_what_is_told_in_other_sentences_is_told_there() -> None:
+    there = inspect.getsource(trusting) + inspect.getsource(widening)
+    told = [name for name, trust in leaves(Config) if trust == allowing.TOLD]
+    assert told and [name for name in told if f".{name.rpartition('.')[2]}" not in there] == []
 
 
 @pytest.mark.parametrize(

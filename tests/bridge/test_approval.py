@@ -76,7 +76,7 @@ class ApprovalRig:
             return self.verdict if call.server == "there" else "allow"
 
         book = Approvals(self.store, self.clock)
-        rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, Validate())
+        rule = Approval(verdict, book, self.settings, Redactor([SECRET]), self.clock, self.prints, Validate().check)
         kept = dict(vars(rule))
         async with gateway(policies=[rule], store=self.store, **servers) as rig:
             yield rig

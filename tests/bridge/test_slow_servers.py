@@ -231,7 +231,7 @@ async def test_what_the_command_line_lists_is_kept_for_the_first_client(asked: t
 
     store, (path, body) = MemoryStore(FakeClock()), asked
     async with gateway(store=store, there=slow(a_server())) as rig:
-        command = asyncio.ensure_future(rig.app.http.admin.ask("POST", "/admin" + path, body, THE_OPERATOR))
+        command = asyncio.ensure_future(rig.app.http.web.admin.ask("POST", "/admin" + path, body, THE_OPERATOR))
         await rig.clock.advance(25)
         assert (await command)[0] == 200
     late = slow(a_server())

@@ -13,6 +13,7 @@ from toolgate.app import running
 from toolgate.config import Config, Server
 from toolgate.config.access import KnownClient
 from toolgate.core.model import Principal
+from toolgate.frontends.web.admin import ROUTES
 
 SECRET = "sk-very-secret"
 STDIO = Server(id="files", name="Files", type="stdio", command="no_such_program", env={"KEY": SECRET})
@@ -65,6 +66,25 @@ async def test_what_is_asked_wrongly_says_what_to_do(method: str, path: str, bod
         found, said = await asked(Visitor(app), method, path, body)
         assert found == status and says in json.dumps(said)
         assert app.gateway.snapshot is before
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_each_path_takes_its_methods_and_no_other(path: str) -> None:
+    async with gateway(GREETER) as app:
+        path_of_one = "/admin" + path.replace("NAME", "greeter")
+        response = await Visitor(app).begin("PATCH", b"", path=path_of_one, client=THE_SOCKET).response()
+        assert (response.status, response.headers["allow"]) == (405, ", ".join(ROUTES[path]))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/", "/nothing", "/servers/greeter/nothing", "/servers//check", "/servers/greeter/check/more", "istrator"],
+)
+async def test_a_path_that_is_none_is_answered_with_those_that_are(path: str) -> None:
+    async with gateway(GREETER) as app:
+        status, said = await asked(Visitor(app), "GET", "/admin" + path)
+        paths = [f"/admin{each}" for each in ROUTES]
+        assert status == 404 and said["error"]["message"] == f"Available: {', '.join(paths[:-1])} and {paths[-1]}"
 
 
 async def test_the_configuration_is_read_again_on_request() -> None:

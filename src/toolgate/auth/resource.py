@@ -6,7 +6,7 @@ what is said tells nobody which endpoints there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from toolgate.auth.refusals import challenge
@@ -14,7 +14,6 @@ from toolgate.config import Auth, Config
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 ENDPOINT = "/mcp"  # what is meant where no path is named
-_SERVED = (ENDPOINT, ENDPOINT + "/", "/sse", "/admin", "/admin/")
 
 
 def reached_at(config: Config, port: int | None) -> str:
@@ -35,10 +34,11 @@ class Resource:
         """The URL of an endpoint: what the `aud` of a token for it must be."""
         return self.auth.audience + path
 
-    def metadata(self, path: str) -> dict[str, Any] | None:
-        """What is at a well-known path; None where nothing is."""
+    def metadata(self, path: str, beside: Collection[str] = ()) -> dict[str, Any] | None:
+        """What is at a well-known path; None where nothing is. `beside` are paths of pages that take tokens too."""
         endpoint = path.removeprefix(WELL_KNOWN).rstrip("/") or ENDPOINT
-        is_served = endpoint in _SERVED or endpoint.startswith(tuple(each for each in _SERVED if each.endswith("/")))
+        below = tuple(f"{each}/" for each in (ENDPOINT, *beside))
+        is_served = endpoint in (ENDPOINT, "/sse", *beside) or endpoint.startswith(below)
         if not self.auth.issuer or not is_served:
             return None
         said = {

@@ -55,7 +55,7 @@ class Own:
         self._app = app
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        return await self._app.http.admin.ask(method, PREFIX + path, _encoded(body), THE_OPERATOR)
+        return await self._app.http.web.admin.ask(method, PREFIX + path, _encoded(body), THE_OPERATOR)
 
 
 class Running:

@@ -3,8 +3,8 @@
 May import `core` and nothing else of toolgate.
 
 The rule of this room: a key is known in one place, the field that it fills. There stands what it may hold, what holds
-without it, whether it is shown, what a change of it does, and its line of documentation. Reading, showing, reloading,
-docs/configuration-keys.md and the JSON Schema come from it.
+without it, whether it is shown, what a change of it does, what the user who is to trust a file is told of it, and its
+line of documentation. Reading, showing, reloading, docs/configuration-keys.md and the JSON Schema come from it.
 
 A file is understood as a whole or refused as a whole. A refusal reports every problem at once, each with its place and
 how to fix it. There is one exception: a variable that is not set fails only its own server. Values of `env` and
@@ -12,6 +12,7 @@ how to fix it. There is one exception: a variable that is not set fails only its
 
 The table of fields
     fields            what is said of a field (`Key`), and what is made of that
+    allowing          what is said of a field to the user who is to trust a file
     settings          `Config`: the root of a file, and its sections
     server            `Server` and its parts
     access            the structs about access: clients, permissions, tokens, approval, limits, guard, audit
@@ -45,8 +46,8 @@ Back to text, and to disk
     ownership         whether other users can write to a file
     trust             which files that were found in a folder the user has trusted
 
-A new key is a field of a struct with its `Key`; `make keys` writes the page and the schema. Another tool's file is a
-row in `dialects.DIALECTS`.
+A new key is a field of a struct with its `Key` and what it `Allows`; `make keys` writes the page and the schema.
+Another tool's file is a row in `dialects.DIALECTS`.
 """
 
 from toolgate.config.access import (

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
-from toolgate.config import access_shapes, fields, private, shapes
+from toolgate.config import access_shapes, allowing, fields, private, shapes
 from toolgate.config.access_shapes import base_url, verdict, verdicts
+from toolgate.config.allowing import Allows
 from toolgate.config.fields import Key
 from toolgate.config.shapes import Rate
 from toolgate.config.values import (
@@ -83,9 +84,10 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
             "small letters, digits, `_` and `-`; needed",
             needed="add a short name, such as `ci`",
         ),
+        allowing.TOLD,
     ]
-    name: Annotated[str, Key(filled, "for people", default="the id")]
-    enabled: Annotated[bool, Key(flag, "`false`: is refused")] = True
+    name: Annotated[str, Key(filled, "for people", default="the id"), allowing.LOOKS]
+    enabled: Annotated[bool, Key(flag, "`false`: is refused"), allowing.TOLD] = True
     key: Annotated[
         str,
         Key(
@@ -93,14 +95,19 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
             "at least 24 characters, or `sha256:…`; beside those that `toolgate keys` makes",
             secret=private.CLIENT_KEY,
         ),
+        allowing.TOLD,
     ] = ""
-    claims: Annotated[Mapping[str, Any], Key(access_shapes.claims, "of tokens, where `auth` takes some")] = {}
+    claims: Annotated[
+        Mapping[str, Any], Key(access_shapes.claims, "of tokens, where `auth` takes some"), allowing.TOLD
+    ] = {}
     surface: Annotated[
-        str, Key(choice(*shapes.SURFACES), "what `/mcp` shows this one", default="as `surface` at the root")
+        str,
+        Key(choice(*shapes.SURFACES), "what `/mcp` shows this one", default="as `surface` at the root"),
+        allowing.LOOKS,
     ] = ""
-    admin: Annotated[bool, Key(flag, "may add and remove servers")] = False
+    admin: Annotated[bool, Key(flag, "may add and remove servers"), allowing.TOLD] = False
     add_servers: Annotated[
-        Verdict | None, Key(verdict, "whether its tool calls may do so", default="as at the root")
+        Verdict | None, Key(verdict, "whether its tool calls may do so", default="as at the root"), allowing.TOLD
     ] = None
     servers: Annotated[
         Literal["all", "none"] | tuple[str, ...] | None,
@@ -110,6 +117,7 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
             name="mcp_server_access",
             default='`"none"`; with `mcp_permissions`: what those open',
         ),
+        allowing.TOLD,
     ] = "none"
     permissions: Annotated[
         Permissions,
@@ -119,8 +127,9 @@ class KnownClient(msgspec.Struct, frozen=True, kw_only=True):
             name="mcp_permissions",
             of=_permissions_to_show,
         ),
+        allowing.TOLD,
     ] = Permissions()
-    limits: Annotated[Bounds, Key(fields.table(Bounds), "for each of its principals")] = Bounds()
+    limits: Annotated[Bounds, Key(fields.table(Bounds), "for each of its principals"), allowing.LESS] = Bounds()
 
     def __repr__(self) -> str:
         return f"<KnownClient {self.id}>"
@@ -175,14 +184,20 @@ class Auth(msgspec.Struct, frozen=True):
     them for certain tools, by name patterns. `client` is whose permissions a token has that matches no client's
     `claims`; empty: it is refused."""
 
-    issuer: Annotated[str, Key(base_url, "who makes the tokens")] = ""
-    audience: Annotated[str, Key(base_url, "the URL that clients reach the gateway by, without a path")] = ""
-    scopes: Annotated[tuple[str, ...], Key(access_shapes.scopes, "each token needs these")] = ()
+    issuer: Annotated[str, Key(base_url, "who makes the tokens"), allowing.TOLD] = ""
+    audience: Annotated[
+        str, Key(base_url, "the URL that clients reach the gateway by, without a path"), Allows("accept tokens for {}")
+    ] = ""
+    scopes: Annotated[tuple[str, ...], Key(access_shapes.scopes, "each token needs these"), allowing.LESS] = ()
     step_up: Annotated[
-        Mapping[str, tuple[str, ...]], Key(access_shapes.step_up, "by tool, the scopes that it needs beside them")
+        Mapping[str, tuple[str, ...]],
+        Key(access_shapes.step_up, "by tool, the scopes that it needs beside them"),
+        allowing.LESS,
     ] = {}
     client: Annotated[
-        str, Key(filled, "whose permissions a token has that has no client's `claims`", default="it is refused")
+        str,
+        Key(filled, "whose permissions a token has that has no client's `claims`", default="it is refused"),
+        Allows("let in everybody with a token of the issuer, as the client {}"),
     ] = ""
 
 
@@ -207,16 +222,22 @@ class Audit(msgspec.Struct, frozen=True):
     `on_failure`: what becomes of calls while it cannot be written."""
 
     enabled: Annotated[
-        bool | None, Key(flag, "whether it is written", default="where clients or tokens are configured")
+        bool | None,
+        Key(flag, "whether it is written", default="where clients or tokens are configured"),
+        Allows("record calls in the audit: {}", stronger=(True,)),
     ] = None
-    path: Annotated[str, Key(filled, "the file", "gateway", default="`audit.jsonl` in the state folder")] = ""
+    path: Annotated[
+        str, Key(filled, "the file", "gateway", default="`audit.jsonl` in the state folder"), allowing.TOLD
+    ] = ""
     arguments: Annotated[
         Literal["hash", "full", "none"],
         Key(choice("hash", "full", "none"), 'what is noted of arguments; or `"full"`, `"none"`'),
+        Allows("record arguments of calls: {}", stronger=("none",)),
     ] = "hash"
     on_failure: Annotated[
         Literal["warn", "block"],
         Key(choice("warn", "block"), 'what becomes of calls while it cannot be written; or `"block"`'),
+        allowing.LESS,
     ] = "warn"
 
 
@@ -231,9 +252,12 @@ class Approvals(msgspec.Struct, frozen=True):
             many(choice("client", "operator")),
             "who decides: the client's own user where it has forms, an operator at the command line, or either",
         ),
+        Allows("let calls be approved by: {}", stronger=(("operator",),)),
     ] = ("client", "operator")
-    wait: Annotated[float, Key(duration_or_none, "how long a call waits for an operator; `0`: not at all")] = 50.0
-    ttl: Annotated[float, Key(duration, "how long one may decide")] = 900.0
+    wait: Annotated[
+        float, Key(duration_or_none, "how long a call waits for an operator; `0`: not at all"), allowing.PACE
+    ] = 50.0
+    ttl: Annotated[float, Key(duration, "how long one may decide"), allowing.PACE] = 900.0
     notify: Annotated[
         str | tuple[str, ...],
         Key(
@@ -242,6 +266,7 @@ class Approvals(msgspec.Struct, frozen=True):
             default="nobody but the log",
             secret=private.WEBHOOK,
         ),
+        allowing.TOLD,
     ] = ()
 
 
@@ -253,16 +278,20 @@ class Guard(msgspec.Struct, frozen=True):
     pinning: Annotated[
         Literal["off", "warn", "quarantine"],
         Key(choice("off", "warn", "quarantine"), 'tools that change; or `"off"`, `"quarantine"`'),
+        Allows("watch for tools that change: {}", stronger=("quarantine",)),
     ] = "warn"
     descriptions: Annotated[
         Literal["off", "warn", "quarantine"],
         Key(choice("off", "warn", "quarantine"), 'descriptions that give orders; or `"off"`, `"quarantine"`'),
+        Allows("watch for suspicious descriptions: {}", stronger=("quarantine",)),
     ] = "warn"
     scrub: Annotated[
         Literal["off", "known", "patterns"],
         Key(choice("off", "known", "patterns"), 'secrets in results; or `"off"`, `"patterns"`'),
+        Allows("take secrets out of what servers say: {}", stronger=("patterns",)),
     ] = "known"
     allow_hosts: Annotated[
         tuple[str, ...],
         Key(many(access_shapes.host_or_network), "where URLs of others may lead, beside public addresses"),
+        Allows("connect to internal addresses that servers and clients name: {}"),
     ] = ()

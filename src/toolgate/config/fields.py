@@ -33,9 +33,10 @@ class Key(msgspec.Struct, frozen=True):
     key has another one. `needed`: the fix where it is missing. `of` is what it says of several fields. `noted`: that it
     was changed stands in the audit log.
 
-    Of servers: `only` are the types that have it; `sound` says that variables are put in, and raises `Wrong` for what
-    must not come out of that; `put_in` puts them in where the value is more than text. With `spread` the value is a
-    table of fields. `means` is the type that follows from it. `later` judges values that this version does not have.
+    Of servers: what is `inherited` a server has from the root's key of that name, where it has none itself. `only` are
+    the types that have it; `sound` says that variables are put in, and raises `Wrong` for what must not come out of
+    that; `put_in` puts them in where the value is more than text. With `spread` the value is a table of fields. `means`
+    is the type that follows from it. `later` judges values that this version does not have.
     """
 
     kind: Read
@@ -48,6 +49,7 @@ class Key(msgspec.Struct, frozen=True):
     noted: bool = False
     secret: Secret | None = None
     of: Callable[[Any], Any] | None = None
+    inherited: bool = False
     only: tuple[str, ...] = ()
     sound: Callable[[Any], None] | None = None
     put_in: PutIn | None = None
@@ -232,6 +234,11 @@ def changing(struct: type[msgspec.Struct], *changes: Change) -> tuple[str, ...]:
 def noted(struct: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields whose change stands in the audit log."""
     return tuple(field for field, row in _by_field(struct) if row.noted)
+
+
+def inherited(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields that a server has from the root where it has none itself."""
+    return tuple(row.field for row in keys(struct).values() if row.inherited)
 
 
 def _by_field(struct: type[msgspec.Struct]) -> Iterator[tuple[str, Key | Section]]:

@@ -27,8 +27,8 @@ from toolgate.config.problems import ConfigError, KeyPath, Problem
 from toolgate.config.secrets import Secrets, Sources
 from toolgate.config.server import Server
 from toolgate.config.server_reading import FileContext
-from toolgate.config.server_types import sound_http_url
-from toolgate.config.settings import COMPONENT_URL, Config, Known
+from toolgate.config.server_types import TEMPLATES, TYPES, ServerType, sound_http_url
+from toolgate.config.settings import Config, Known
 from toolgate.config.values import Wrong
 from toolgate.config.variables import Expansion
 from toolgate.core.names import slug
@@ -37,6 +37,7 @@ Table: TypeAlias = dict[str, Any]
 
 ROOT = fields.rows(Config)
 OWN_KEYS = ROOT.keys() - {"mcpServers"}
+INHERITED = fields.inherited(Server)
 
 
 def load(
@@ -88,7 +89,7 @@ def with_own(
     """`config`, and the servers that were added at run time: native tables by name, read from `file`. Raises
     `ConfigError` for what is wrong with them, and for a name that both have."""
     reading = Reading(_file(file, environ), dialects.NATIVE, sources=sources(config, environ))
-    reading.root |= {"component_url": config.component_url, "validate_arguments": config.validate_arguments}
+    reading.root |= {name: getattr(config, name) for name in (*INHERITED, *TEMPLATES)}
     reading.read({"mcpServers": dict(own)})
     owners = {server.id: server.name for server in config.servers}
     for server in reading.servers:
@@ -234,14 +235,14 @@ class Reading:
             self.sources.get,
             self.references,
             self.dialect.inputs(root),
-            self.root.get("component_url", ""),
-            {"validate_arguments": self.root.get("validate_arguments", True)},
+            {type: self.root.get(row.template, "") for type, row in TYPES.items() if row.template},
+            {name: self.root.get(name, fields.defaults(Config)[name]) for name in INHERITED},
             self._put_in,
         )
         servers = [server_reading.read(entry, context) for entry in kept]
         self.servers = tuple(server for server in servers if server)
-        components = [server_reading.read(entry, context) for entry in self._components(path)]
-        self.servers += tuple(server for server in components if server)
+        named = [each for type, row in TYPES.items() if row.names for each in self._only_named(type, row, path)]
+        self.servers += tuple(server for entry in named if (server := server_reading.read(entry, context)))
 
     def _is_passed_over(self, entry: ManifestEntry) -> bool:
         why, table = "", entry.table
@@ -253,18 +254,18 @@ class Reading:
             self.findings.warn(entry.path, f"{why}: ignored")
         return bool(why)
 
-    def _components(self, path: KeyPath) -> list[ManifestEntry]:
-        names: tuple[str, ...] = self.root.pop("tool_components", ())
-        where = (*path, "tool_components")
+    def _only_named(self, type: str, row: ServerType, path: KeyPath) -> list[ManifestEntry]:
+        names: tuple[str, ...] = self.root.pop(row.names, ())
+        where = (*path, row.names)
         taken = {server.id: server.name for server in self.servers}
         for name in names:
             if owner := taken.get(slug(name)):
-                message = f"has a component with the id of server {json.dumps(owner)}"
+                message = f"has a {type} with the id of server {json.dumps(owner)}"
                 self.findings.wrong(where, message, "rename one")
         if names and not self.servers:
-            self.root.setdefault("surface", "components")
-        template = {"url": self.root.get("component_url", COMPONENT_URL)}
-        return [ManifestEntry(where, name, {"type": "component"}, template) for name in names]
+            self.root.setdefault("surface", row.surface)
+        url = {"url": self.root.get(row.template, fields.defaults(Config)[row.template])}
+        return [ManifestEntry(where, name, {"type": type}, url) for name in names]
 
     def _check_ids(self, entries: list[ManifestEntry]) -> None:
         owners: dict[str, str] = {}

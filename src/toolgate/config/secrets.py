@@ -17,7 +17,8 @@ from typing import Annotated, Any, Protocol, cast
 
 import msgspec
 
-from toolgate.config import fields, values
+from toolgate.config import allowing, fields, values
+from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key
 from toolgate.config.formats import LONGEST, Malformed, parse
 from toolgate.config.private import UNKNOWN_YET
@@ -58,11 +59,20 @@ class Secrets(msgspec.Struct, frozen=True):
     backends: Annotated[
         tuple[str, ...],
         Key(many(choice("env", "file", "systemd", "keyring", "vault")), "where they are looked up, in this order"),
+        Harmless("which of the user's own places are asked for a secret; each secret is named"),
     ] = ("env", "file", "systemd", "keyring", "vault")
-    file: Annotated[str, Key(filled, "the file", default="`secrets.json` in the state folder")] = ""
-    service: Annotated[str, Key(filled, "what the keyring knows them under")] = "toolgate"
-    public: Annotated[tuple[str, ...], Key(many(filled), "names whose values are no secrets")] = ()
-    vault: Annotated[Vault | None, Key(fields.table(Vault), "a HashiCorp Vault ([secrets.md](secrets.md))")] = None
+    file: Annotated[str, Key(filled, "the file", default="`secrets.json` in the state folder"), allowing.REFUSED] = ""
+    service: Annotated[
+        str, Key(filled, "what the keyring knows them under"), Allows("look up secrets in the keyring under {}")
+    ] = "toolgate"
+    public: Annotated[
+        tuple[str, ...],
+        Key(many(filled), "names whose values are no secrets"),
+        Allows("show the values of these secrets: {}"),
+    ] = ()
+    vault: Annotated[
+        Vault | None, Key(fields.table(Vault), "a HashiCorp Vault ([secrets.md](secrets.md))"), allowing.TOLD
+    ] = None
 
 
 class Broken(Exception):

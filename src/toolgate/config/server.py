@@ -12,9 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from toolgate.config import access_shapes, fields, private, shapes, values
+from toolgate.config import access_shapes, allowing, fields, private, shapes, values
 from toolgate.config import server_types as types
 from toolgate.config.access_shapes import base_url
+from toolgate.config.allowing import Allows
 from toolgate.config.fields import Key, Row
 from toolgate.config.masking import MASK
 from toolgate.config.server_types import REACHED, SPOKEN_TO, STARTED
@@ -171,17 +172,17 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     """One upstream as configured. Times in seconds. Variables are in; where one was not set, `problem` says so,
     `missing` names it, and the server must not be started: its strings have a gap there."""
 
-    id: str
-    name: str
+    id: Annotated[str, allowing.LABEL]
+    name: Annotated[str, allowing.TOLD]
     type: Annotated[
-        Literal["stdio", "http", "sse", "ws", "component", "registry"],
+        types.Type,
         Key(
             Kind(filled.read, choice(*types.TYPES).schema),
-            '`"stdio"` where there is a `command`, `"http"` where there is a `url`, `"ws"` where that begins with '
-            '`ws`; `"sse"`, `"component"`: [how a server is reached](configuration.md#servers)',
+            f"{types.told()}: [how a server is reached](configuration.md#servers)",
             "relist",
             default="by what is there",
         ),
+        allowing.LABEL,
     ]
     command: Annotated[
         str,
@@ -193,12 +194,14 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             sound=types.sound_command,
             of=lambda server: server.command or (MASK if server.problem and server.type == "stdio" else ""),
         ),
+        allowing.TOLD,
     ] = ""
     args: Annotated[
         tuple[str, ...],
         Key(
             values.many(text), "list of text", "relist", only=STARTED, sound=types.sound_texts, secret=private.ARGUMENTS
         ),
+        allowing.TOLD,
     ] = ()
     env: Annotated[
         Mapping[str, str],
@@ -210,6 +213,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             sound=types.sound_environment,
             secret=private.ENVIRONMENT,
         ),
+        allowing.TOLD,
     ] = {}
     cwd: Annotated[
         str | None,
@@ -221,6 +225,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             only=STARTED,
             sound=types.sound_command,
         ),
+        allowing.TOLD,
     ] = None
     url: Annotated[
         str,
@@ -233,6 +238,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             secret=private.URL,
             of=_url_to_show,
         ),
+        allowing.TOLD,
     ] = ""
     headers: Annotated[
         Mapping[str, str],
@@ -244,20 +250,26 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             sound=types.sound_headers,
             secret=private.HEADERS,
         ),
+        allowing.TOLD,
     ] = {}
-    enabled: Annotated[bool, Key(flag, "`false`: never started, never shown", "restart")] = True
+    enabled: Annotated[bool, Key(flag, "`false`: never started, never shown", "restart"), allowing.TOLD] = True
     timeout: Annotated[
-        float, Key(values.duration, "for one call. `timeoutMs = 60000` says the same in milliseconds", "restart")
+        float,
+        Key(values.duration, "for one call. `timeoutMs = 60000` says the same in milliseconds", "restart"),
+        allowing.PACE,
     ] = 60.0
-    start_timeout: Annotated[float, Key(values.duration, "from start to the end of the handshake", "restart")] = 60.0
+    start_timeout: Annotated[
+        float, Key(values.duration, "from start to the end of the handshake", "restart"), allowing.PACE
+    ] = 60.0
     start: Annotated[
         Literal["", "lazy", "eager"],
         Key(
             choice("lazy", "eager"),
             'on first use; `"eager"`: with the gateway',
             "restart",
-            default='`"lazy"`; of a component `"eager"`',
+            default=f'`"lazy"`; of a {", ".join(types.EAGER)} `"eager"`',
         ),
+        allowing.PACE,
     ] = ""  # empty: eager for a component, else lazy
     lifecycle: Annotated[
         Literal["lazy", "keep-alive", "ephemeral"],
@@ -269,20 +281,28 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             spread=True,
             of=lambda server: server.lifecycle if server.idle is None else {"idleTimeoutMs": server.idle * 1000},
         ),
+        allowing.PACE,
     ] = "lazy"
-    idle: float | None = None  # seconds after which it is stopped; None: as `pool.idle` says
+    idle: Annotated[float | None, allowing.PACE] = None  # seconds after which it is stopped; None: as `pool.idle` says
     criticality: Annotated[
-        Literal["vital", "optional"], Key(choice("vital", "optional"), 'or `"optional"`', "restart")
+        Literal["vital", "optional"], Key(choice("vital", "optional"), 'or `"optional"`', "restart"), allowing.SPOKEN_TO
     ] = "vital"
-    description: Annotated[str, Key(text, "what it is for, in your words")] = ""
+    description: Annotated[str, Key(text, "what it is for, in your words"), allowing.LABEL] = ""
     validate_arguments: Annotated[
-        bool, Key(shapes.word_or_flag, "`false`: the server judges its arguments itself", default="as at the root")
+        bool,
+        Key(
+            shapes.word_or_flag,
+            "`false`: the server judges its arguments itself",
+            default="as at the root",
+            inherited=True,
+        ),
+        Allows("check the arguments of calls of {server}: {}"),
     ] = True
-    result_limit: Annotated[int | None, Key(values.size, "the largest result, as a size", default="as in `limits`")] = (
-        None
-    )
+    result_limit: Annotated[
+        int | None, Key(values.size, "the largest result, as a size", default="as in `limits`"), allowing.LESS
+    ] = None
     result_tokens: Annotated[
-        int | None, Key(values.whole(1), "the same in estimated tokens", default="as in `limits`")
+        int | None, Key(values.whole(1), "the same in estimated tokens", default="as in `limits`"), allowing.LESS
     ] = None
     tools: Annotated[
         Mapping[str, Overlay],
@@ -292,6 +312,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             '`"*"` is for those not named',
             put_in=lambda expansion, found: expansion.expand_overlays(found),
         ),
+        Allows("show or call these tools of {server} otherwise than it says: {}"),
     ] = {}  # by the server's own names; "*" is for those not named
     new_privileges: Annotated[
         bool,
@@ -302,6 +323,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "restart",
             only=STARTED,
         ),
+        Allows("let {server} gain privileges (sudo, setuid)"),
     ] = False
     auth: Annotated[
         ServerAuth | None,
@@ -314,6 +336,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             sound=types.sound_server_auth,
             put_in=lambda expansion, found: expansion.expand_struct(found),
         ),
+        allowing.TOLD,
     ] = None
     forward_headers: Annotated[
         tuple[str, ...],
@@ -324,6 +347,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "restart",
             only=("http",),
         ),
+        Allows("pass these headers of clients on to {server}: {}"),
     ] = ()  # in small letters
     roots: Annotated[
         tuple[Root, ...],
@@ -333,6 +357,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "relist",
             sound=types.sound_roots,
         ),
+        Allows("tell {server} of the folders {}"),
     ] = ()
     scope: Annotated[
         Literal["shared", "principal", "session"],
@@ -342,6 +367,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "what its client can do, and has its client's roots",
             "relist",
         ),
+        allowing.SPOKEN_TO,
     ] = "shared"
     era: Annotated[
         Literal["auto", "legacy", "modern"],
@@ -353,6 +379,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "relist",
             only=SPOKEN_TO,
         ),
+        allowing.SPOKEN_TO,
     ] = "auto"
     concurrency: Annotated[
         int | None,
@@ -362,9 +389,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "restart",
             default="no limit",
         ),
+        Allows("send {server} up to {} calls at once"),
     ] = None
     rate: Annotated[
-        Rate | None, Key(shapes.rate, 'calls in a while: `"60/m"`, `"5/10s"`', "restart", default="no limit")
+        Rate | None,
+        Key(shapes.rate, 'calls in a while: `"60/m"`, `"5/10s"`', "restart", default="no limit"),
+        allowing.LESS,
     ] = None
     pinning: Annotated[
         Literal["", "off", "warn", "quarantine"],
@@ -374,6 +404,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "restart",
             default="as in `guard`",
         ),
+        Allows("watch for tools of {server} that change: {}", stronger=("quarantine", "warn")),
     ] = ""
     by_operator: Annotated[
         bool,
@@ -383,10 +414,11 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
             "no variable is put into it",
             "restart",
         ),
+        allowing.MADE,
     ] = True
-    private_args: tuple[int, ...] = ()  # which of `args` hold what stood in a variable
-    problem: str = ""
-    missing: tuple[str, ...] = ()
+    private_args: Annotated[tuple[int, ...], allowing.MADE] = ()  # which of `args` hold what stood in a variable
+    problem: Annotated[str, allowing.TOLD] = ""
+    missing: Annotated[tuple[str, ...], allowing.MADE] = ()
 
     also: ClassVar[Mapping[str, Row]] = {
         "timeoutMs": Key(values.milliseconds, "`timeout` in milliseconds", "restart", field="timeout"),
@@ -402,7 +434,12 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     def is_eager(self) -> bool:
         """Whether it is started with the gateway. Components are asked for their tools then (seed 003, "Performance
         Features")."""
-        return self.start == "eager" or (not self.start and self.type == "component")
+        return self.start == "eager" or (not self.start and self.type in types.EAGER)
+
+    @property
+    def has_bare_names(self) -> bool:
+        """Of its tools, on surface `components`."""
+        return self.type in types.TYPES and types.TYPES[self.type].has_bare_names
 
     def runs_as(self, other: "Server") -> bool:
         """Whether nothing differs but what holds without a restart."""

@@ -20,6 +20,7 @@ from toolgate.config.fields import Key
 from toolgate.config.findings import BAD, Findings
 from toolgate.config.problems import KeyPath, dotted
 from toolgate.config.server import Overlay, Root, Server
+from toolgate.config.server_types import ServerType
 from toolgate.config.values import Wrong, did_you_mean
 from toolgate.config.variables import Expansion, Reference
 from toolgate.core.names import slug
@@ -29,8 +30,9 @@ Fields: TypeAlias = dict[str, Any]
 
 class FileContext(msgspec.Struct, frozen=True):
     """What all servers of a file share. `secret` looks one up. With `references`, variables are not put in but written
-    as a native file writes them. `component_url` is the one that the file has at its root, `defaults` what holds for
-    fields that no server and no dialect names. `put_in` gathers the variables that went in, with their values."""
+    as a native file writes them. `templates` are the URLs that the file has at its root, by type; `defaults` is what
+    holds for fields that no server and no dialect names. `put_in` gathers the variables that went in, with their
+    values."""
 
     file: File
     dialect: Dialect
@@ -38,7 +40,7 @@ class FileContext(msgspec.Struct, frozen=True):
     secret: Callable[[str], str]
     references: bool = False
     inputs: Mapping[str, Reference] = {}
-    component_url: str = ""
+    templates: Mapping[str, str] = {}
     defaults: Mapping[str, Any] = {}
     put_in: set[tuple[str, str]] = msgspec.field(default_factory=set[tuple[str, str]])
 
@@ -69,7 +71,7 @@ class _ServerReading:
         found = self.findings.fields(self.rows, table, self.path, self.faults)
         type = self._type(table, found)
         self._check_pairs(found, type)
-        self.sound_url = types.SOUND_URLS.get(type or "") if "type" in map(self._field, found) else None
+        self.sound_url = types.TYPES[type].sound_url if type and "type" in map(self._field, found) else None
         written = found.get("args", ())
         missing = self._put_in_variables(found)
         if len(self.findings.problems) > before or type is None:
@@ -93,7 +95,7 @@ class _ServerReading:
         """The type of server, as written or by the key that it has."""
         present = {self._field(key) for key in table}
         written = next((found[key] for key in found if self._field(key) == "type"), None)
-        if {"command", "url"} <= present and written not in types.BOTH:
+        if {"command", "url"} <= present and not _may_have_both(written):
             return self._wrong("has both `command` and `url`", "remove one of the two")
         if "type" in present:
             return None if written is None else self._written_type(written, present)
@@ -108,18 +110,11 @@ class _ServerReading:
         if word not in types.TYPES:
             fix = f'write "{foreign}"' if foreign else did_you_mean(word, types.TYPES)
             return self._wrong(f"must be {values.any_of(types.TYPES)}", fix, "type")
-        if word == "component" and "url" not in present:
-            return self._component_of_template()
-        if types.TYPES[word] not in present:
-            return self._wrong(f"is of type {word} and needs `{types.TYPES[word]}`")
-        return word
-
-    def _component_of_template(self) -> str | None:
-        if not self.defaults.setdefault("url", self.context.component_url):
-            return self._wrong(
-                "is of type component and needs `url`", "set it here, or `component_url` at the root for all components"
-            )
-        return "component"
+        row = types.TYPES[word]
+        if row.needs in present or (row.template and self.defaults.setdefault("url", self.context.templates[word])):
+            return word
+        fix = f"set it here, or `{row.template}` at the root for all {word}s" if row.template else ""
+        return self._wrong(f"is of type {word} and needs `{row.needs}`", fix)
 
     def _wrong(self, message: str, fix: str = "", *below: str) -> None:
         self.findings.wrong((*self.path, *below), message, fix)
@@ -191,9 +186,10 @@ class _ServerReading:
             self._read_env_file(written, filled)
         if compat := filled.pop("compat", None):
             self._fit_in(compat, filled)
-        if filled["type"] == "component":
-            self._find_component(filled)
-        if filled["type"] != "stdio" and filled["type"] not in types.BOTH and not filled.get("url"):
+        row = types.TYPES[filled["type"]]
+        if row.template:
+            self._fill_in_name(row, filled)
+        if row.needs == "url" and not row.is_started and not filled.get("url"):
             self.faults.append("its `url` is empty")
         roots = filled.pop("roots", ())
         filled["roots"] = () if self.faults else tuple(Root.at(*each) for each in roots)  # there may be a gap in them
@@ -214,16 +210,23 @@ class _ServerReading:
         filled["args"] = ("--with", compat, *filled.get("args", ()))
         filled["private_args"] = tuple(2 + index for index in filled["private_args"])
 
-    def _find_component(self, filled: Fields) -> None:
-        """`{name}` goes in here; `{port}` is known only when the component is started."""
+    def _fill_in_name(self, row: ServerType, filled: Fields) -> None:
+        """`{name}` goes in here; `{port}` is known only when the program is started."""
         url = filled["url"] = filled.get("url", "").replace("{name}", slug(self.name))
         if "{port}" in url and not filled.get("command"):
-            self._wrong("contains `{port}`, which only components started by toolgate have", "write the port", "url")
+            only = f"{filled['type']}s started by toolgate"
+            self._wrong(f"contains `{{port}}`, which only {only} have", "write the port", "url")
         try:
-            if url and not variables.has_pattern(url):
-                types.sound_component_url(url)
+            if row.sound_url and url and not variables.has_pattern(url):
+                row.sound_url(url)
         except Wrong:
             self._wrong("is not a URL after the name is filled in", "", "url")
+
+
+def _may_have_both(written: str | None) -> bool:
+    """Whether it is started here, and reached by its URL."""
+    row = types.TYPES.get(written or "")
+    return bool(row and row.is_started and row.needs == "url")
 
 
 def _nothing(row: Key, value: Any) -> Any:

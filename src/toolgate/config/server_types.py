@@ -1,4 +1,4 @@
-"""The types of servers, and what must hold of a server's strings once variables are in them.
+"""The types of servers, `TYPES`, and what must hold of a server's strings once variables are in them.
 
 A check takes a value as it came out and raises `Wrong`. As in `values`, no value is ever quoted.
 """
@@ -8,16 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from toolgate.config.values import Finding, Wrong, gather, wrong
-
-# What `type` may say, and the key that it then needs.
-TYPES = {"stdio": "command", "http": "url", "sse": "url", "ws": "url", "component": "url"}
-BOTH = ("component",)  # started here, and reached by its URL
-STARTED = (*(type for type, key in TYPES.items() if key == "command"), *BOTH)
-REACHED = tuple(type for type, key in TYPES.items() if key == "url")
-SPOKEN_TO = ("stdio", "http", "ws")  # in either era of the protocol
 
 # Other tools' words, understood in their files and corrected in ours.
 FOREIGN_TYPES = {
@@ -125,9 +120,55 @@ def sound_server_auth(value: Any) -> None:
             raise Wrong(Finding("contains a character that OAuth does not allow here", "", (key,)))
 
 
-SOUND_URLS: Mapping[str, Callable[[str], None]] = {
-    "http": sound_http_url,
-    "sse": sound_http_url,
-    "ws": sound_ws_url,
-    "component": sound_component_url,
+class ServerType(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a word of `type`. `when`: what else says so, where something does. `needs` is the key that it
+    cannot be without. `is_started`: toolgate may start its program, also where it is reached by a URL. `is_spoken_to`:
+    in either era of the protocol. `sound_url` judges a URL of it, as the other checks here.
+
+    `template` is the root's key by which one is reached that names no URL; `{name}` goes in. `names` is the root's key
+    that lists those of which nothing is said but their names, `surface` what `/mcp` shows where there are no others.
+    `has_bare_names`: of its tools, on that surface. `is_eager`: starts with the gateway unless `start` says otherwise.
+    """
+
+    needs: Literal["command", "url"]
+    when: str = ""
+    is_started: bool = False
+    is_spoken_to: bool = False
+    sound_url: Callable[[str], None] | None = None
+    template: str = ""
+    names: str = ""
+    surface: str = ""
+    has_bare_names: bool = False
+    is_eager: bool = False
+
+
+Type: TypeAlias = Literal["stdio", "http", "sse", "ws", "component", "registry"]
+
+TYPES: Mapping[str, ServerType] = {  # what a file may say of them
+    "stdio": ServerType(needs="command", when="where there is a `command`", is_started=True, is_spoken_to=True),
+    "http": ServerType(needs="url", when="where there is a `url`", is_spoken_to=True, sound_url=sound_http_url),
+    "sse": ServerType(needs="url", sound_url=sound_http_url),
+    "ws": ServerType(needs="url", when="where that begins with `ws`", is_spoken_to=True, sound_url=sound_ws_url),
+    "component": ServerType(
+        needs="url",
+        is_started=True,
+        sound_url=sound_component_url,
+        template="component_url",
+        names="tool_components",
+        surface="components",
+        has_bare_names=True,
+        is_eager=True,
+    ),
 }
+STARTED = tuple(type for type, row in TYPES.items() if row.is_started)
+REACHED = tuple(type for type, row in TYPES.items() if row.needs == "url")
+SPOKEN_TO = tuple(type for type, row in TYPES.items() if row.is_spoken_to)
+EAGER = tuple(type for type, row in TYPES.items() if row.is_eager)
+TEMPLATES = tuple(row.template for row in TYPES.values() if row.template)
+
+
+def told() -> str:
+    """How `type` is written, and what says the same."""
+    said = [f'`"{type}"` {row.when}' for type, row in TYPES.items() if row.when]
+    others = [f'`"{type}"`' for type, row in TYPES.items() if not row.when]
+    return f"{', '.join(said)}; {', '.join(others)}"

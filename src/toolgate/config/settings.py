@@ -10,10 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
-from toolgate.config import fields, shapes, values
+from toolgate.config import allowing, fields, shapes, values
 from toolgate.config.access import Approvals, Audit, Auth, Concurrency, Guard, KnownClient, Rates, Verdict
 from toolgate.config.access import clients as kind_of_clients
 from toolgate.config.access_shapes import verdict
+from toolgate.config.allowing import Allows, Harmless
 from toolgate.config.fields import Key, Later, Row, Section
 from toolgate.config.secrets import Secrets
 from toolgate.config.server import Server
@@ -32,20 +33,24 @@ from toolgate.config.values import (
     whole,
 )
 
-COMPONENT_URL = "http://{name}.spin.internal/"
-
 
 class Http(msgspec.Struct, frozen=True):
     """Where the gateway listens. `body_limit` in bytes."""
 
-    host: Annotated[str, Key(values.host, "the address to listen on")] = "127.0.0.1"
-    port: Annotated[int, Key(whole(0, 65535), "the port")] = 8765
-    body_limit: Annotated[int, Key(size, "the largest request")] = 16 * 1024 * 1024
+    host: Annotated[str, Key(values.host, "the address to listen on"), allowing.TOLD] = "127.0.0.1"
+    port: Annotated[int, Key(whole(0, 65535), "the port"), Harmless("a port without rights")] = 8765
+    body_limit: Annotated[int, Key(size, "the largest request"), Allows("take messages of up to {} bytes")] = (
+        16 * 1024 * 1024
+    )
     allowed_origins: Annotated[
-        tuple[str, ...], Key(many(origin), 'such as `"https://app.example"`, without a path')
+        tuple[str, ...],
+        Key(many(origin), 'such as `"https://app.example"`, without a path'),
+        Allows("let pages of other sites use it in your browser: {}"),
     ] = ()
     allowed_hosts: Annotated[
-        tuple[str, ...], Key(many(host_port), 'such as `"gateway.example"` or `"gateway.example:8765"`')
+        tuple[str, ...],
+        Key(many(host_port), 'such as `"gateway.example"` or `"gateway.example:8765"`'),
+        Allows("answer under other host names: {}"),
     ] = ()
 
     also: ClassVar[Mapping[str, Row]] = {"tls": Later(says="put a TLS proxy in front")}
@@ -114,9 +119,9 @@ class Limits(msgspec.Struct, frozen=True):
     `tail` are lines that are kept of a text that is over a limit. `argument_limit` in bytes, of a call's arguments.
     `values`: how many JSON values a request may have; a tool may be given more."""
 
-    result_limit: Annotated[int | None, Key(size, "the largest result", default="no limit")] = None
+    result_limit: Annotated[int | None, Key(size, "the largest result", default="no limit"), allowing.LESS] = None
     result_tokens: Annotated[
-        int | None, Key(whole(1), "the same in estimated tokens of its text", default="no limit")
+        int | None, Key(whole(1), "the same in estimated tokens of its text", default="no limit"), allowing.LESS
     ] = None
     head: Annotated[
         int | None,
@@ -128,12 +133,17 @@ class Limits(msgspec.Struct, frozen=True):
             spread=True,
             of=_lines_to_show,
         ),
+        allowing.LESS,
     ] = None
-    tail: int | None = None
-    argument_limit: Annotated[int | None, Key(size, "the largest arguments of a call", default="no limit")] = None
-    values: Annotated[int, Key(shapes.value_count, "JSON values that a request may have")] = 100_000
-    rates: Annotated[Rates, Key(fields.table(Rates), "calls in a while")] = Rates()
-    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at once")] = Concurrency()
+    tail: Annotated[int | None, allowing.LESS] = None
+    argument_limit: Annotated[
+        int | None, Key(size, "the largest arguments of a call", default="no limit"), allowing.LESS
+    ] = None
+    values: Annotated[
+        int, Key(shapes.value_count, "JSON values that a request may have"), Allows("take messages of up to {} values")
+    ] = 100_000
+    rates: Annotated[Rates, Key(fields.table(Rates), "calls in a while"), allowing.LESS] = Rates()
+    concurrency: Annotated[Concurrency, Key(fields.table(Concurrency), "calls at once"), allowing.LESS] = Concurrency()
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -170,14 +180,18 @@ class Config(msgspec.Struct, frozen=True):
         tuple[Server, ...], Key(_servers, "the [servers](configuration.md#servers), by name", name="mcpServers")
     ] = ()
     http: Annotated[Http, Section(Http, "Where the gateway listens.", "gateway")] = Http()
-    sessions: Annotated[Sessions, Section(Sessions, "Sessions of legacy clients.", "gateway")] = Sessions()
-    parking: Annotated[ParkingLimits, Section(ParkingLimits, "Calls that wait for a person's answer.", "gateway")] = (
-        ParkingLimits()
+    sessions: Annotated[Sessions, Section(Sessions, "Sessions of legacy clients.", "gateway"), allowing.MEMORY] = (
+        Sessions()
     )
-    catalog: Annotated[CatalogLimits, Section(CatalogLimits, "Lists of servers.")] = CatalogLimits()
-    pool: Annotated[PoolLimits, Section(PoolLimits, "Servers that are up.")] = PoolLimits()
+    parking: Annotated[
+        ParkingLimits, Section(ParkingLimits, "Calls that wait for a person's answer.", "gateway"), allowing.MEMORY
+    ] = ParkingLimits()
+    catalog: Annotated[CatalogLimits, Section(CatalogLimits, "Lists of servers."), allowing.MEMORY] = CatalogLimits()
+    pool: Annotated[PoolLimits, Section(PoolLimits, "Servers that are up."), allowing.MEMORY] = PoolLimits()
     virtual_search: Annotated[
-        VirtualSearch, Section(VirtualSearch, "Above a threshold, lists of tools show the search tool alone.", "relist")
+        VirtualSearch,
+        Section(VirtualSearch, "Above a threshold, lists of tools show the search tool alone.", "relist"),
+        allowing.LOOKS,
     ] = VirtualSearch()
     limits: Annotated[
         Limits, Section(Limits, "Sizes and rates ([limits.md](limits.md), [results.md](results.md)).", noted=True)
@@ -198,6 +212,7 @@ class Config(msgspec.Struct, frozen=True):
             'first, [approvals.md](approvals.md#a-server-that-a-tool-call-adds)), `"off"`',
             noted=True,
         ),
+        Allows("let clients add servers, which are commands that run as you: add_servers = {}", stronger=("off",)),
     ] = "ask"
     auth: Annotated[
         Auth, Section(Auth, "Tokens that clients may come with ([clients.md](clients.md)).", noted=True)
@@ -214,9 +229,11 @@ class Config(msgspec.Struct, frozen=True):
     secrets: Annotated[
         Secrets, Section(Secrets, "Where `${secret:NAME}` is looked up ([secrets.md](secrets.md)).", noted=True)
     ] = Secrets()
-    known: Known = Known()  # what is to be taken out of all that is shown
+    known: Annotated[Known, allowing.MADE] = Known()  # what is to be taken out of all that is shown
     validate_arguments: Annotated[
-        bool, Key(shapes.word_or_flag, "`false`: servers judge their arguments themselves", noted=True)
+        bool,
+        Key(shapes.word_or_flag, "`false`: servers judge their arguments themselves", noted=True),
+        Allows("check the arguments of calls: {}"),
     ] = True
     surface: Annotated[
         Surface,
@@ -227,6 +244,7 @@ class Config(msgspec.Struct, frozen=True):
             "`tool_components` has `components`",
             "relist",
         ),
+        allowing.LOOKS,
     ] = "aggregate"
     bundles: Annotated[
         Mapping[str, tuple[str, ...]],
@@ -235,6 +253,7 @@ class Config(msgspec.Struct, frozen=True):
             "names for [groups of tools](overlays.md#bundles), shown at `/mcp/bundles/NAME`. A pattern may end in `*`",
             "relist",
         ),
+        allowing.LOOKS,
     ] = {}
     drain: Annotated[
         float,
@@ -243,6 +262,7 @@ class Config(msgspec.Struct, frozen=True):
             "for calls under way when the gateway is told to end ([lifecycle.md](lifecycle.md#when-toolgate-ends)); "
             "`0`: none",
         ),
+        allowing.PACE,
     ] = 10.0
     state: Annotated[
         str,
@@ -253,12 +273,16 @@ class Config(msgspec.Struct, frozen=True):
             "gateway",
             default="`$XDG_STATE_HOME/toolgate`, else `~/.local/state/toolgate`",
         ),
+        allowing.REFUSED,
     ] = ""
-    component_url: Annotated[str, Key(shapes.template, "where a component is that names no URL")] = COMPONENT_URL
-    source: str = ""
-    dialect: str = "native"
-    warnings: tuple[str, ...] = ()
-    has_secrets: bool = True  # else each `${secret:NAME}` stands as it is written, and nothing can be started
+    component_url: Annotated[
+        str, Key(shapes.template, "where a component is that names no URL"), Allows("contact components at {}")
+    ] = "http://{name}.spin.internal/"
+    source: Annotated[str, allowing.MADE] = ""
+    dialect: Annotated[str, allowing.MADE] = "native"
+    warnings: Annotated[tuple[str, ...], allowing.MADE] = ()
+    # else each `${secret:NAME}` stands as it is written, and nothing can be started
+    has_secrets: Annotated[bool, allowing.MADE] = True
 
     also: ClassVar[Mapping[str, Row]] = {
         "tool_components": Key(

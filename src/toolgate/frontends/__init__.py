@@ -12,7 +12,8 @@ HTTP
     streams          a response that becomes JSON or a stream, decided as late as can be
     scheduling       whose request is started next
     active_requests  who is inside now, and who has to leave
-    web              what is served beside MCP: `admin` for an operator's programs, `connect` for sign-in pages
+    web              what is served beside MCP: `admin` for an operator's programs, `connect` for sign-in pages, and
+                     `metadata` for who wants a token; `Web`, the table of them
 Connections that go both ways
     duplex           `Conversation`: one client of either era on one connection
     pipes            WebSocket, and HTTP with SSE (2024-11-05)
@@ -42,5 +43,5 @@ what was asked before the end is answered first, for three seconds. What carries
 (`write`), and says how much its client has not read: beyond 1 MiB notifications are lost, beyond 64 MiB a client of
 the network is cut off.
 
-Another way in that goes both ways is a thin carrier of a `Conversation`. Another page beside MCP belongs to `web`.
+Another way in that goes both ways is a thin carrier of a `Conversation`. Another page beside MCP is a row of `web.Web`.
 """

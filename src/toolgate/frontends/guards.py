@@ -43,7 +43,6 @@ COLLECTED = 256 * 1024 * 1024  # bytes of such bodies after which garbage is loo
 SSE = "/sse"  # behind the path of an endpoint: the transport of 2024-11-05; alone it is that of ENDPOINT
 ENDPOINT = "/mcp"  # where a client has the surface that is configured for it
 SERVERS = ENDPOINT + "/servers/"  # before the id of one
-ADMIN = "/admin"
 
 
 class Refused(Exception):
@@ -138,10 +137,10 @@ class Guards:
             fault = Fault("ACCESS_DENIED", "Access denied: this client may not use that", reach="not_sent")
             raise Refused(403, fault.message, data=fault.data())
 
-    async def admit_admin(self, scope: Scope, receive: Receive) -> Request:
-        """A request that steers the gateway itself. Raises `Refused`."""
+    async def admit_admin(self, scope: Scope, receive: Receive, path: str) -> Request:
+        """A request that steers the gateway itself; a token must be for this path. Raises `Refused`."""
         headers, _ = self.check(scope)
-        principal = await self._who(scope, headers, ADMIN)
+        principal = await self._who(scope, headers, path)
         if not self._gateway.access.may_administer(principal):
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from toolgate.auth.refusals import Unauthorized
-from toolgate.auth.resource import WELL_KNOWN, Resource
+from toolgate.auth.resource import Resource
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message
@@ -30,13 +30,10 @@ from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
-from toolgate.frontends.web import admin, connect
-from toolgate.frontends.web.admin import Admin
-from toolgate.frontends.web.connect import Connect
+from toolgate.frontends.web import Web
 
 LAST_EVENT = "last-event-id"
 DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, where the server knows that
-_BESIDE = (admin.PREFIX, WELL_KNOWN, connect.PREFIX)  # what is no endpoint of the protocol
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
@@ -55,8 +52,7 @@ class HttpFrontend:
         self._guards = Guards(deps.gateway, deps.config, identify, self.callers)
         self.bodies = self._guards.bodies
         self.connections = Connections()
-        self.admin = Admin(deps.gateway, deps.editor, self._guards)
-        self._connect = Connect(deps.sign_ins, self._guards)
+        self.web = Web(deps, self._guards, resource)
         self._resource = resource
         self._active_requests = ActiveRequests()
         self._pipes = Pipes(deps, self.scheduler)
@@ -73,8 +69,8 @@ class HttpFrontend:
         connection = connections.of(scope)
         response = Response(send, backlog=connection.backlog if connection else None)
         try:
-            if scope["path"].startswith(_BESIDE):
-                await self._beside(scope, receive, response)
+            if scope["path"].startswith(self.web.prefixes):
+                await self.web.answer(scope, receive, response)
                 return
             request = await self._guards.admit(scope, receive)
             methods = self._sse_methods if request.is_sse else self._methods
@@ -89,29 +85,11 @@ class HttpFrontend:
             responses.let_go(refused)
             await response.whole(refused.status, refused.body, refused.headers)
 
-    async def _beside(self, scope: Scope, receive: Receive, response: Response) -> None:
-        if scope["path"].startswith(admin.PREFIX):
-            await self.admin.answer(scope, receive, response)
-        elif scope["path"].startswith(WELL_KNOWN):
-            await self._describe(scope, response)
-        else:
-            await self._connect.answer(scope, receive, response)
-
     def expel_unknown(self, is_known: Known) -> None:
         """End what is under way of clients that would not be let in any more, their sessions too."""
         self.callers.forget()
         self._active_requests.expel_unknown(is_known)
         self._sessions.end_unknown(is_known)
-
-    async def _describe(self, scope: Scope, response: Response) -> None:
-        """What is said to anybody who wants a token (RFC 9728)."""
-        self._guards.check(scope)
-        found = self._resource.metadata(scope["path"])
-        if not found:
-            raise Refused(404, "Not found: tokens are not used at this path")
-        if scope["method"] not in ("GET", "HEAD"):
-            raise not_allowed("GET")
-        await response.whole(200, jsonrpc.encode(found), [(b"cache-control", b"max-age=300")])
 
     def _refusal(self, request: Request, error: BaseException | None) -> tuple[int, HeaderList] | None:
         """The status of a failure that its client's authorization can fix, and how; and that of a path which it may

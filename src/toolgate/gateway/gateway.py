@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec import Raw
-
 from toolgate.auth.access import Access
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.clock import Clock
@@ -30,7 +28,7 @@ from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
-from toolgate.policy import scrub, validate
+from toolgate.policy import schemas, scrub
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
@@ -264,9 +262,8 @@ def _with_schema(call: Call, fault: Fault) -> Fault:
     """A server's own refusal of its arguments, with what they should be: its client may see no list of tools."""
     if not fault.upstream or fault.rpc != jsonrpc.INVALID_PARAMS or not call.tool_info or call.method != mcp.CALL:
         return fault
-    schema = call.tool_info.shown_schema or call.tool_info.schema
-    if not 0 < len(schema) <= validate.LARGEST_SHOWN:
+    if not (schema := schemas.in_error(call.tool_info)):
         return fault
     known = fault.at("", "")
-    known.extra = {"schema": Raw(schema), **fault.extra}
+    known.extra = {**schema, **fault.extra}
     return known

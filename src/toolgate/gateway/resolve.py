@@ -28,7 +28,6 @@ from toolgate.gateway.plan import Plan, of_tool
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.overflow import Source
 from toolgate.policy.run import Hooks, applying
-from toolgate.policy.validate import Validate
 from toolgate.surfaces.handles import Handles, about_made
 
 ServerLists = Callable[[str, str], ServerList | None]
@@ -170,7 +169,7 @@ class Resolver:
             return True
         if self._access.judge(call) != best:
             return True
-        return any(policy.refuses(call) for policy in route.policies if isinstance(policy, Validate))
+        return any(policy.refuses(call) for policy in route.policies)
 
     async def _looked_at(
         self, wanted: Sequence[Wanted], route: Route, client: Client, rules: Rules | None

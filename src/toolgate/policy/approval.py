@@ -41,7 +41,6 @@ from toolgate.policy.approvals import (
     is_change,
 )
 from toolgate.policy.base import Decision, Passed, Policy, Wait
-from toolgate.policy.validate import Validate
 from toolgate.state.audit import Trail
 from toolgate.state.base import NotKept
 
@@ -57,8 +56,8 @@ Decided: TypeAlias = "tuple[ApprovalRequest, Raw | None] | Fault"  # a call goes
 
 
 class Approval(Policy):
-    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `validate`
-    judges arguments that people wrote; `asking` is the limit of what is written out, on all routes."""
+    """`verdict` says of a call whether it asks; `prints` are hashes of how servers are reached, by id; `check` raises
+    `Fault` for arguments that people wrote; `asking` is the limit of what is written out, on all routes."""
 
     name = "approval"
 
@@ -70,7 +69,7 @@ class Approval(Policy):
         redactor: Redactor,
         clock: Clock,
         prints: Mapping[str, str],
-        validate: Validate | None = None,
+        check: Callable[[Call], None] | None = None,
         audit: Trail | None = None,
         asking: FairLimit | None = None,
     ) -> None:
@@ -80,7 +79,7 @@ class Approval(Policy):
         self._redactor = redactor
         self._clock = clock
         self._prints = prints
-        self._validate = validate
+        self._check = check
         self._audit = audit
         self._asking = asking or FairLimit(1)
 
@@ -218,9 +217,9 @@ class Approval(Policy):
     def _edited(self, approval_request: ApprovalRequest, text: str) -> Raw | None:
         """What a person has made of the arguments; None where they are as they were. Raises `Unsendable`."""
         edited = approval_requests.edited(approval_request, text)
-        if edited is not None and self._validate:
+        if edited is not None and self._check:
             try:
-                self._validate.check(msgspec.structs.replace(approval_request.call, arguments=edited))
+                self._check(msgspec.structs.replace(approval_request.call, arguments=edited))
             except Fault as fault:
                 raise Unsendable(fault.message) from None
         return edited

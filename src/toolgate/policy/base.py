@@ -42,6 +42,11 @@ class Policy:
         listed now, by clients of the same rules. Asked once for all of them; nothing else of the call may matter."""
         return True
 
+    def refuses(self, call: Call) -> bool:
+        """Whether a call of a tool would be refused for what the tool says of itself. Asked where its server may have
+        changed since it was listed: then it is listed anew before the call is judged."""
+        return False
+
     def before(self, call: Call, was_passed: bool, waited: Any = None) -> Decision:
         """Let the call go on (as it is or changed, with a ticket or without), answer it, ask its user (`Required`), or
         be asked again later (`Wait`, whose result is then `waited`). Refuse by raising `Fault`.

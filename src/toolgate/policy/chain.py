@@ -105,7 +105,7 @@ def _approval(config: Config, policy_deps: PolicyDeps, validate: Validate | None
         policy_deps.redactor,
         policy_deps.clock,
         {server.id: _print(server) for server in config.servers},
-        validate,
+        validate.check if validate else None,
         policy_deps.audit,
         policy_deps.meters.asking,
     )

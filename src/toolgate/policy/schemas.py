@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, surrogates
+from toolgate.core.model import ToolInfo
 from toolgate.core.redaction import excerpt
 from toolgate.policy.schema_cost import DEEPEST, SchemaCost, TooMuch, parts
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 LARGEST = 256 * 1024  # bytes of a schema
+LARGEST_SHOWN = 16 * 1024  # bytes of one in an error
 MOST_VALUES = 20_000  # in one
 MOST_KEPT = 128 * 1024 * 1024  # bytes that all compiled schemas together may take, about
 _COMPILED = 20  # bytes that one of a schema takes when it is compiled
@@ -52,6 +55,12 @@ class ArgumentsVerdict(msgspec.Struct, frozen=True):
 
 
 FINE = ArgumentsVerdict()
+
+
+def in_error(tool_info: ToolInfo) -> dict[str, Raw]:
+    """What an error says of a tool's schema, as clients know it; nothing where it has none, or a large one."""
+    text = tool_info.shown_schema or tool_info.schema
+    return {"schema": Raw(text)} if 0 < len(text) <= LARGEST_SHOWN else {}
 
 
 class Schema(msgspec.Struct):

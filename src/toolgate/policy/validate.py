@@ -11,7 +11,6 @@ import logging
 from collections.abc import Set as AbstractSet
 
 import msgspec
-from msgspec import Raw
 
 from toolgate.core import mcp
 from toolgate.core.concurrency import FairLimit
@@ -24,7 +23,6 @@ from toolgate.policy.schemas import FINE, ArgumentsVerdict
 log = logging.getLogger(__name__)
 
 LARGE = 1024 * 1024  # bytes of arguments, above which they are judged aside
-LARGEST_SHOWN = 16 * 1024  # bytes of a schema in an error
 _TRIVIAL = frozenset({b"", b"{}", b"true", b'{"type":"object"}'})
 
 
@@ -68,7 +66,6 @@ class Validate(Policy):
                 raise _refusal(call, call.tool_info, verdict)
 
     def refuses(self, call: Call) -> bool:
-        """Whether a call of a tool would be refused."""
         if not call.tool_info or call.server in self._trusted:
             return False
         return bool(self._judged(call, call.tool_info).wrong)
@@ -100,8 +97,7 @@ def _refusal(call: Call, tool_info: ToolInfo, verdict: ArgumentsVerdict) -> Faul
     named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
     further = verdict.count - len(wrong)
     more = f"; and {further:,} more" if further else "" if verdict.is_whole else "; and perhaps more"
-    text = tool_info.shown_schema or tool_info.schema
-    schema = {"schema": Raw(text)} if len(text) <= LARGEST_SHOWN else {}
+    schema = schemas.in_error(tool_info)
     hint = "correct the arguments and call again"
     return Fault(
         "INVALID_ARGS",

@@ -40,7 +40,7 @@ _DAEMON = "list_tools lists tools, get_tool_schema describes one in full, call_t
 def toolset_surfaces(config: Config) -> Mapping[str, Surface]:
     """By the names that paths and configurations have for them (behaviour.md section 2)."""
     names = Aggregate()
-    components = [server.id for server in config.servers if server.type == "component"]
+    components = [server.id for server in config.servers if server.has_bare_names]
     return {
         "aggregate": ToolsetSurface(names, search=config.virtual_search),
         "children": ToolsetSurface(names, SETS["children"], _CHILDREN, shows_resources=True),

@@ -24,8 +24,8 @@ back when every part of it is gone. The pool never looks around: its holders say
 way when somebody waits: what is idle first, then what is beyond the share of its principal. A server that comes back
 after it gave way is not listed again for that: servers that take turns would list each other out without end.
 
-Another kind is a class that is an `Upstream`, a row in `kinds.KINDS`, and its word in `config.server.Server.type` and
-`config.server_types.TYPES`. Another carrier of MCP is a module of `links`, a row in `kinds.LINKS` and the same two
-words. A server of tools in this process is functions, an `InProcessTools`, and a row in `inprocess.BUILT_IN_SERVERS`.
+Another kind is a class that is an `Upstream`, a row in `kinds.KINDS`, and its row in `config.server_types.TYPES`.
+Another carrier of MCP is a module of `links`, a row in `kinds.LINKS` and one in `TYPES`. A server of tools in this
+process is functions, an `InProcessTools`, and a row in `inprocess.BUILT_IN_SERVERS`.
 Another known cause of a failure is a row in `diagnosis.CAUSES`.
 """

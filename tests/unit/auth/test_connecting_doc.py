@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from toolgate import config
-from toolgate.auth.oauth import ourselves, vault
+from toolgate.auth.oauth import vault
 from toolgate.cli import COMMANDS
 from toolgate.config import ServerAuth
 from toolgate.frontends import modern
+from toolgate.frontends.web import connect
 
 TEXT = (Path(__file__).parents[3] / "docs" / "connecting.md").read_text()
 VARIABLES = {"CRM_SECRET": "of the crm", "REPORTS_SECRET": "of the reports"}
@@ -32,8 +33,8 @@ async def test_its_numbers_and_places_are_the_programs() -> None:
         "waits 25 seconds": modern.SIGNING_IN == 25,
         "for ten minutes": vault.SIGN_IN_LASTS == 600,
         "for 90 days": vault.KEPT == 90 * 24 * 3600,
-        "`/connect/callback`": ourselves.CALLBACK == "/connect/callback",
-        "`/connect/client.json`": ourselves.DOCUMENT == "/connect/client.json",
+        "`/connect/callback`": connect.PLACES.callback == "/connect/callback",
+        "`/connect/client.json`": connect.PLACES.document == "/connect/client.json",
         "toolgate connect": "connect" in COMMANDS,
     }
     flat = " ".join(TEXT.split())

@@ -13,12 +13,13 @@ from joserfc import jwt
 from joserfc.jwk import ECKey
 from virtualtime import FakeClock
 
-from toolgate.auth.oauth.base import Begun, Refusal
+from toolgate.auth.oauth.base import NOWHERE, Begun, Refusal
 from toolgate.auth.oauth.challenge import read
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Server, ServerAuth
 from toolgate.core.fault import Fault
 from toolgate.core.redaction import GONE, Redactor
+from toolgate.frontends.web.connect import PLACES
 from toolgate.state.memory import MemoryStore
 
 KEY = b"k" * 32
@@ -40,6 +41,7 @@ class Rig:
             self.store, [KEY], FakeClock(), self.outside, self.redactor, lambda: base,
             lambda *who: self.granted.append(who),
         )  # fmt: skip
+        self.oauth.served_at(PLACES)
         self.server = Server(id="docs", name="docs", type="http", url=self.authority.server, auth=ServerAuth(**auth))
         self.oauth.knows({"docs": self.server})
         self.credential = self.badge_of("ann")
@@ -435,6 +437,10 @@ async def test_where_the_gateway_is_reached_by_https_its_document_says_who_it_is
     assert asked["client_id"] == document["client_id"] == "https://gate.example/connect/client.json"
     assert asked["redirect_uri"] in document["redirect_uris"] and document["application_type"] == "web"
     assert "refresh_token" in document["grant_types"] and not rig.authority.asked("/register")
+    again = Rig(rig.authority, store=rig.store, base="https://gate.example")
+    assert await again.credential.shown() == await rig.credential.shown() != ""
+    again.oauth.served_at(NOWHERE)
+    assert await again.credential.shown() == ""  # a client by itself has no document where none is served
 
 
 async def test_no_browser_is_sent_back_over_a_network_in_the_clear() -> None:
@@ -445,6 +451,15 @@ async def test_no_browser_is_sent_back_over_a_network_in_the_clear() -> None:
 async def test_where_no_browser_can_come_the_command_is_named() -> None:
     fault = await Rig(base="").fault()
     assert fault.code == "SIGN_IN_REQUIRED" and "toolgate connect docs" in fault.message and not fault.upstream
+
+
+async def test_nobody_can_sign_in_where_no_page_for_it_is_served() -> None:
+    rig = Rig()
+    oauth = OAuth(rig.store, [KEY], FakeClock(), rig.outside, Redactor(), lambda: BASE)
+    oauth.knows({"docs": rig.server})
+    fault = await rig.fault(oauth.credential(rig.server, "ann"))
+    assert fault.code == "SIGN_IN_REQUIRED" and "toolgate connect docs" in fault.message and BASE not in fault.message
+    assert oauth.document() is None and not oauth.link("docs", "ann")
 
 
 async def test_what_all_share_is_for_the_operator_to_sign_in_at() -> None:

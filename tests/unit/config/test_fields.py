@@ -23,6 +23,7 @@ from toolgate.config import (
     render,
     secrets,
     server,
+    server_types,
     settings,
 )
 from toolgate.config.access import KnownClient, Rate
@@ -63,6 +64,13 @@ def test_what_is_listed_depends_on_the_surface_the_search_and_the_bundles() -> N
     assert fields.changing(Config, "relist") == ("virtual_search", "surface", "bundles")
     assert Config().lists_as(Config(drain=1.0))
     assert not Config().lists_as(Config(virtual_search=VirtualSearch(enabled=True)))
+
+
+def test_what_a_server_has_from_the_root_is_a_key_of_the_root() -> None:
+    assert fields.inherited(Server) == ("validate_arguments",) and "validate_arguments" in fields.keys(Config)
+    rows = server_types.TYPES.values()
+    named = {key for row in rows for key in (row.template, row.names) if key}
+    assert named == {"component_url", "tool_components"} and named <= set(fields.rows(Config))
 
 
 def test_changes_of_who_may_do_what_are_noted() -> None:

@@ -62,8 +62,24 @@ class Begun(msgspec.Struct, frozen=True):
     cookie: str
 
 
+class Places(msgspec.Struct, frozen=True):
+    """Where the pages for sign-ins are, as paths: that of a link ends before its id. `callback` is where browsers come
+    back, `document` what authorization servers fetch of us."""
+
+    link: str
+    callback: str
+    document: str
+
+
+NOWHERE = Places("", "", "")
+
+
 class SignIns(Protocol):
     """The sign-ins that are under way, as the pages for them need it."""
+
+    def served_at(self, places: Places, /) -> None:
+        """There are such pages now. Before that, nobody can sign in."""
+        ...
 
     def find(self, id: str, /) -> Offered | None:
         """One that is not begun yet, by the id of its link."""

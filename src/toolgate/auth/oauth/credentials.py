@@ -21,11 +21,11 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from toolgate.auth.oauth import challenge
-from toolgate.auth.oauth.base import Begun, Offered, Refusal
+from toolgate.auth.oauth.base import NOWHERE, Begun, Offered, Places, Refusal
 from toolgate.auth.oauth.challenge import Challenge, united
 from toolgate.auth.oauth.discovery import Authority, Discovered, Discovery, failed
 from toolgate.auth.oauth.grants import Grant, Grants, NotGranted, fits
-from toolgate.auth.oauth.ourselves import CALLBACK, Ourselves
+from toolgate.auth.oauth.ourselves import Ourselves
 from toolgate.auth.oauth.registering import Registration, error_word
 from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
 from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, GrantVault
@@ -69,8 +69,9 @@ class OAuth:
         self.discovery = Discovery(outside, clock)
         self.grants = Grants(self.discovery, clock)
         self.clock = clock
-        self.ourselves = Ourselves(self.vault, self.discovery, base)
-        self._base = base
+        self._places = NOWHERE
+        self._base = lambda: base() if self._places.callback else ""
+        self.ourselves = Ourselves(self.vault, self.discovery, self._base)
         self._on_grant = on_grant
         self._servers: dict[str, Server] = {}  # that sign-ins may be under way for
         self._offered: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}  # link and scopes, by server, principal
@@ -121,6 +122,16 @@ class OAuth:
 
     # Sign-ins.
 
+    def served_at(self, places: Places) -> None:
+        self._places = self.ourselves.places = places
+        self.vault.document = places.document
+
+    def _page(self, link: str) -> str:
+        return f"{self._base()}{self._places.link}{link}"
+
+    def _fits(self, auth: ServerAuth, grant: Grant) -> bool:
+        return fits(auth, grant, self._places.document)
+
     async def sign_in(
         self, credential: UpstreamCredential, found: Discovered, scopes: tuple[str, ...], steps: int
     ) -> Fault:
@@ -144,13 +155,15 @@ class OAuth:
             self._offered[server.id, credential.principal] = link, scopes
             while len(self._offered) > MOST_OFFERED:
                 del self._offered[next(iter(self._offered))]
-        return asked_to_sign_in(server, credential.auth, f"{self._base()}/connect/{link}", link)
+        return asked_to_sign_in(server, credential.auth, self._page(link), link)
 
     def _still_offered(self, credential: UpstreamCredential, authority: Authority, scopes: tuple[str, ...]) -> str:
         link, for_scopes = self._offered.get((credential.server.id, credential.principal), ("", ()))
         sign_in = self.vault.sign_in(link) if link else None
-        is_good = sign_in and for_scopes == scopes and sign_in.redirect_uri.startswith(self._base() + CALLBACK)
-        if not sign_in or sign_in.plan.issuer != authority.issuer or not fits(credential.auth, sign_in.plan):
+        is_good = (
+            sign_in and for_scopes == scopes and sign_in.redirect_uri.startswith(self._base() + self._places.callback)
+        )
+        if not sign_in or sign_in.plan.issuer != authority.issuer or not self._fits(credential.auth, sign_in.plan):
             return ""
         return link if is_good and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
 
@@ -174,7 +187,7 @@ class OAuth:
     def link(self, server: str, principal: str) -> str:
         """The page of the sign-in that is offered now; empty where none is."""
         link, _ = self._offered.get((server, _whose(self._servers.get(server), principal)), ("", ()))
-        return f"{self._base()}/connect/{link}" if link and self.vault.sign_in(link) else ""
+        return self._page(link) if link and self.vault.sign_in(link) else ""
 
     async def settled(self, server: str, principal: str, seconds: float) -> None:
         """It may be another process where the sign-in ends."""
@@ -235,7 +248,7 @@ class OAuth:
 
     def _server_of(self, found: SignIn) -> Server:
         server = self._servers.get(found.plan.server)
-        if not server or server.url != found.plan.url or not server.auth or not fits(server.auth, found.plan):
+        if not server or server.url != found.plan.url or not server.auth or not self._fits(server.auth, found.plan):
             raise Fault("SERVER_NOT_FOUND", f"{found.server_name} was reconfigured in the meantime", reach="not_sent")
         return server
 

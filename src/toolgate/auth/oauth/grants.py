@@ -14,7 +14,7 @@ import msgspec
 
 from toolgate.auth.oauth import challenge
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
-from toolgate.auth.oauth.registering import DOCUMENT, Registration, error_word, identified, is_document
+from toolgate.auth.oauth.registering import Registration, error_word, identified, is_document
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
@@ -53,14 +53,15 @@ class Grant(msgspec.Struct, frozen=True):
         return f"<Grant {self.principal} {self.server} {self.issuer}>"
 
 
-def fits(auth: ServerAuth, grant: Grant) -> bool:
+def fits(auth: ServerAuth, grant: Grant, document: str) -> bool:
     """Whether a grant is of the issuer and the client that the configuration names now, as far as it names any. A
-    client that it names no more is not used either: then the gateway is a client by itself."""
+    client that it names no more is not used either: then the gateway is a client by itself, or by its `document`,
+    which is at this path; empty: there is none."""
     if auth.issuer and grant.issuer.rstrip("/") != auth.issuer.rstrip("/"):
         return False
     client = grant.client
     if not auth.client_id:
-        return client.is_own or client.client_id.endswith(DOCUMENT)
+        return client.is_own or bool(document and client.client_id.endswith(document))
     # Not every authorization server takes the operator's document.
     return client.client_id == auth.client_id or (client.is_own and is_document(auth.client_id))
 

@@ -13,16 +13,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolgate.auth.oauth import registering
+from toolgate.auth.oauth.base import NOWHERE
 from toolgate.auth.oauth.discovery import Authority, Discovery, failed
 from toolgate.auth.oauth.grants import NotGranted
-from toolgate.auth.oauth.registering import DOCUMENT, Registration
+from toolgate.auth.oauth.registering import Registration
 from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import GrantVault
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Server, ServerAuth
 from toolgate.core.fault import Fault
-
-CALLBACK = "/connect/callback"
 
 
 class Ourselves:
@@ -32,6 +31,7 @@ class Ourselves:
         self._vault = vault
         self._discovery = discovery
         self._base = base
+        self.places = NOWHERE
 
     async def at(self, server: Server, auth: ServerAuth, authority: Authority) -> Registration:
         """Registered beforehand, else by a document, else by itself. Raises `Fault`."""
@@ -44,7 +44,9 @@ class Ourselves:
         base = self._base()
         # Any issuer could send a browser to another one in the name of our document, and take what comes back.
         names_itself = authority.authorization_response_iss_parameter_supported
-        if found := registering.described(auth, authority, base + DOCUMENT if base and names_itself else ""):
+        if found := registering.described(
+            auth, authority, base + self.places.document if base and names_itself else ""
+        ):
             return found
         redirect_uri = self.redirect_uri(server, authority.issuer)
         if found := self._vault.client(authority.issuer, redirect_uri):
@@ -77,7 +79,7 @@ class Ourselves:
         if parts.scheme != "https" and parts.hostname not in LOOPBACK:
             hint = "set `auth.audience` to the https URL by which browsers reach this gateway"
             raise failed(server, "cannot complete sign-in: browsers must not be redirected to plain http", hint)
-        return base + CALLBACK + (f"/{hashed(issuer)[:32]}" if issuer else "")
+        return base + self.places.callback + (f"/{hashed(issuer)[:32]}" if issuer else "")
 
     async def forget_if_unknown(self, client: Registration, no: NotGranted, redirect_uri: str) -> None:
         """An authorization server that has forgotten us is registered at anew."""
@@ -89,5 +91,5 @@ class Ourselves:
         base = self._base()
         if not base.startswith("https:"):
             return None
-        told = registering.metadata(base + CALLBACK, "none")
-        return msgspec.json.encode({"client_id": base + DOCUMENT, **told})
+        told = registering.metadata(base + self.places.callback, "none")
+        return msgspec.json.encode({"client_id": base + self.places.document, **told})

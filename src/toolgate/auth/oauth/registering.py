@@ -26,7 +26,6 @@ from toolgate.core.fault import Fault
 ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LASTS = 60.0  # seconds
 NAME = "toolgate"
-DOCUMENT = "/connect/client.json"  # where the gateway's own document is
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _METHODS = ("client_secret_basic", "client_secret_post", "none")  # the first that an authorization server knows
 

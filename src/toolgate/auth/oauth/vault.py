@@ -44,25 +44,29 @@ class GrantVault:
         self._clock = clock
         self._redactor = redactor
         self._grants: dict[str, Grant] = {}
+        self.document = ""  # the path of the gateway's own document: see `fits`
 
     # Grants.
 
     def grant(self, server: Server, principal: str) -> Grant | None:
         """As it is known here."""
         found = self._grants.get(_key(principal, server.id, server.url))
-        return found if found and _is_of(server, found) else self.read_again(server, principal)
+        return found if found and self._is_of(server, found) else self.read_again(server, principal)
 
     def read_again(self, server: Server, principal: str) -> Grant | None:
         """As it is in the store: another process may have another by now."""
         key = _key(principal, server.id, server.url)
         grant = self._stored(server, principal)
-        if grant is None or not _is_of(server, grant):
+        if grant is None or not self._is_of(server, grant):
             self._grants.pop(key, None)
             return None
         self._remember(key, grant)
         if self._clock.wall() - grant.kept > RENEWED:
             self._store.put(GRANTS, key, self._sealed(msgspec.structs.replace(grant, kept=self._clock.wall())), KEPT)
         return grant
+
+    def _is_of(self, server: Server, grant: Grant) -> bool:
+        return server.auth is None or fits(server.auth, grant, self.document)
 
     def _stored(self, server: Server, principal: str) -> Grant | None:
         grant = self._read(GRANTS, _key(principal, server.id, server.url), Grant)
@@ -163,10 +167,6 @@ class GrantVault:
 
 def _of(grant: Grant) -> str:
     return _key(grant.principal, grant.server, grant.url)
-
-
-def _is_of(server: Server, grant: Grant) -> bool:
-    return server.auth is None or fits(server.auth, grant)
 
 
 def _key(*parts: str) -> str:

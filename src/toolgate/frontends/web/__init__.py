@@ -1,5 +1,49 @@
-"""What is served beside MCP.
+"""What is served beside MCP, by the path that it begins with.
 
-admin    what an operator's programs ask of a running gateway, at /admin
-connect  the pages by which a user signs in at a server, at /connect
+    admin     what an operator's programs ask of a running gateway
+    metadata  what the gateway says to anybody who wants a token for it
+    connect   the pages by which a user signs in at a server
+
+Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
+raising `Refused`. No framework stands behind it: see docs/decisions/0027-pages-without-a-framework.md.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from toolgate.auth.resource import WELL_KNOWN, Resource
+from toolgate.frontends.deps import FrontendDeps
+from toolgate.frontends.guards import Guards, Scope
+from toolgate.frontends.streams import Receive, Response
+from toolgate.frontends.web import admin, connect
+from toolgate.frontends.web.admin import Admin
+from toolgate.frontends.web.connect import Connect
+from toolgate.frontends.web.metadata import Metadata
+
+
+class Page(Protocol):
+    """All that is served below one path."""
+
+    async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
+        """Raises `Refused`, `Unauthorized`."""
+        ...
+
+
+class Web:
+    """`prefixes` are the beginnings of paths that are no endpoint of the protocol."""
+
+    def __init__(self, deps: FrontendDeps, guards: Guards, resource: Resource) -> None:
+        self.admin = Admin(deps.gateway, deps.editor, guards)
+        self._pages: Mapping[str, Page] = {
+            admin.PREFIX: self.admin,
+            WELL_KNOWN: Metadata(resource, guards, (admin.PREFIX,)),
+            connect.PREFIX: Connect(deps.sign_ins, guards),
+        }
+        self.prefixes = tuple(self._pages)
+
+    async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
+        """For a path that begins with one of `prefixes`."""
+        page = next(page for prefix, page in self._pages.items() if scope["path"].startswith(prefix))
+        await page.answer(scope, receive, response)

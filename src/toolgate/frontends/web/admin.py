@@ -9,8 +9,9 @@ it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -38,7 +39,14 @@ STATUSES: Mapping[str, int] = {
 }
 
 Answer: TypeAlias = tuple[int, Any]
-Work: TypeAlias = Callable[[bytes], Awaitable[Answer]]
+
+
+class Asked(NamedTuple):
+    """One request: its body, who asks, and the server that its path names."""
+
+    body: bytes
+    by: Principal
+    name: str = ""
 
 
 class _Called(msgspec.Struct):
@@ -65,10 +73,10 @@ class Admin:
 
     async def answer(self, scope: Scope, receive: Receive, response: Response) -> None:
         """Raises `Refused` for what is no business of who asks. Who goes away is not worked for any longer."""
-        request = await self._guards.admit_admin(scope, receive)
-        work = self._find(str(scope["method"]), str(scope["path"]), request.principal)
-        body = await self._guards.read(request)
-        answer = asyncio.get_running_loop().create_task(self._answered(work, body))
+        request = await self._guards.admit_admin(scope, receive, PREFIX)
+        work, name = _find(str(scope["method"]), str(scope["path"]))
+        asked = Asked(await self._guards.read(request), request.principal, name)
+        answer = asyncio.get_running_loop().create_task(self._answered(work, asked))
         left = asyncio.get_running_loop().create_task(gone(receive))
         try:
             await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
@@ -80,45 +88,21 @@ class Admin:
 
     async def ask(self, method: str, path: str, body: bytes, by: Principal) -> tuple[int, bytes]:
         """The same inside this process: status and body of the answer. Raises `Refused`."""
-        return await self._answered(self._find(method, path, by), body)
+        work, name = _find(method, path)
+        return await self._answered(work, Asked(body, by, name))
 
-    async def _answered(self, work: Work, body: bytes) -> tuple[int, bytes]:
+    async def _answered(self, work: Work, asked: Asked) -> tuple[int, bytes]:
         try:
-            status, said = await work(body)
+            status, said = await work(self, asked)
         except Fault as fault:
             shown = scrub.fault(fault, self._gateway.redactor)
             said = _written(shown)
             status = STATUSES.get(fault.code, 500)
         return status, said if isinstance(said, bytes) else self._gateway.redactor.body(jsonrpc.encode(said))
 
-    def _find(self, method: str, path: str, by: Principal) -> Work:
-        path = path.rstrip("/").removeprefix(PREFIX)
-        name, _, more = path.removeprefix("/servers/").partition("/")
-        found: Mapping[str, Work] = {}
-        if path == "/status":
-            found = {"GET": self._status}
-        elif path == "/call":
-            found = {"POST": lambda body: self._call(body, by)}
-        elif path == "/list":
-            found = {"POST": lambda body: self._list(body, by)}
-        elif path == "/servers":
-            found = {"GET": self._servers, "POST": lambda body: self._add(body, by)}
-        elif path.startswith("/servers/") and name and more == "check":
-            found = {"POST": lambda _: self._check(name, by)}
-        elif path.startswith("/servers/") and name and not more:
-            found = {"GET": lambda _: self._server(name), "DELETE": lambda _: self._remove(name, by)}
-        elif path == "/reload":
-            found = {"POST": self._reload}
-        if not found:
-            paths = ("status", "call", "list", "servers", "servers/NAME", "servers/NAME/check")
-            raise Refused(404, f"Available: {', '.join(f'{PREFIX}/{each}' for each in paths)} and {PREFIX}/reload")
-        if method not in found:
-            raise not_allowed(", ".join(found))
-        return found[method]
-
     # The gateway.
 
-    async def _status(self, _body: bytes) -> Answer:
+    async def status(self, _: Asked) -> Answer:
         gateway_info: GatewayInfo = self._gateway.gateway_info
         config = self._gateway.snapshot.config
         shown = {
@@ -135,17 +119,17 @@ class Admin:
         servers = [self._brief(server) for server in config.servers]
         return 200, {**{key: value for key, value in shown.items() if value not in ("", None)}, "servers": servers}
 
-    async def _reload(self, _body: bytes) -> Answer:
+    async def reload(self, _: Asked) -> Answer:
         await self._editor.read_again()
         return 200, {"servers": list(self._gateway.snapshot.upstreams)}
 
     # Servers.
 
-    async def _servers(self, _body: bytes) -> Answer:
+    async def servers(self, _: Asked) -> Answer:
         return 200, {"servers": [self._shown(server) for server in self._gateway.snapshot.config.servers]}
 
-    async def _server(self, name: str) -> Answer:
-        return 200, self._shown(self._named(name))
+    async def server(self, asked: Asked) -> Answer:
+        return 200, self._shown(self._named(asked.name))
 
     def _named(self, name: str) -> Server:
         """A server as configured, one that is disabled too. Raises `Fault`."""
@@ -174,28 +158,28 @@ class Admin:
         status = scrub.status(upstream.status(), self._gateway.redactor.of(server.id))
         return {key: value for key, value in msgspec.structs.asdict(status).items() if value not in ("", None)}
 
-    async def _add(self, body: bytes, by: Principal) -> Answer:
+    async def add(self, asked: Asked) -> Answer:
         try:
-            table = msgspec.json.decode(body, type=dict[str, Any])
+            table = msgspec.json.decode(asked.body, type=dict[str, Any])
         except jsonrpc.UNREADABLE as error:
             raise Fault("INVALID_ARGS", f"The body must be a JSON object: {error}") from None
         name = table.pop("name", None)
         if not isinstance(name, str):
             raise Fault("INVALID_ARGS", "`name`, the server's name, is missing")
-        id = await self._editor.add(name, table, by)
+        id = await self._editor.add(name, table, asked.by)
         return 201, {"id": id, "name": name}
 
-    async def _remove(self, name: str, by: Principal) -> Answer:
-        await self._editor.remove(self._named(name).name, by)
-        return 200, {"removed": name}
+    async def remove(self, asked: Asked) -> Answer:
+        await self._editor.remove(self._named(asked.name).name, asked.by)
+        return 200, {"removed": asked.name}
 
-    async def _check(self, name: str, by: Principal) -> Answer:
+    async def check(self, asked: Asked) -> Answer:
         """Start a server, where it is not up, and have it list all that it has anew: what it lists is kept."""
-        server, snapshot = self._named(name), self._gateway.snapshot
+        server, snapshot = self._named(asked.name), self._gateway.snapshot
         if not server.enabled:
             return 200, self._shown(server)
         wanted = [(server.id, kind) for kind in mcp.LIST_OF_KIND]
-        view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(by), anew=True)
+        view = await snapshot.catalog.view({server.id: server.name}, wanted, Client(asked.by), anew=True)
         server_list, fault = view.server_list(server.id, "tools"), view.fault(server.id, "tools")
         found: dict[str, Any] = dict(self._shown(server))
         if fault:
@@ -206,31 +190,61 @@ class Admin:
 
     # What clients do.
 
-    async def _list(self, body: bytes, by: Principal) -> Answer:
+    async def list(self, asked: Asked) -> Answer:
         """The tools of a path as its clients get them, and of each server what is known."""
-        asked, snapshot = _read(body, _Listed), self._gateway.snapshot
-        if asked.anew:
-            wanted = [(id, kind) for id in snapshot.upstreams for kind in mcp.LIST_OF_KIND]
+        wanted, snapshot = _read(asked.body, _Listed), self._gateway.snapshot
+        if wanted.anew:
+            lists = [(id, kind) for id in snapshot.upstreams for kind in mcp.LIST_OF_KIND]
             names = {id: server.name for id, server in snapshot.servers.items()}
-            await snapshot.catalog.view(names, wanted, Client(by), anew=True)
-        listing = await self._gateway.lists.view("tools", self._gateway.route(asked.path), Client(by))
+            await snapshot.catalog.view(names, lists, Client(asked.by), anew=True)
+        listing = await self._gateway.lists.view("tools", self._gateway.route(wanted.path), Client(asked.by))
         servers: list[Mapping[str, Any]] = []
         for server in self._gateway.snapshot.config.servers:
-            known = self._gateway.snapshot.catalog.known(server.id, "tools", Client(by))
+            known = self._gateway.snapshot.catalog.known(server.id, "tools", Client(asked.by))
             servers.append({**self._brief(server), "listed": [*known.items.values()] if known else []})
         said = {"listing": listing.members(), "servers": servers}
         return 200, {**said, "is_whole": not listing.failures and not listing.pending}
 
-    async def _call(self, body: bytes, by: Principal) -> Answer:
+    async def call(self, asked: Asked) -> Answer:
         """One tool called; its result as its server gave it, or what it asks of its user, who is not there."""
-        asked = _read(body, _Called)
-        call = Call("tools/call", asked.tool, Client(by), asked.arguments, is_by_admin=True)
+        wanted = _read(asked.body, _Called)
+        call = Call("tools/call", wanted.tool, Client(asked.by), wanted.arguments, is_by_admin=True)
         outcome = await self._gateway.handle(call, self._gateway.route("/mcp"))
         if isinstance(outcome, NeedInput):
             outcome.resume.cancel()
             return 200, {"asks": [ask.method for ask in outcome.asks]}
         assert isinstance(outcome, Done)
         return 200, b'{"result":%b}' % bytes(outcome.body)
+
+
+Work: TypeAlias = Callable[[Admin, Asked], Awaitable[Answer]]
+
+# Behind PREFIX, by method. NAME is any server's.
+ROUTES: Mapping[str, Mapping[str, Work]] = {
+    "/status": {"GET": Admin.status},
+    "/call": {"POST": Admin.call},
+    "/list": {"POST": Admin.list},
+    "/servers": {"GET": Admin.servers, "POST": Admin.add},
+    "/servers/NAME": {"GET": Admin.server, "DELETE": Admin.remove},
+    "/servers/NAME/check": {"POST": Admin.check},
+    "/reload": {"POST": Admin.reload},
+}
+_of_a_server = re.compile(r"(/servers/)([^/]+)(.*)", re.DOTALL)
+
+
+def _find(method: str, path: str) -> tuple[Work, str]:
+    """What answers, and the server that the path names. Raises `Refused`."""
+    path, name = path.rstrip("/").removeprefix(PREFIX), ""
+    if found := _of_a_server.fullmatch(path):
+        before, name, behind = found.groups()
+        path = f"{before}NAME{behind}"
+    methods = ROUTES.get(path)
+    if not methods:
+        *paths, last = (f"{PREFIX}{each}" for each in ROUTES)
+        raise Refused(404, f"Available: {', '.join(paths)} and {last}")
+    if method not in methods:
+        raise not_allowed(", ".join(methods))
+    return methods[method], name
 
 
 def _read(body: bytes, type: type[Any]) -> Any:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
-from toolgate.auth.oauth.base import Begun, Offered, SignIns
+from toolgate.auth.oauth.base import Begun, Offered, Places, SignIns
 from toolgate.core.fault import Fault
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
@@ -26,6 +26,7 @@ from toolgate.frontends.streams import Receive, Response
 PREFIX = "/connect/"
 CALLBACK = "callback"
 DOCUMENT = "client.json"
+PLACES = Places(PREFIX, PREFIX + CALLBACK, PREFIX + DOCUMENT)
 LONGEST_FORM = 4096  # bytes
 _COOKIE = "toolgate-connect"
 
@@ -56,6 +57,7 @@ class Connect:
     """`guards` are those of the frontend that these pages stand in."""
 
     def __init__(self, sign_ins: SignIns, guards: Guards) -> None:
+        sign_ins.served_at(PLACES)
         self._sign_ins = sign_ins
         self._guards = guards
 
@@ -92,7 +94,7 @@ class Connect:
 
     def _cookie(self, begun: Begun) -> str:
         secure = "; Secure" if self._sign_ins.is_secure else ""
-        return f"{_COOKIE}={begun.cookie}; Path={PREFIX}{CALLBACK}; Max-Age=600; HttpOnly; SameSite=Lax{secure}"
+        return f"{_COOKIE}={begun.cookie}; Path={PLACES.callback}; Max-Age=600; HttpOnly; SameSite=Lax{secure}"
 
     async def _back(self, scope: Scope, headers: Mapping[str, str], response: Response) -> None:
         query = bytes(scope.get("query_string", b"")).decode("latin-1")

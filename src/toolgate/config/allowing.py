@@ -1,0 +1,61 @@
+"""What is said of a field to the user who is to trust a file: it stands beside the field's `Key`.
+
+The rule this file keeps: each field of the configuration has one of the three, or is a table whose fields have;
+`tests/attack/test_trust_shows_all.py` finds one that was forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias, get_type_hints
+
+import msgspec
+
+
+class Allows(msgspec.Struct, frozen=True):
+    """`sentence` is shown for a value that is not the default; `{}` is the value, `{server}` the server's name. Not for
+    one that is `stronger`: it allows no more than the default."""
+
+    sentence: str
+    stronger: tuple[Any, ...] = ()
+
+
+class Harmless(msgspec.Struct, frozen=True):
+    """Not shown, and why."""
+
+    why: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """`toolgate trust` shows it in a sentence of its own, together with others."""
+
+
+Trust: TypeAlias = Allows | Harmless | Told
+
+TOLD = Told()
+MEMORY = Harmless("how much is kept and for how long: who is let in uses more or less memory")
+PACE = Harmless("how fast it works")
+LOOKS = Harmless("how tools are shown; which may be used is said elsewhere")
+LESS = Harmless("it allows less than the default, or as much")
+MADE = Harmless("made by toolgate, in no file")
+REFUSED = Harmless("refused in a file that was found")
+LABEL = Harmless("a name for what is shown")
+SPOKEN_TO = Harmless("how it is spoken to")
+
+
+def said(struct: type[msgspec.Struct]) -> Iterator[tuple[str, Trust | None]]:
+    """(field, what is said of it) of a struct, in the order of its fields."""
+    hints = get_type_hints(struct, include_extras=True)
+    for field in struct.__struct_fields__:
+        found = (each for each in getattr(hints[field], "__metadata__", ()) if isinstance(each, Trust))
+        yield field, next(found, None)
+
+
+def widenings(value: msgspec.Struct, usual: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """(sentence, value) of all that a struct, and the structs in it, allow and `usual` does not."""
+    for field, trust in said(type(value)):
+        held, default = getattr(value, field), getattr(usual, field)
+        if isinstance(trust, Allows) and held != default and held not in trust.stronger:
+            yield trust.sentence, held
+        elif trust is None and isinstance(held, msgspec.Struct):
+            yield from widenings(held, default)
