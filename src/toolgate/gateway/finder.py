@@ -16,7 +16,7 @@ from toolgate.core import items, mcp
 from toolgate.core.concurrency import FairLimit, Unfinished
 from toolgate.core.fault import Fault
 from toolgate.search import Document, Hit, Index, Unsearchable
-from toolgate.search.ranking import Vector
+from toolgate.search.documents import Vector
 
 MOST_INDEXED = 4096  # servers, those of different scopes counted each
 MOST_WAITING = 8  # searches of one principal

@@ -4,10 +4,9 @@ May import `upstreams` and the rooms below it; it needs `core` alone.
 
 Finding
     index       documents by server, found by a few words
-    documents   what can be found, and which of its fields are searched
+    documents   what can be found, and by which terms
     words       text as terms: identifiers split, endings off
-    synonyms    words that say nearly the same, from `synonyms.txt`
-    queries     a request as terms, and what each is worth
+    queries     a request as terms, what each is worth, and its synonyms (from `synonyms.txt`)
     weights     what counts how much
     ranking     the order of the answers
     confidence  how likely it is that a hit is what was meant, by the weights in `confidence.json`

@@ -1,4 +1,4 @@
-"""What can be found, and the fields of it that are searched.
+"""What can be found, the fields of it that are searched, and the terms that it can be found by.
 
 The rule this file keeps: whatever stands in a schema, reading it neither fails nor takes long.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 from toolgate.search import words
+from toolgate.search.weights import FIELDS, SATURATION
 
 Verdict: TypeAlias = Literal["match", "possible", "none"]
 
@@ -19,6 +21,7 @@ _DEEPEST = 6
 _MOST_PARAMETERS = 200
 _MOST_TEXT = 20_000
 _SENTENCE = re.compile(r"[.!?](?=\s)|\n|。")
+_LEVELS = tuple(level / 1000 for level in range(1001))  # one float for all that are equal
 
 
 class Document(NamedTuple):
@@ -47,6 +50,26 @@ class Hit(NamedTuple):
 
 class Unsearchable(ValueError):
     """A query that cannot be searched for; its text says why and what would do."""
+
+
+class Vector:
+    """A document as numbers. Equal documents share one, which is kept as long as one of them is."""
+
+    __slots__ = ("__weakref__", "name", "terms")
+
+    def __init__(self, document: Document) -> None:
+        found = fields(document)
+        sums: dict[str, float] = defaultdict(float)
+        for field, (weight, length_matters, usual) in FIELDS.items():
+            each = weight / (1 - length_matters + length_matters * len(found[field]) / usual)
+            for term in found[field]:
+                sums[term] += each
+        self.terms = {term: _LEVELS[round(1000 * total / (SATURATION + total))] for term, total in sums.items()}
+        self.name = parts_of_name(document.name)
+
+
+def parts_of_name(name: str) -> frozenset[str]:
+    return frozenset(part for whole, parts in words.compounds(name) for part in parts or (whole,))
 
 
 def fields(document: Document) -> dict[str, list[str]]:

@@ -13,8 +13,8 @@ from itertools import islice
 from weakref import WeakValueDictionary
 
 from toolgate.search import confidence, patterns, points, queries
-from toolgate.search.documents import Document, Hit, Unsearchable
-from toolgate.search.ranking import IndexEntry, Scope, Vector, rank
+from toolgate.search.documents import Document, Hit, Unsearchable, Vector
+from toolgate.search.ranking import IndexEntry, Scope, rank
 
 _SHORTEST_PIECE = 3  # letters of a word that is looked for inside of others
 _MOST_PIECES = 20  # words that it is looked for in

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from toolgate.search import synonyms, weights, words
+from toolgate.search import weights, words
 
 _CLAUSE_END = re.compile(
     r"[.!?;:\n](?=\s|$)|,\s|\s(?:and|then|also|but|with|while|or|finally|after that|\+)\s", re.IGNORECASE
@@ -57,8 +59,19 @@ def _variants(
 ) -> dict[str, float]:
     own = {term: worth[term]} if count(term) else {}
     share = weights.SYNONYM * (1 if own else weights.UNKNOWN)
-    known = (*synonyms.table().get(term, ()), *within(term))
+    known = (*synonyms().get(term, ()), *within(term))
     others = (other for other in known if other not in worth)
     return own | {
         other: share * min(worth[term], weights.rarity(found, total)) for other in others if (found := count(other))
     }
+
+
+@cache
+def synonyms() -> Mapping[str, tuple[str, ...]]:
+    """Each stem of `synonyms.txt`, and the stems that stand in a group with it; read when it is first needed."""
+    lines = Path(__file__).with_name("synonyms.txt").read_text("utf-8").splitlines()
+    found: dict[str, dict[str, None]] = {}
+    for group in ([words.stem(word) for word in line.split()] for line in lines if not line.startswith("#")):
+        for word in group:
+            found.setdefault(word, {}).update(dict.fromkeys(group))
+    return {word: tuple(other for other in others if other != word) for word, others in found.items()}

@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from toolgate.search import weights
-from toolgate.search.documents import Document
+from toolgate.search.documents import Document, Vector
 from toolgate.search.queries import Query
-from toolgate.search.weights import Vector
 
 _BUDGET = 5_000  # entries of postings that are looked at to find the candidates
 

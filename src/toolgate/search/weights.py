@@ -1,4 +1,4 @@
-"""What counts how much, and a document as the terms that it can be found by.
+"""What counts how much.
 
 Field-weighted BM25: a term counts by its rarity, by the fields it stands in and how often, and less in a long field.
 The lengths that are usual are constants, not averages of the catalogue: so a document's vector is its own, whatever
@@ -8,11 +8,7 @@ else is indexed, and a tool that a client may not see has no part in what that c
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from typing import NamedTuple
-
-from toolgate.search import documents, words
-from toolgate.search.documents import Document
 
 
 class Field(NamedTuple):
@@ -43,28 +39,6 @@ SYNONYM_COVERS = 0.7
 CLAUSE = 0.3  # what it is worth to be best for one clause of a long request
 CLAUSE_BEST = 3  # the power that favours the best of each clause
 CLAUSE_LENGTH = 0.5  # the power of a clause's share of the request
-
-_LEVELS = tuple(level / 1000 for level in range(1001))  # one float for all that are equal
-
-
-class Vector:
-    """A document as numbers. Equal documents share one, which is kept as long as one of them is."""
-
-    __slots__ = ("__weakref__", "name", "terms")
-
-    def __init__(self, document: Document) -> None:
-        found = documents.fields(document)
-        sums: dict[str, float] = defaultdict(float)
-        for field, (weight, length_matters, usual) in FIELDS.items():
-            each = weight / (1 - length_matters + length_matters * len(found[field]) / usual)
-            for term in found[field]:
-                sums[term] += each
-        self.terms = {term: _LEVELS[round(1000 * total / (SATURATION + total))] for term, total in sums.items()}
-        self.name = parts_of_name(document.name)
-
-
-def parts_of_name(name: str) -> frozenset[str]:
-    return frozenset(part for whole, parts in words.compounds(name) for part in parts or (whole,))
 
 
 def rarity(count: int, total: int) -> float:
