@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolgate import cli
-from toolgate.cli import common
+from toolgate.cli import printing
 
 ACTS = "A\x1b]52;c;cHdu\x07B\u009b31mC\u202eD\rE\x08F\u2066G\u200bH\x7f\ud83d"
 ACTIVE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -29,7 +29,7 @@ def test_on_a_terminal_it_is_written_out_and_in_a_pipe_it_is_as_it_was(
     text = f"one\r\n\ttwo \u00e9\u6f22\U0001f600\n{ACTS}"
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, name, stream)
-        common.say(text, err=err)
+        printing.say(text, err=err)
         shown = stream.getvalue()
         if isinstance(stream, Terminal):
             assert shown.startswith("one\n\ttwo \u00e9\u6f22\U0001f600\nA\\u{1b}]52;c;cHdu\\u{7}B\\u{9b}31mC\\u{202e}D")
@@ -41,7 +41,7 @@ def test_on_a_terminal_it_is_written_out_and_in_a_pipe_it_is_as_it_was(
 def test_why_a_command_ends_is_written_out_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Terminal())
     with pytest.raises(SystemExit):
-        common.fail(f"it said {ACTS}")
+        printing.fail(f"it said {ACTS}")
     assert not ACTIVE.search(stream.getvalue())
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from toolgate.auth import safe_text
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy import approval_requests, schemas
@@ -84,7 +84,7 @@ def allow(
     for each in LASTS:
         if each == lasts:
             return common.run(_allow(common.load_config(config), id, each, arguments or "", yes))
-    common.fail(f"--for {lasts} is not valid: choose one of {', '.join(LASTS)}", 2)
+    printing.fail(f"--for {lasts} is not valid: choose one of {', '.join(LASTS)}", 2)
 
 
 async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:
@@ -141,12 +141,12 @@ async def _opened(config: Config) -> AsyncGenerator[tuple[Approvals, Trail]]:
     try:
         store = SqliteStore(state_folder(config, os.environ), clock)
     except Unusable as why:
-        common.fail(f"Cannot read the waiting calls: {why}")
+        printing.fail(f"Cannot read the waiting calls: {why}")
     try:
         async with audit.opened(config, os.environ, clock, store) as trail:
             yield Approvals(store, clock), trail
     except (NotKept, TooMany, Unfit) as why:
-        common.fail(f"No decision was made: {why}")
+        printing.fail(f"No decision was made: {why}")
     finally:
         await store.close()
 
@@ -163,18 +163,18 @@ def _find(known: Sequence[Kept], id: str, otherwise: str) -> Kept:
         if each.id == id:
             return each
     there = "`toolgate approvals list` and `grants` list the ids"
-    common.fail(f"{otherwise} {safe_text.named(id)}; it may have been used or have expired. {there}")
+    printing.fail(f"{otherwise} {safe_text.named(id)}; it may have been used or have expired. {there}")
 
 
 def _check(request: StoredRequest, arguments: str) -> None:
     try:
         approval_requests.read_edited(arguments)
     except approval_requests.Unsendable as why:
-        common.fail(f"--arguments cannot be sent: {why}", 2)
+        printing.fail(f"--arguments cannot be sent: {why}", 2)
     wrong = schemas.compiled(request.schema).judge(arguments.encode()).wrong if request.schema else ()
     if wrong:
         named = "; ".join(f"{each.pointer or 'arguments'}: {each.message}" for each in wrong)
-        common.fail(f"--arguments do not fit the tool: {safe_text.plain(named)}", 2)
+        printing.fail(f"--arguments do not fit the tool: {safe_text.plain(named)}", 2)
 
 
 _TITLES: dict[Lasts, str] = {

@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, NoReturn, cast
 import typer
 
 from toolgate import state as stores
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.policy.audit import AuditEntry
@@ -82,7 +82,7 @@ def export(
     until: Annotated[datetime | None, typer.Option(help="End time, exclusive, in the same format.")] = None,
 ) -> None:
     if format not in ("jsonl", "csv"):
-        common.fail(f"unknown format {format}: choose jsonl or csv", 2)
+        printing.fail(f"unknown format {format}: choose jsonl or csv", 2)
     examined = files or [_place(common.load_config(config))]
     try:
         chosen = (line for file in examined for line in _lines(file) if _is_of(line, since, until))
@@ -99,14 +99,14 @@ def rotate(
     settings = common.load_config(config)
     file = _place(settings)
     if not file.exists():
-        common.fail(f"{file}: nothing has been recorded yet")
+        printing.fail(f"{file}: nothing has been recorded yet")
     chain = Chain(file, common.run(_anchor(settings, file)))
     now = _written(datetime.now(UTC).replace(tzinfo=None)) + "Z"
     about = {"time": now, "event": trails.ROTATED, "who": trails.operator(), "to": str(to)}
     try:
         head = chain.rotate(to, json.dumps(about, separators=(",", ":")).encode())
     except OSError as error:
-        common.fail(f"{file} was not moved: {error.strerror or error}")
+        printing.fail(f"{file} was not moved: {error.strerror or error}")
     finally:
         chain.close()
     typer.echo(f"{to} ends with line {head.seq - 1}; {file} continues with line {head.seq}")
@@ -136,7 +136,7 @@ async def _anchor(config: Config, file: Path) -> Head:
 def _parsed(head: str) -> Head:
     seq, _, hash = head.partition(":")
     if not seq.isdecimal() or len(hash) != len(NOTHING.hash):
-        common.fail(f"{head} is not SEQ:HASH, as printed by `toolgate audit verify`", 2)
+        printing.fail(f"{head} is not SEQ:HASH, as printed by `toolgate audit verify`", 2)
     return Head(int(seq), hash)
 
 
@@ -157,11 +157,11 @@ def _ended(file: Path, error: OSError) -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left is not written at the exit either
         raise typer.Exit from None
     if isinstance(error, FileNotFoundError):
-        common.fail(
+        printing.fail(
             f"{file} not found: nothing has been recorded yet. Auditing starts with `clients`, `auth` or "
             "`audit.enabled = true`"
         )
-    common.fail(f"{file} cannot be read: {error.strerror or error}")
+    printing.fail(f"{file} cannot be read: {error.strerror or error}")
 
 
 # Lines.

@@ -10,7 +10,7 @@ import msgspec
 import typer
 from msgspec import Raw
 
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, printing
 from toolgate.config import Config
 from toolgate.core import jsonrpc, names
 
@@ -43,13 +43,13 @@ def _target(config: Config, first: str, second: str | None, third: str | None) -
         found, tool, given = common.find_server(config, split[0]), split[1], second
     elif second is None:
         known = common.find_server(config, first)
-        common.fail(f"Give a tool of {known.name}: toolgate call {known.id} TOOL. Its tools: toolgate list", 2)
+        printing.fail(f"Give a tool of {known.name}: toolgate call {known.id} TOOL. Its tools: toolgate list", 2)
     else:
         found, given = common.find_server(config, first), third
         own = names.split_name(second, names.spellings(found.name))
         tool = own[1] if own else second
     if not found.enabled:
-        common.fail(f"{found.name} is disabled: set its `enabled` to true")
+        printing.fail(f"{found.name} is disabled: set its `enabled` to true")
     return names.join_name(found.id, tool), "{}" if given is None else given
 
 
@@ -59,9 +59,9 @@ _EXAMPLE = """'{"path": "/tmp"}'"""
 def _read_arguments(text: bytes) -> Raw:
     try:
         if not isinstance(jsonrpc.value(text), dict):
-            common.fail(f"The arguments must be a JSON object, such as {_EXAMPLE}", 2)
+            printing.fail(f"The arguments must be a JSON object, such as {_EXAMPLE}", 2)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE) as error:
-        common.fail(f"The arguments are not valid JSON ({error}). Example: {_EXAMPLE}", 2)
+        printing.fail(f"The arguments are not valid JSON ({error}). Example: {_EXAMPLE}", 2)
     return Raw(text)
 
 
@@ -69,13 +69,13 @@ async def _call(config: Config, whole: Callable[[], Config], tool: str, argument
     async with gateways.reached(config, whole) as gateway:
         answer = await gateways.called(gateway, tool, arguments)
     if answer.asks:
-        common.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")
+        printing.fail(f"{tool} asks its user for {answer.asks[0]}, which this command cannot answer")
     result = _read_result(answer.result)
     written = bytes(answer.result).decode()
     if as_json:
         typer.echo(written)
     else:
-        common.say(_shown(result) if result else written)
+        printing.say(_shown(result) if result else written)
     return 1 if result and result.isError else 0
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -20,9 +20,9 @@ import uvloop
 from toolgate import config as configs
 from toolgate.catalog.poisoning import visible
 from toolgate.cli import descriptors, trusting
+from toolgate.cli.printing import fail
 from toolgate.config import SURFACES, Config, ConfigError, Server, edits, secrets, trust
 from toolgate.core import names
-from toolgate.core.fault import Fault
 from toolgate.state.settings import Settings
 from toolgate.upstreams.process import guard
 
@@ -171,25 +171,3 @@ def _spare_the_collector() -> None:
     and each time that it goes through the whole program costs as much as a hundred calls."""
     gc.freeze()
     gc.set_threshold(GARBAGE)
-
-
-def say(text: str, err: bool = False) -> None:
-    """Print what strangers may have written: on a terminal without what would act on it, elsewhere as it is."""
-    stream = sys.stderr if err else sys.stdout
-    typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
-
-
-def on_a_terminal(text: str) -> str:
-    """Line breaks and tabs stay."""
-    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.replace("\r\n", "\n").split("\n"))
-
-
-def fail(message: str, status: int = 1) -> NoReturn:
-    say(message, err=True)
-    sys.exit(status)
-
-
-def show(fault: Fault) -> str:
-    """A fault as one line for people."""
-    hint = f" ({fault.hint})" if fault.hint and fault.hint not in fault.message else ""
-    return visible(f"{fault.code}: {fault.message}{hint}")

@@ -13,7 +13,7 @@ import typer
 
 from toolgate import config as configs
 from toolgate.auth.cross_checks import problems
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, ConfigError, Server, dialects, masking, render, trust
 from toolgate.config.access import KnownClient
 
@@ -33,7 +33,7 @@ def check(path: ConfigPath = None, dialect: Words = "") -> None:
         typer.echo(f"{found}: {dialects.named(name).title}")
         config = configs.load(found, os.environ, name, looks_up=False, accept=_noting(found, path))
     except ConfigError as error:
-        common.fail(str(error))
+        printing.fail(str(error))
     for server in config.servers:
         typer.echo(f"  {_line(server)}")
     for client in config.clients:
@@ -79,10 +79,10 @@ def _noting(path: Path, named: str | None) -> Callable[[bytes], None] | None:
 def _find(path: str | None, dialect: str) -> Path:
     known = sorted({each.name for each in dialects.DIALECTS})
     if dialect and dialect not in known:
-        common.fail(f"unknown dialect {dialect}. Available: {', '.join(known)}", 2)
+        printing.fail(f"unknown dialect {dialect}. Available: {', '.join(known)}", 2)
     found = configs.find(path, Path.cwd(), os.environ)
     if not found:
-        common.fail("No configuration found here or in the user's folder: give a file.", 2)
+        printing.fail("No configuration found here or in the user's folder: give a file.", 2)
     return found
 
 
@@ -90,7 +90,7 @@ def _load(path: Path, named: str | None, dialect: str) -> Config:
     try:
         return configs.load(path, os.environ, dialect, looks_up=False, accept=_noting(path, named))
     except ConfigError as error:
-        common.fail(str(error))
+        printing.fail(str(error))
 
 
 def _line(server: Server) -> str:

@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from toolgate.app import App
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, printing
 from toolgate.config import Config, Server
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client, Principal
@@ -45,7 +45,7 @@ def connect(
     found = common.require_servers(common.load_whole(config))
     wanted = common.find_server(found, server)
     if not wanted.auth:
-        common.fail(f'{wanted.name} has no `auth`: write `"auth": "oauth"` into its configuration', 2)
+        printing.fail(f'{wanted.name} has no `auth`: write `"auth": "oauth"` into its configuration', 2)
     who = _who(found, wanted, client, principal)
     alone = msgspec.structs.replace(found, servers=(msgspec.structs.replace(wanted, start="lazy"),))
     common.run(_forget(alone, wanted, who) if forget else _connect(alone, wanted, who, browser))
@@ -58,9 +58,9 @@ def _who(config: Config, server: Server, client: str | None, principal: str | No
         return principal or LOCAL
     known = [each.id for each in config.clients]
     if client and client not in known:
-        common.fail(f"Client not found: {client}. Available: {', '.join(known) or 'none'}", 2)
+        printing.fail(f"Client not found: {client}. Available: {', '.join(known) or 'none'}", 2)
     if not client and not config.is_open:
-        common.fail(f"Choose a client: --client {' or '.join(known) or 'ID'}", 2)
+        printing.fail(f"Choose a client: --client {' or '.join(known) or 'ID'}", 2)
     return f"client:{client}" if client else LOCAL
 
 
@@ -86,7 +86,7 @@ async def _connect(config: Config, server: Server, who: str, browser: bool) -> N
             await _sign_in(gateway, server, who, browser, serves)
             tools = await _tools(gateway, server, who)
         if tools is None:
-            common.fail(f"{server.name}: sign-in not completed")
+            printing.fail(f"{server.name}: sign-in not completed")
         typer.echo(f"{server.name}: signed in, {tools} {'tool' if tools == 1 else 'tools'}")
 
 
@@ -97,14 +97,14 @@ async def _tools(gateway: App, server: Server, who: str) -> int | None:
     except Fault as fault:
         if fault.code == "SIGN_IN_REQUIRED":
             return None
-        common.fail(common.show(fault))
+        printing.fail(printing.show(fault))
     return len(found.raw)
 
 
 async def _sign_in(gateway: App, server: Server, who: str, browser: bool, serves: bool) -> None:
     page = gateway.sign_ins.link(server.id, who)
     if not serves and not await asyncio.to_thread(_is_shown, page):
-        common.fail(f"{page} cannot be opened: another program uses this port. Stop it, or set another http.port")
+        printing.fail(f"{page} cannot be opened: another program uses this port. Stop it, or set another http.port")
     typer.echo(f"Sign in at {page}", err=True)
     if browser and sys.stderr.isatty():
         webbrowser.open(page)

@@ -13,10 +13,10 @@ from rich.markup import escape
 from toolgate import demo as bundled
 from toolgate.app import running
 from toolgate.cli import common, summary
-from toolgate.cli.serve import bind, until_stopped, url_of
+from toolgate.cli.serve import until_stopped, url_of
 from toolgate.cli.tour import NewClient, OldClient, text_of
 from toolgate.config import Config, Server
-from toolgate.frontends.server import serving
+from toolgate.frontends.server import bind, serving
 
 app = typer.Typer(add_completion=False)
 

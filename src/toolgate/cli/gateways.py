@@ -21,7 +21,7 @@ from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.access import THE_OPERATOR
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common
+from toolgate.cli import printing
 from toolgate.config import Config, state_folder
 from toolgate.core import jsonrpc
 from toolgate.core.model import Client
@@ -96,7 +96,7 @@ async def value(gateway: Reached, method: str, path: str, body: Any = None) -> A
     """What it answers, or the end of the command with why it does not."""
     status, said = await gateway.ask(method, path, body)
     if status >= 400:
-        common.fail(explained(said))
+        printing.fail(explained(said))
     return msgspec.json.decode(said)
 
 
@@ -129,7 +129,7 @@ async def called(gateway: Reached, tool: str, arguments: Raw) -> _Called:
     """The result of a call as its bytes, or what the tool asks; or the end of the command with why there is none."""
     status, said = await gateway.ask("POST", "/call", {"tool": tool, "arguments": arguments})
     if status >= 400:
-        common.fail(explained(said))
+        printing.fail(explained(said))
     return msgspec.json.decode(said, type=_Called)
 
 
@@ -160,10 +160,10 @@ async def reached(config: Config, whole: Callable[[], Config] | None = None) -> 
         try:
             yield gateway
         except OSError as error:
-            common.fail(f"The running gateway stopped answering: {error}")
+            printing.fail(f"The running gateway stopped answering: {error}")
         return
     if not whole:
-        common.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
+        printing.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
     async with opened(whole()) as app:
         yield Own(app)
 

@@ -13,7 +13,7 @@ import typer
 
 from toolgate.auth import keys
 from toolgate.catalog import served
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, access_shapes, state_folder
 from toolgate.config.values import Wrong
 from toolgate.core.clock import SystemClock
@@ -75,7 +75,7 @@ def revoke(id: KeyId, config: common.ConfigPath = None) -> None:
     found = common.load_config(config)
     record = _run(found, lambda store: _told(store, keys.revoke(store, id)))
     if not record:
-        common.fail(f"Key not found: {id}. {_HERE}")
+        printing.fail(f"Key not found: {id}. {_HERE}")
     _note(found, "keys.revoke", key=id, client=record.client)
     typer.echo(f"The key {id} of {record.client or 'no client'} was revoked.", err=True)
 
@@ -91,7 +91,7 @@ def rotate(
     seconds, lasts = _seconds(grace, "--grace"), _seconds(expires, "--expires") if expires else None
     made = _run(found, lambda store: _told(store, keys.rotate(store, id, time.time(), seconds, lasts)))
     if not made:
-        common.fail(f"No valid key {id}. {_HERE}")
+        printing.fail(f"No valid key {id}. {_HERE}")
     _note(found, "keys.rotate", key=id, by=made[0], grace=grace)
     _print(made[1], f"The key {made[0]} replaces {id}, which stays valid for {grace}.")
 
@@ -103,7 +103,7 @@ def hash_() -> None:
     try:
         access_shapes.sound_key(key)
     except Wrong as wrong:
-        common.fail(f"The key {wrong.findings[0].message}.", 2)
+        printing.fail(f"The key {wrong.findings[0].message}.", 2)
     typer.echo(key if key.startswith(keys.HASHED) else keys.HASHED + keys.hashed(key))
 
 
@@ -120,7 +120,7 @@ def _run(config: Config, work: Callable[[Store], Awaitable[Result]]) -> Result:
     try:
         return common.run(opened())
     except (NotKept, Unusable) as error:
-        common.fail(f"Cannot store the keys: {error}")
+        printing.fail(f"Cannot store the keys: {error}")
 
 
 async def _told(store: Store, work: Awaitable[Result]) -> Result:
@@ -147,7 +147,7 @@ def _require_client(config: Config, wanted: str) -> None:
     if wanted not in known:
         there = f"Available: {', '.join(known)}." if known else f"No clients are configured. {_add_one(wanted)}"
         where = f" in {config.source}" if config.source else ", since there is no configuration here"
-        common.fail(f"Client not found: {wanted}{where}. {there}", 2)
+        printing.fail(f"Client not found: {wanted}{where}. {there}", 2)
     if not known[wanted].enabled:
         typer.echo(f"warning: the client {wanted} is disabled; this key is refused for now", err=True)
 
@@ -159,7 +159,7 @@ def _add_one(id: str) -> str:
 def _seconds(written: str, option: str) -> float:
     found = re.fullmatch(r"([0-9]{1,6})([smhdw])", written)
     if not found:
-        common.fail(f"{option} {written} is not a duration: write 30m, 12h or 90d", 2)
+        printing.fail(f"{option} {written} is not a duration: write 30m, 12h or 90d", 2)
     return float(int(found[1]) * UNITS[found[2]])
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, printing
 from toolgate.config import Config
 from toolgate.core import jsonrpc, names
 
@@ -37,7 +37,7 @@ async def _list(config: Config, whole: Callable[[], Config], as_json: bool) -> i
         path = "/mcp" if as_json else "/mcp/aggregate"  # a surface may show other tools than those of the servers
         status, said = await gateway.ask("POST", "/list", {"path": path, "anew": not gateway.is_running})
         if status >= 400:
-            common.fail(gateways.explained(said))
+            printing.fail(gateways.explained(said))
         found = msgspec.json.decode(said, type=_Found)
         if as_json:
             typer.echo(bytes(found.listing).decode())

@@ -20,7 +20,7 @@ import typer
 from toolgate import state as stores
 from toolgate.catalog.pins import LONGEST_TEXT, Pending, Pin, StoredPins, Unreadable, mark
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, Server, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.state import audit, changes
@@ -64,7 +64,7 @@ def approve(
 ) -> None:
     found = common.require_servers(common.load_config(config))
     if seen and server is None:
-        common.fail("--seen needs a server", 2)
+        printing.fail("--seen needs a server", 2)
     raise typer.Exit(common.run(_approve(found, _named(found, server), tool, seen)))
 
 
@@ -144,7 +144,7 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
         for server in servers:
             if tool is not None and tool not in server_lists.pending(server.id):
                 what = visible(f"{server.name}: {tool}")
-                common.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
+                printing.fail(f"{what} is not pending. See: toolgate pins diff {server.id}")
         marks = {servers[0].id: seen} if seen else _seen_now(server_lists, servers, tool)
         for server in servers:
             pending = server_lists.pending(server.id)
@@ -152,7 +152,7 @@ async def _approve(config: Config, servers: tuple[Server, ...], tool: str | None
                 server.id, (tool,) if tool is not None else (), marks[server.id], time.time()
             )
             if done is None:
-                common.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
+                printing.fail(f"{server.name} has changed since you looked. See: toolgate pins diff {server.id}")
             approved += [visible(f"{server.name}: {name}") for name in done]
             for name in done:
                 about = {"sha256": pending[name].digest, "reason": str(pending[name])} if name in pending else {}

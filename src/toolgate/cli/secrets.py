@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from toolgate import config as configs
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, ConfigError, edits, secrets
 from toolgate.config.private import SHORTEST
 from toolgate.config.secrets import Broken
@@ -30,10 +30,10 @@ Name = Annotated[str, typer.Argument(help="The name, as in ${secret:NAME}.")]
 @app.command("set", help="Store a secret in the file. The value is prompted for, or read from standard input.")
 def set_(name: Name, config: common.ConfigPath = None) -> None:
     if not is_secret_name(name):
-        common.fail("A name has letters, digits and `_ . - /`, and may end in `#FIELD`", 2)
+        printing.fail("A name has letters, digits and `_ . - /`, and may end in `#FIELD`", 2)
     value = _read()
     if not value:
-        common.fail("Nothing was stored: the value is empty", 2)
+        printing.fail("Nothing was stored: the value is empty", 2)
     path = _path(_load(config))
 
     def with_it(known: dict[str, str]) -> dict[str, str]:
@@ -52,7 +52,7 @@ def remove(name: Name, config: common.ConfigPath = None) -> None:
 
     def without(known: dict[str, str]) -> dict[str, str]:
         if name not in known:
-            common.fail(f"{name} is not in {path}")
+            printing.fail(f"{name} is not in {path}")
         return {other: value for other, value in known.items() if other != name}
 
     _edit(path, without)
@@ -85,7 +85,7 @@ def _load(path: str | None) -> Config:
     try:
         found = configs.load(source, os.environ, references=True, accept=accept) if source else Config()
     except ConfigError as error:
-        common.fail(str(error), 2)
+        printing.fail(str(error), 2)
     for warning in found.warnings:
         typer.echo(f"warning: {warning}", err=True)
     return found
@@ -105,14 +105,14 @@ def _known(path: Path) -> dict[str, str]:
     try:
         return dict(secrets.read_file(path))
     except Broken as error:
-        common.fail(str(error))
+        printing.fail(str(error))
 
 
 def _edit(path: Path, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
     try:
         edits.edit_table(path, lambda: change(_known(path)))
     except OSError as error:
-        common.fail(f"{path} cannot be written ({os.strerror(error.errno or 0)})")
+        printing.fail(f"{path} cannot be written ({os.strerror(error.errno or 0)})")
 
 
 def _used(config: Config, path: str | None) -> Iterator[tuple[str, str]]:

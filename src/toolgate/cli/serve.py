@@ -16,7 +16,7 @@ from toolgate import state as stores
 from toolgate.app import App, running
 from toolgate.auth.cross_checks import problems
 from toolgate.auth.safe_net import LOOPBACK
-from toolgate.cli import common, summary
+from toolgate.cli import common, printing, summary
 from toolgate.config import Config, ConfigError, Problem, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.frontends import operator
@@ -96,7 +96,7 @@ def listen(config: Config) -> socket.socket:
         return bind(config.http.host, config.http.port)
     except OSError as error:
         why = os.strerror(error.errno or 0)
-        common.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {why}. Choose another --port.")
+        printing.fail(f"Cannot listen on {config.http.host}:{config.http.port}: {why}. Choose another --port.")
 
 
 def url_of(listener: socket.socket) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, printing
 from toolgate.config import Config
 from toolgate.core import jsonrpc, names
 
@@ -25,7 +25,7 @@ def add(name: Name, table: Table, config: common.ConfigPath = None) -> None:
     try:
         keys = msgspec.json.decode(table, type=dict[str, Any])
     except jsonrpc.UNREADABLE as error:
-        common.fail(f"The keys of the server must be a JSON object: {error}", 2)
+        printing.fail(f"The keys of the server must be a JSON object: {error}", 2)
     common.run(_ask(common.load_config(config), "POST", "/servers", {**keys, "name": name}, f"added {visible(name)}"))
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from toolgate.catalog.poisoning import visible
-from toolgate.cli import common, gateways
+from toolgate.cli import common, gateways, printing
+from toolgate.cli.printing import aligned, duration
 from toolgate.config import Config
 
 app = typer.Typer(add_completion=False)
@@ -25,11 +26,11 @@ def status(
 async def _status(config: Config, as_json: bool) -> None:
     gateway = gateways.find(config)
     if not gateway:
-        common.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
+        printing.fail(f"No gateway of {config.source or 'this configuration'} is running. Start one: toolgate serve")
     try:
         about = await gateways.value(gateway, "GET", "/status")
     except OSError as error:
-        common.fail(f"The running gateway does not answer: {error}")
+        printing.fail(f"The running gateway does not answer: {error}")
     typer.echo(json.dumps(about, indent=2) if as_json else "\n".join(_lines(about)))
 
 
@@ -54,18 +55,3 @@ def _row(server: Any, now: float) -> tuple[str, ...]:
 
 def _errors(servers: Any) -> list[str]:
     return [f"{visible(each['name'])}: {visible(each['error'])}" for each in servers if each.get("error")]
-
-
-def aligned(rows: tuple[tuple[str, ...], ...]) -> list[str]:
-    """Columns as wide as what stands in them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def duration(seconds: float) -> str:
-    """For people: 42s, 5m 3s, 2h 10m, 3d 4h."""
-    whole = max(0, int(seconds))
-    for unit, size, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if whole >= size:
-            return f"{whole // size}{unit} {whole % size // smaller}{below}"
-    return f"{whole}s"

@@ -14,7 +14,7 @@ import typer
 
 from toolgate import state as stores
 from toolgate.app import running
-from toolgate.cli import common
+from toolgate.cli import common, printing
 from toolgate.config import Config, ConfigError, KnownClient, Problem, state_folder
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
@@ -59,7 +59,7 @@ def stdio(
     common.require_servers(found, may_be_empty=True)
     known = _named(found, client)
     if known and not known.enabled:
-        common.fail(f"The client {known.id} is disabled in {found.source}", 2)
+        printing.fail(f"The client {known.id} is disabled in {found.source}", 2)
     common.log_to_stderr("%(levelname)s toolgate: %(message)s")
     path = f"{ENDPOINT}/{known.surface}" if known and known.surface and not surface else ENDPOINT
     common.run(_stdio(found, settings, path, _principal(known)))

@@ -9,7 +9,7 @@ from toolgate import __version__
 from toolgate.app import App
 from toolgate.catalog.base import ServerList
 from toolgate.catalog.poisoning import visible
-from toolgate.cli.status import aligned
+from toolgate.cli.printing import aligned
 from toolgate.config import Config
 from toolgate.core.model import Client
 from toolgate.gateway.gateway import Gateway

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from toolgate import config as configs
-from toolgate.cli import common, trusting
+from toolgate.cli import printing, trusting
 from toolgate.config import ConfigError
 from toolgate.config import trust as trusted
 
@@ -30,7 +30,7 @@ def trust(
 ) -> None:
     found = configs.find(path, Path.cwd(), {} if path else os.environ)
     if not found:
-        common.fail("No configuration found here or in the user's folder: give a file.", 2)
+        printing.fail("No configuration found here or in the user's folder: give a file.", 2)
     try:
         if forget:
             was_there = trusted.forget(found, os.environ)
@@ -39,6 +39,6 @@ def trust(
             trusting.ask(found, yes)
             typer.echo(f"{found} is now trusted", err=True)
     except ConfigError as error:
-        common.fail(f"Not trusted, because it is invalid: {error}")
+        printing.fail(f"Not trusted, because it is invalid: {error}")
     except OSError as error:
-        common.fail(f"{trusted.place(os.environ)} cannot be written ({error.strerror or 'unknown'})")
+        printing.fail(f"{trusted.place(os.environ)} cannot be written ({error.strerror or 'unknown'})")

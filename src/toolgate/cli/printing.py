@@ -1,0 +1,48 @@
+"""What commands print: text of strangers made safe, faults as a line, rows, durations; and how a command ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+
+from toolgate.catalog.poisoning import visible
+from toolgate.core.fault import Fault
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print what strangers may have written: on a terminal without what would act on it, elsewhere as it is."""
+    stream = sys.stderr if err else sys.stdout
+    typer.echo(on_a_terminal(text) if stream.isatty() else text, err=err)
+
+
+def on_a_terminal(text: str) -> str:
+    """Line breaks and tabs stay."""
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def fail(message: str, status: int = 1) -> NoReturn:
+    say(message, err=True)
+    sys.exit(status)
+
+
+def show(fault: Fault) -> str:
+    """A fault as one line for people."""
+    hint = f" ({fault.hint})" if fault.hint and fault.hint not in fault.message else ""
+    return visible(f"{fault.code}: {fault.message}{hint}")
+
+
+def aligned(rows: tuple[tuple[str, ...], ...]) -> list[str]:
+    """Columns as wide as what stands in them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def duration(seconds: float) -> str:
+    """For people: 42s, 5m 3s, 2h 10m, 3d 4h."""
+    whole = max(0, int(seconds))
+    for unit, size, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // smaller}{below}"
+    return f"{whole}s"
