@@ -17,9 +17,7 @@ from processes.ground import real, until
 from toolgate.core.clock import SystemClock
 from toolgate.core.model import Principal
 from toolgate.frontends import connections, server, streams, unread
-from toolgate.frontends.bodies import Bodies
-from toolgate.frontends.connections import Connections
-from toolgate.frontends.scheduling import Callers, Scheduler
+from toolgate.frontends.application import Application
 from toolgate.frontends.streams import Outbox, Response, relay
 from toolgate.frontends.unread import FREE, Backlog, Unread
 
@@ -32,16 +30,11 @@ def small_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread, "MOST", 6 * LARGE)
 
 
-class Frontend:
+class Frontend(Application):
     """Answers each request by so many bytes as its path says; `/stream/…` by an event of as many."""
 
-    body_limit = 1024
-
     def __init__(self) -> None:
-        self.scheduler = Scheduler(SystemClock())
-        self.callers = Callers()
-        self.connections = Connections()
-        self.bodies = Bodies()
+        super().__init__(SystemClock(), body_limit=1024)
         self.started = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -111,7 +104,7 @@ class Crowd:
 @asynccontextmanager
 async def crowd() -> AsyncGenerator[Crowd]:
     frontend, listener = Frontend(), server.bind("127.0.0.1", 0)
-    async with server.serving(frontend, listener):  # type: ignore[arg-type]
+    async with server.serving(frontend, listener):
         found = Crowd(frontend, listener.getsockname()[1])
         try:
             yield found

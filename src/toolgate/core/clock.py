@@ -101,3 +101,17 @@ class _Timer:
     def call(self) -> None:
         if self._then:
             self._then()
+
+
+async def waited(reader: asyncio.Future[None], clock: Clock, patience: float) -> None:
+    """Until somebody wakes the reader. Raises `TimeoutError` after `patience` seconds."""
+    timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
+    try:
+        await reader
+    finally:
+        timer.cancel()
+
+
+def wake(reader: asyncio.Future[None] | None) -> None:
+    if reader and not reader.done():
+        reader.set_result(None)

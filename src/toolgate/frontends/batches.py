@@ -11,22 +11,22 @@ from typing import TypeAlias
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.jsonrpc import Malformed, Message
+from toolgate.core.mcp import Revision
 from toolgate.eras import modern
-from toolgate.frontends.session import Session
 
 MOST = jsonrpc.LONGEST_BATCH
 
 Batch: TypeAlias = Sequence[Message | Malformed]
 
 
-def read(data: bytes, session: Session | None, error: Malformed) -> Batch:
-    """The messages of a batch, each with what is wrong with it. Raises `Malformed`: `error` where the bytes are no
-    batch at all. Without a session it is one of a client that has not begun one yet."""
+def read(data: bytes, agreed: Revision | None, error: Malformed) -> Batch:
+    """The messages of a batch, each with what is wrong with it. `agreed` is the revision that its client has agreed on,
+    None before it has. Raises `Malformed`: `error` where the bytes are no batch at all."""
     raws = jsonrpc.read_batch(data)
     if raws is None:
         raise error
-    if session and session.is_initialized and not session.revision.has_batches:
-        raise _refused(f"revision {session.revision.date} does not support batches")
+    if agreed and not agreed.has_batches:
+        raise _refused(f"revision {agreed.date} does not support batches")
     if not 0 < len(raws) <= MOST:
         raise _refused(f"a batch must have 1 to {MOST} messages")
     tokens = jsonrpc.MOST_TOKENS // len(raws)  # all of it is read in one go

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from toolgate.core.clock import Clock
-from toolgate.frontends.streams import NOTES_KEPT, waited, wake
+from toolgate.core.clock import Clock, waited, wake
+from toolgate.frontends.unread import NOTES_KEPT
 
 Kind: TypeAlias = Literal["c", "s"]  # a call's stream, or the session's own
 

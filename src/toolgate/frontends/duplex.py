@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.clock import Clock
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, responses
-from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
-from toolgate.frontends.streams import NOTES_KEPT
+from toolgate.frontends.modern import ModernResponses
+from toolgate.frontends.session import Session
+from toolgate.frontends.unread import NOTES_KEPT
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,8 @@ def _nothing() -> None: ...
 
 
 class Conversation:
-    """`write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
+    """`session` is its own: it is for what is not modern, and ends with it. A message has `body_limit` bytes at most.
+    `write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
     is called when the client has asked for the end."""
 
     can_ask = True
@@ -37,20 +40,21 @@ class Conversation:
 
     def __init__(
         self,
-        deps: FrontendDeps,
-        path: str,
-        principal: Principal,
+        session: Session,
+        modern: ModernResponses,
+        clock: Clock,
+        body_limit: int,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
     ) -> None:
-        self.session = deps.new_session(path, principal)
+        self.session = session
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
-        self._gateway = deps.gateway
-        self._modern = deps.modern
-        self._limit = deps.config.http.body_limit
-        self._clock = deps.clock
+        self._gateway = session.gateway
+        self._modern = modern
+        self._limit = body_limit
+        self._clock = clock
         self._write = write
         self._backlog = backlog
         self._hang_up = hang_up
@@ -130,7 +134,7 @@ class Conversation:
 
     def _received_other(self, data: bytes, error: Malformed) -> None:
         try:
-            batch = batches.read(data, self.session, error)
+            batch = batches.read(data, self.session.agreed, error)
         except Malformed as refused:
             self._refuse(refused)
             return

@@ -90,13 +90,13 @@ class Request:
 class Guards:
     """The checks of one frontend. The size of a body is that of `http.body_limit`, in bytes."""
 
-    def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers) -> None:
+    def __init__(self, gateway: Gateway, config: Config, identify: Identify, callers: Callers, bodies: Bodies) -> None:
         self._callers = callers
         self._gateway = gateway
         self._config = config
         self._identify = identify
         self._hosts = _served_hosts(config)
-        self.bodies = Bodies()
+        self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
 
     async def admit(self, scope: Scope, receive: Receive) -> Request:
@@ -239,7 +239,7 @@ class Guards:
                     continue
                 chunks.append(chunk)
                 if more:
-                    kept = kept or self.bodies.begun(request.principal.counted_as)
+                    kept = kept or self._bodies.begun(request.principal.counted_as)
                     if not kept.has(size):
                         await kept.room()
             if size > limit:

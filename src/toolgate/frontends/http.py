@@ -20,13 +20,12 @@ from toolgate.eras import headers as era_headers
 from toolgate.eras import modern
 from toolgate.frontends import batches, connections, guards, responses, sse_delivery
 from toolgate.frontends.active_requests import ActiveRequest, ActiveRequests, Known
+from toolgate.frontends.application import Application
 from toolgate.frontends.channels import Channel, is_of_session
-from toolgate.frontends.connections import Connections
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope, not_allowed
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
-from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
@@ -37,21 +36,17 @@ DENIAL = "websocket.http.response"  # how ASGI calls what refuses a WebSocket, w
 LAST_WORD = 0.2  # seconds for subscriptions to end by themselves
 
 
-class HttpFrontend:
+class HttpFrontend(Application):
     """The ASGI application. `identify` says who a client is; `resource` what the gateway says to who wants a token."""
 
     def __init__(self, deps: FrontendDeps, sessions: Sessions, identify: Identify, resource: Resource) -> None:
-        self.body_limit = deps.config.http.body_limit
+        super().__init__(deps.clock, deps.config.http.body_limit)
         self._deps = deps
         self._modern = deps.modern
         self._sessions = sessions
         self._config = deps.config
         self._clock = deps.clock
-        self.scheduler = Scheduler(deps.clock)
-        self.callers = Callers()
-        self._guards = Guards(deps.gateway, deps.config, identify, self.callers)
-        self.bodies = self._guards.bodies
-        self.connections = Connections()
+        self._guards = Guards(deps.gateway, deps.config, identify, self.callers, self.bodies)
         self.web = Web(deps, self._guards, resource)
         self._resource = resource
         self._active_requests = ActiveRequests()
@@ -216,7 +211,7 @@ class HttpFrontend:
             if error.is_answer and (answering := request.headers.get(era_headers.SESSION)) is not None:
                 self._known_session(request, answering).answered_unreadably(error)
             session = self._session_of_batch(request, error)
-            batch = batches.read(data, session, error)
+            batch = batches.read(data, session.agreed if session else None, error)
         except Malformed as refused:
             responses.let_go(refused)
             await response.whole(400, responses.write_malformed(refused))

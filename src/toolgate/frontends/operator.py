@@ -24,7 +24,7 @@ from pathlib import Path
 from toolgate.config import Config, state_folder
 from toolgate.config.edits import make_folder
 from toolgate.core.clock import Clock
-from toolgate.frontends.http import HttpFrontend
+from toolgate.frontends.application import Application
 
 log = logging.getLogger(__name__)
 
@@ -45,9 +45,9 @@ def place(config: Config, environ: Mapping[str, str]) -> Path:
 
 
 @asynccontextmanager
-async def listening(frontend: HttpFrontend, path: Path, clock: Clock) -> AsyncGenerator[None]:
+async def listening(application: Application, path: Path, clock: Clock) -> AsyncGenerator[None]:
     """Answer the operator inside the block, as soon as no other gateway of this configuration does."""
-    work = asyncio.get_running_loop().create_task(_listen(frontend, path, clock), name="operator's socket")
+    work = asyncio.get_running_loop().create_task(_listen(application, path, clock), name="operator's socket")
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ async def listening(frontend: HttpFrontend, path: Path, clock: Clock) -> AsyncGe
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def _listen(frontend: HttpFrontend, path: Path, clock: Clock) -> None:
+async def _listen(application: Application, path: Path, clock: Clock) -> None:
     try:
         make_folder(path.parent)
         check_ours(path.parent)
@@ -64,7 +64,7 @@ async def _listen(frontend: HttpFrontend, path: Path, clock: Clock) -> None:
         log.info("commands cannot reach this gateway: %s cannot be used (%s)", path, error)
         return
     try:
-        await _serve(frontend, path)
+        await _serve(application, path)
     except OSError as error:
         log.info("commands cannot reach this gateway: cannot listen on %s (%s)", path, error)
     finally:
@@ -96,7 +96,7 @@ async def _owned(path: Path, clock: Clock) -> int:
         raise
 
 
-async def _serve(frontend: HttpFrontend, path: Path) -> None:
+async def _serve(application: Application, path: Path) -> None:
     """With the lock, a socket that is there is that of a gateway which was killed."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -108,7 +108,7 @@ async def _serve(frontend: HttpFrontend, path: Path) -> None:
         await _called(listener)
         # The HTTP server takes a tenth of a second to import, which no gateway over stdio pays whom nobody asks.
         server = await asyncio.to_thread(importlib.import_module, "toolgate.frontends.server")
-        async with server.serving(frontend, listener):
+        async with server.serving(application, listener):
             await asyncio.Event().wait()
     finally:
         path.unlink(missing_ok=True)

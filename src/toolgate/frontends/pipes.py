@@ -44,7 +44,10 @@ class Pipe:
         self.backlog = backlog
         self.outbox = Outbox(can_stream=True, can_ask=True, backlog=backlog)
         self.is_cut_off = asyncio.Event()
-        self.conversation = Conversation(deps, path, principal, self._write, self._backlog, self.outbox.end)
+        session, limit = deps.new_session(path, principal), deps.config.http.body_limit
+        self.conversation = Conversation(
+            session, deps.modern, deps.clock, limit, self._write, self._backlog, self.outbox.end
+        )
 
     def _write(self, message: bytes) -> None:
         self.outbox.send(message)

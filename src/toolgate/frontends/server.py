@@ -23,10 +23,10 @@ from toolgate.core.clock import SystemClock
 from toolgate.core.complaints import Complaints
 from toolgate.core.inflow import Intake, IntakeQueue, SharedTransport
 from toolgate.frontends import unread
+from toolgate.frontends.application import Application
 from toolgate.frontends.bodies import Bodies
 from toolgate.frontends.connections import STATE, Connection, Connections
 from toolgate.frontends.frames import paced_socket
-from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import Operator, met
 from toolgate.frontends.scheduling import Callers, Scheduler, Turn
 
@@ -234,16 +234,16 @@ class _Bounded(logging.Filter):
 
 
 @asynccontextmanager
-async def serving(frontend: HttpFrontend, listener: socket.socket) -> AsyncGenerator[None]:
+async def serving(application: Application, listener: socket.socket) -> AsyncGenerator[None]:
     """Serve inside the block; requests under way get a moment to end."""
-    http = partial(_Protocol, frontend.scheduler, frontend.callers, frontend.connections)
+    http = partial(_Protocol, application.scheduler, application.callers, application.connections)
     config = uvicorn.Config(
-        frontend,
+        application,
         http=cast("type[asyncio.Protocol]", http),
         loop="none",
         lifespan="off",
-        ws=cast("type[asyncio.Protocol]", partial(_websocket, frontend.bodies, frontend.connections.turns)),
-        ws_max_size=frontend.body_limit,
+        ws=cast("type[asyncio.Protocol]", partial(_websocket, application.bodies, application.connections.turns)),
+        ws_max_size=application.body_limit,
         ws_per_message_deflate=False,
         log_config=None,
         log_level="warning",

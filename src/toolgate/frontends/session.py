@@ -91,7 +91,7 @@ class Session:
         self.is_initialized = False
         self.is_to_end = False  # its client has asked for that
         self.used = clock.now()
-        self._gateway = gateway
+        self.gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
         self._has_logging = True  # as far as it was told
@@ -114,10 +114,15 @@ class Session:
     @property
     def route(self) -> Route:
         """What is served at its path now: that changes with the configuration. Raises `Fault` where nothing is."""
-        return self._gateway.route(self.path)
+        return self.gateway.route(self.path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision.date} {len(self._in_flight)} in flight>"
+
+    @property
+    def agreed(self) -> Revision | None:
+        """What it speaks, once its client has agreed on that."""
+        return self.revision if self.is_initialized else None
 
     @property
     def is_idle(self) -> bool:
@@ -166,7 +171,7 @@ class Session:
                 self._relayed.add(work)
                 work.add_done_callback(self._relayed.discard)
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
-            self._spawn(self._gateway.roots_changed(self.path, self.client))
+            self._spawn(self.gateway.roots_changed(self.path, self.client))
 
     def _progressed(self, params: Raw) -> None:
         """The client reports on a question that wants to hear of it, by the id of the question."""
@@ -186,7 +191,7 @@ class Session:
                 meta = calls.read_meta(params.get("_meta"))
                 call = calls.read_undefined(message.method, params, meta, self.client, None, "legacy")
                 call = msgspec.structs.replace(call, is_notification=True)
-                await self._gateway.handle(call, self.route)
+                await self.gateway.handle(call, self.route)
         except Fault as fault:
             log.debug("%s was not relayed: %s", message.method, fault.message)
 
@@ -254,7 +259,7 @@ class Session:
         self._subscriber.close()
         if self._replay_buffer:
             self._replay_buffer.close()
-        await self._gateway.leave(self.client)
+        await self.gateway.leave(self.client)
 
     # Requests.
 
@@ -265,7 +270,7 @@ class Session:
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
-            if not (fault := self._gateway.given_up()):
+            if not (fault := self.gateway.given_up()):
                 raise
             return responses.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
@@ -283,7 +288,7 @@ class Session:
         can = questions.known_capabilities(asked.capabilities, self.revision)
         self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can))
         self._subscriber.client = self.client
-        about = await self._gateway.lists.about(self.route, self.client)
+        about = await self.gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
         self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, responses.SERVER_INFO, about.instructions)
@@ -308,13 +313,13 @@ class Session:
             raise responses.method_not_found(message)
         level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
-        await self._gateway.set_level(level, self.route, self.client)
+        await self.gateway.set_level(level, self.route, self.client)
         return b"{}"
 
     async def _list(self, message: Message, *_: object) -> bytes:
         params = calls.read_members(message.params, "params")
         kind = mcp.METHODS[message.method].kind
-        listing = await self._gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
+        listing = await self.gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
         page = self._pages.cut(listing, params, self.route, self.client)
         return await responses.listing(page, partial(legacy.write_listing, self.revision))
 
@@ -322,7 +327,7 @@ class Session:
         if not self._has_tasks:
             raise responses.method_not_found(message)
         params = calls.read_members(message.params, "params")
-        listing = await self._gateway.lists.tasks(self.route, self.client)
+        listing = await self.gateway.lists.tasks(self.route, self.client)
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
 
     async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
@@ -347,7 +352,7 @@ class Session:
         meta = calls.read_meta(params.get("_meta"))
         token = bytes(meta.progress_token)
         notes = Notes(self._reporter(stream.note, token))
-        passed_on = self._gateway.passed_on(stream.headers)
+        passed_on = self.gateway.passed_on(stream.headers)
         level = self._log_level
         if message.method in mcp.TARGETED:
             call = calls.read_call(message.method, params, meta, client, notes, level, True, passed_on=passed_on)
@@ -411,10 +416,10 @@ class Session:
         """Ask the client whatever the call asks, as it asks it, and answer at once."""
         asking: set[asyncio.Task[None]] = set()
         task = call.target if call.method == mcp.TASK_RESULT else ""
-        outcome = await self._gateway.handle(call, self.route)
+        outcome = await self.gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
-                for ask in self._gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
+                for ask in self.gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
                     _refuse_if_unaskable(ask, stream, outcome.resume)
                     asking.add(self._spawn(self._put(ask, outcome.resume, stream, task)))
                 outcome = await outcome.resume.next()

@@ -32,8 +32,9 @@ class StdioFrontend(asyncio.Protocol):
             write(message + b"\n")
 
         self.closed = asyncio.Event()
-        self._conversation = Conversation(deps, path, principal or THE_OPERATOR, write_line, backlog)
         self._limit = deps.config.http.body_limit
+        session = deps.new_session(path, principal or THE_OPERATOR)
+        self._conversation = Conversation(session, deps.modern, deps.clock, self._limit, write_line, backlog)
         self._lines = Lines()
 
     def data_received(self, data: bytes) -> None:

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from toolgate.core import sse
-from toolgate.core.clock import Clock
+from toolgate.core.clock import Clock, waited, wake
 from toolgate.core.jsonrpc import one_line
-from toolgate.frontends.unread import FREE, Backlog
+from toolgate.frontends.unread import FREE, NOTES_KEPT, Backlog
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,7 +23,6 @@ HeaderList = Sequence[tuple[bytes, bytes]]
 
 QUIET = 15.0  # seconds until a stream shows that it lives
 QUICK = 0.02  # seconds in which a client that goes away is not looked for; well below the window in `modern`
-NOTES_KEPT = 1024 * 1024  # bytes that may wait for a client before notes are lost
 
 _SSE: HeaderList = (
     (b"content-type", b"text/event-stream"),
@@ -80,20 +79,6 @@ class Outbox:
     def _put(self, message: bytes | None) -> None:
         self._messages.append(message)
         wake(self._reader)
-
-
-async def waited(reader: asyncio.Future[None], clock: Clock, patience: float) -> None:
-    """Until somebody wakes the reader. Raises `TimeoutError` after `patience` seconds."""
-    timer = clock.call_later(patience, lambda: None if reader.done() else reader.set_exception(TimeoutError()))
-    try:
-        await reader
-    finally:
-        timer.cancel()
-
-
-def wake(reader: asyncio.Future[None] | None) -> None:
-    if reader and not reader.done():
-        reader.set_result(None)
 
 
 class Response:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 FREE = 64 * 1024  # bytes of each connection, which count for nothing
+NOTES_KEPT = 1024 * 1024  # bytes that may wait for a client before notes are lost
 MOST_OF_ONE = 64 * 1024 * 1024  # bytes that wait for one principal
 MOST = 256 * 1024 * 1024  # for all
 PATIENCE = 60.0  # seconds without reading

@@ -1,0 +1,29 @@
+"""What a server serves: an ASGI application, and what its connections and the application both work with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import MutableMapping
+from typing import Any
+
+from toolgate.core.clock import Clock
+from toolgate.frontends.bodies import Bodies
+from toolgate.frontends.connections import Connections
+from toolgate.frontends.scheduling import Callers, Scheduler
+from toolgate.frontends.streams import Receive, Send
+
+
+class Application(ABC):
+    """`body_limit` in bytes. A connection asks `callers` whose a request is before `scheduler` has it started, and the
+    application tells them; it counts as one of `connections`, and keeps what has not ended in `bodies`."""
+
+    def __init__(self, clock: Clock, body_limit: int) -> None:
+        self.body_limit = body_limit
+        self.scheduler = Scheduler(clock)
+        self.callers = Callers()
+        self.bodies = Bodies()
+        self.connections = Connections()
+
+    @abstractmethod
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one HTTP request, or one WebSocket."""
