@@ -163,7 +163,7 @@ class App:
             self._pages,
             clock,
             node=secrets.token_hex(8),
-            credentials=self.sign_ins,
+            signed_in=self.sign_ins.settled,
         )
         self._frontend_deps = FrontendDeps(
             self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, ReplayBuffers(clock)

@@ -20,9 +20,7 @@ from processes.ground import WAIT, real, until
 from processes.scripted_http import Request, ScriptedServer, serving
 from unit.auth.test_oauth import Rig
 
-from toolgate.auth.oauth.base import Refusal
-from toolgate.auth.oauth.grants import Grant
-from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.base import Grant, Refusal, Registration
 from toolgate.auth.oauth.vault import LEASE, LEASES, GrantVault
 from toolgate.core.clock import SystemClock
 from toolgate.core.fault import Fault

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from toolgate.auth.oauth.base import SignIns
+from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Config
 from toolgate.core import mcp
 from toolgate.core.clock import Clock
@@ -14,7 +14,7 @@ from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
 from toolgate.gateway.gateway import Gateway
-from toolgate.surfaces.controls.context import Editor
+from toolgate.gateway.reload import Reloading
 
 
 class FrontendDeps(msgspec.Struct, frozen=True):
@@ -25,8 +25,8 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     pages: Pages
     config: Config
     clock: Clock
-    editor: Editor
-    sign_ins: SignIns
+    editor: Reloading
+    sign_ins: OAuth
     replay_buffers: ReplayBuffers
 
     def new_session(self, path: str, principal: Principal, revision: mcp.Revision | None = None) -> Session:

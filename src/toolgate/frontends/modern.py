@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from toolgate.auth.oauth.base import Credentials
 from toolgate.auth.seal import Broken, Seal
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
@@ -88,7 +87,8 @@ class Reply(msgspec.Struct, frozen=True):
 
 class ModernResponses:
     """What all frontends give the requests of modern clients to. `node` names this process in the states that it
-    seals."""
+    seals. `signed_in` returns when a principal has signed in at a server where it was asked to, or after so many
+    seconds."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class ModernResponses:
         pages: Pages,
         clock: Clock,
         node: str,
-        credentials: Credentials,
+        signed_in: Callable[[str, str, float], Awaitable[None]],
     ) -> None:
-        self._credentials = credentials
+        self._signed_in = signed_in
         self._gateway = gateway
         self._pages = pages
         self._closing = asyncio.Event()
@@ -258,7 +258,7 @@ class ModernResponses:
         asked for as this era does it, and the call is made again; where it is we who sent them, when they are back."""
         if call.resumption and call.resumption.asker.kind == "sign-in":
             server = call.resumption.asker.name
-            await self._credentials.settled(server, call.client.principal.id, SIGNING_IN)
+            await self._signed_in(server, call.client.principal.id, SIGNING_IN)
         try:
             return await self._gateway.handle(call, route)
         except Fault as fault:

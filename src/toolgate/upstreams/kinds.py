@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from toolgate.auth.oauth.base import UpstreamCredential
+from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.config import Server
 from toolgate.core.model import EventSink
 from toolgate.upstreams.base import Upstream

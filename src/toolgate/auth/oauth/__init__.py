@@ -1,6 +1,6 @@
 """The gateway as an OAuth client of servers.
 
-    base         what servers are shown, and sign-ins under way, as other packages see them
+    base         the values: metadata, clients, grants, sign-ins
     credentials  what a server is shown, and what happens when it refuses that; the one place a token comes from
     challenge    `WWW-Authenticate`, read
     discovery    where a server's tokens come from: metadata of the server and of its authorization server

@@ -21,13 +21,26 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from toolgate.auth.oauth import challenge
-from toolgate.auth.oauth.base import NOWHERE, Begun, Offered, Places, Refusal
+from toolgate.auth.oauth.base import (
+    NOWHERE,
+    Authority,
+    Begun,
+    Discovered,
+    Grant,
+    Offered,
+    Places,
+    Refusal,
+    Registration,
+    SignIn,
+    failed,
+    fits,
+)
 from toolgate.auth.oauth.challenge import Challenge, united
-from toolgate.auth.oauth.discovery import Authority, Discovered, Discovery, failed
-from toolgate.auth.oauth.grants import Grant, Grants, NotGranted, fits
+from toolgate.auth.oauth.discovery import Discovery
+from toolgate.auth.oauth.grants import Grants, NotGranted
 from toolgate.auth.oauth.ourselves import Ourselves
-from toolgate.auth.oauth.registering import Registration, error_word
-from toolgate.auth.oauth.sign_in import OFFLINE, SignIn, asked_to_sign_in, authorize, check_issuer, hashed
+from toolgate.auth.oauth.registering import error_word
+from toolgate.auth.oauth.sign_in import OFFLINE, asked_to_sign_in, authorize, check_issuer, hashed
 from toolgate.auth.oauth.vault import LEASE, SIGN_IN_LASTS, GrantVault
 from toolgate.auth.safe_net import SafeNet
 from toolgate.config import Server, ServerAuth
@@ -52,8 +65,9 @@ class Full(Exception):
 
 
 class OAuth:
-    """A `Credentials`, and a `SignIns`. `base` is the URL that browsers reach the gateway by, empty where
-    they cannot; `on_grant` is told of each sign-in that has ended well, by server and principal."""
+    """What servers are shown whose configuration has `auth`, and the sign-ins that are under way for that. `base` is
+    the URL that browsers reach the gateway by, empty where they cannot; `on_grant` is told of each sign-in that has
+    ended well, by server and principal."""
 
     def __init__(
         self,
@@ -80,6 +94,7 @@ class OAuth:
         self._warned: set[tuple[str, str]] = set()
 
     def credential(self, server: Server, principal: str) -> UpstreamCredential:
+        """For connections to a server that serve one principal."""
         assert server.auth
         self._servers[server.id] = server
         return UpstreamCredential(self, server, server.auth, _whose(server, principal))
@@ -123,6 +138,7 @@ class OAuth:
     # Sign-ins.
 
     def served_at(self, places: Places) -> None:
+        """There are pages for sign-ins now. Before that, nobody can sign in."""
         self._places = self.ourselves.places = places
         self.vault.document = places.document
 
@@ -190,7 +206,8 @@ class OAuth:
         return self._page(link) if link and self.vault.sign_in(link) else ""
 
     async def settled(self, server: str, principal: str, seconds: float) -> None:
-        """It may be another process where the sign-in ends."""
+        """Return when a principal has signed in at a server where it was asked to, or after so many seconds. It may be
+        another process where the sign-in ends."""
         configured = self._servers.get(server)
         principal = _whose(configured, principal)
         offered = self._offered.get((server, principal))
@@ -202,6 +219,7 @@ class OAuth:
             await self.clock.sleep(LOOK)
 
     def find(self, id: str) -> Offered | None:
+        """One that is not begun yet, by the id of its link."""
         found = self.vault.sign_in(id)
         if not found or found.verifier:
             return None
@@ -216,6 +234,7 @@ class OAuth:
         )
 
     async def begin(self, id: str, confirm: str) -> Begun | None:
+        """Begin it, once. None where there is none, or the form was not that of its page."""
         found = self.vault.sign_in(id)
         if not found or found.verifier or not hmac.compare_digest(found.confirm.encode(), confirm.encode()):
             return None
@@ -229,6 +248,8 @@ class OAuth:
         return Begun(authorize(found, state, verifier), cookie)
 
     async def finish(self, answer: Mapping[str, str], cookie: str, path: str) -> str:
+        """What the authorization server's answer comes to: the server's name. `path` is where it came. Raises
+        `Fault`."""
         state = answer.get("state", "")
         found = self.vault.sign_in(state) if state else None
         if not found or not found.verifier:
@@ -259,7 +280,7 @@ class OAuth:
                 server, found.authority, found.plan, code, found.verifier, found.redirect_uri
             )
         except NotGranted as no:
-            await self.ourselves.forget_if_unknown(found.plan.client, no, found.redirect_uri)
+            await self.ourselves.forget_if_unknown(found.plan.client, no.error, found.redirect_uri)
             raise failed(server, f"cannot complete sign-in: {found.plan.issuer} answered: {no or 'no'}") from None
         await self.vault.keep(grant)
         self._offered.pop((server.id, grant.principal), None)
@@ -270,16 +291,17 @@ class OAuth:
         self._servers = {id: server for id, server in servers.items() if server.auth}
 
     def document(self) -> bytes | None:
+        """Who the gateway is to authorization servers that fetch it; None where they could not."""
         return self.ourselves.document()
 
     @property
     def is_secure(self) -> bool:
+        """Whether browsers come by https."""
         return self._base().startswith("https:")
 
 
 class UpstreamCredential:
-    """A `auth.oauth.base.UpstreamCredential`: what one server is shown for one principal, empty for the gateway's
-    own."""
+    """What one server is shown for one principal, empty for the gateway's own."""
 
     def __init__(self, oauth: OAuth, server: Server, auth: ServerAuth, principal: str) -> None:
         self.server = server
@@ -289,6 +311,7 @@ class UpstreamCredential:
         self._vault = oauth.vault
 
     async def shown(self) -> str:
+        """The value of `Authorization`; empty where nothing is known yet. Raises `Fault`."""
         grant = self._vault.grant(self.server, self.principal)
         if not grant:
             return ""
@@ -297,6 +320,7 @@ class UpstreamCredential:
         return await self._once("renew", grant.token, work=lambda: self._renewed_early(grant))
 
     async def refused(self, refusal: Refusal) -> str:
+        """Another value to try. Raises `Fault`: SIGN_IN_REQUIRED where a person has to do something about it."""
         kind = (*self._key, "refused")
         key = (*kind, str(refusal.status), refusal.challenge, refusal.shown)
         try:

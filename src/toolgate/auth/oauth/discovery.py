@@ -8,16 +8,16 @@ the operator has written may be a private one. Spec: 2026-07-28 basic/authorizat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from toolgate.auth.oauth.base import Authority, Discovered, ProtectedResource, failed
 from toolgate.auth.safe_net import Fetched, SafeNet
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.clock import Clock
-from toolgate.core.fault import Fault
 
 KEPT = 300.0  # seconds for which an authorization server's metadata is good
 MOST_KEPT = 64
@@ -25,42 +25,6 @@ MOST_KEPT = 64
 _OF_RESOURCE = "/.well-known/oauth-protected-resource"
 _OF_SERVER = "/.well-known/oauth-authorization-server"
 _OF_OPENID = "/.well-known/openid-configuration"
-
-
-# What others may name has a length: it is kept, shown, and sent. Metadata with more are none.
-Url = Annotated[str, msgspec.Meta(max_length=2048)]
-Word = Annotated[str, msgspec.Meta(max_length=256)]
-Urls = Annotated[tuple[Url, ...], msgspec.Meta(max_length=64)]
-Words = Annotated[tuple[Word, ...], msgspec.Meta(max_length=1024)]
-
-
-class ProtectedResource(msgspec.Struct, frozen=True):
-    """What a server says of itself. `scopes_supported` None: it does not say."""
-
-    resource: Url
-    authorization_servers: Urls = ()
-    scopes_supported: Words | None = None
-
-
-class Authority(msgspec.Struct, frozen=True):
-    """What an authorization server says of itself, as far as it matters here."""
-
-    issuer: Url
-    token_endpoint: Url
-    authorization_endpoint: Url = ""
-    registration_endpoint: Url = ""
-    scopes_supported: Words = ()
-    code_challenge_methods_supported: Words = ()
-    token_endpoint_auth_methods_supported: Words = ("client_secret_basic",)
-    client_id_metadata_document_supported: bool = False
-    authorization_response_iss_parameter_supported: bool = False
-
-
-class Discovered(msgspec.Struct, frozen=True):
-    """Both, of one server."""
-
-    resource: ProtectedResource
-    authority: Authority
 
 
 Document = TypeVar("Document", ProtectedResource, Authority)
@@ -157,11 +121,6 @@ class Discovery:
 def _written(server: Server) -> tuple[str, ...]:
     """The URLs that may lead to private addresses since the operator has written them."""
     return (server.url, server.auth.issuer if server.auth else "") if server.by_operator else ()
-
-
-def failed(server: Server, what: str, hint: str = "") -> Fault:
-    """The gateway cannot show this server who it is."""
-    return Fault("SERVER_FAILED", f"{server.name} {what}", server=server.id, reach="not_sent", hint=hint)
 
 
 def _places(issuer: str) -> tuple[str, ...]:

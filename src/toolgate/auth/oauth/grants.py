@@ -13,57 +13,14 @@ from urllib.parse import urlencode
 import msgspec
 
 from toolgate.auth.oauth import challenge
-from toolgate.auth.oauth.discovery import Authority, Discovery, failed
-from toolgate.auth.oauth.registering import Registration, error_word, identified, is_document
-from toolgate.config import Server, ServerAuth
+from toolgate.auth.oauth.base import Authority, Grant, failed
+from toolgate.auth.oauth.discovery import Discovery
+from toolgate.auth.oauth.registering import error_word, identified
+from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
-
-
-class Grant(msgspec.Struct, frozen=True):
-    """What a principal was granted for a server. `scopes` are those that were granted, where that was said; `asked`
-    those that were asked for; `expires` in seconds since 1970, None where that was not said; `kept`: when it was."""
-
-    principal: str
-    server: str
-    url: str
-    issuer: str
-    resource: str
-    client: Registration
-    token: str
-    refresh: str = ""
-    expires: float | None = None
-    scopes: tuple[str, ...] | None = None
-    asked: tuple[str, ...] = ()
-    kept: float = 0.0
-    steps: int = 0  # sign-ins in a row that asked for no other scopes
-
-    @property
-    def shown(self) -> str:
-        """The value of `Authorization`."""
-        return f"Bearer {self.token}"
-
-    def covers(self, scopes: tuple[str, ...]) -> bool:
-        """Whether these were granted, as far as anybody has said."""
-        return set(scopes) <= set(self.asked if self.scopes is None else self.scopes)
-
-    def __repr__(self) -> str:
-        return f"<Grant {self.principal} {self.server} {self.issuer}>"
-
-
-def fits(auth: ServerAuth, grant: Grant, document: str) -> bool:
-    """Whether a grant is of the issuer and the client that the configuration names now, as far as it names any. A
-    client that it names no more is not used either: then the gateway is a client by itself, or by its `document`,
-    which is at this path; empty: there is none."""
-    if auth.issuer and grant.issuer.rstrip("/") != auth.issuer.rstrip("/"):
-        return False
-    client = grant.client
-    if not auth.client_id:
-        return client.is_own or bool(document and client.client_id.endswith(document))
-    # Not every authorization server takes the operator's document.
-    return client.client_id == auth.client_id or (client.is_own and is_document(auth.client_id))
 
 
 class NotGranted(Exception):

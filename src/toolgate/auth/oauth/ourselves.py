@@ -13,10 +13,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from toolgate.auth.oauth import registering
-from toolgate.auth.oauth.base import NOWHERE
-from toolgate.auth.oauth.discovery import Authority, Discovery, failed
-from toolgate.auth.oauth.grants import NotGranted
-from toolgate.auth.oauth.registering import Registration
+from toolgate.auth.oauth.base import NOWHERE, Authority, Registration, failed
+from toolgate.auth.oauth.discovery import Discovery
 from toolgate.auth.oauth.sign_in import hashed
 from toolgate.auth.oauth.vault import GrantVault
 from toolgate.auth.safe_net import LOOPBACK
@@ -81,9 +79,9 @@ class Ourselves:
             raise failed(server, "cannot complete sign-in: browsers must not be redirected to plain http", hint)
         return base + self.places.callback + (f"/{hashed(issuer)[:32]}" if issuer else "")
 
-    async def forget_if_unknown(self, client: Registration, no: NotGranted, redirect_uri: str) -> None:
-        """An authorization server that has forgotten us is registered at anew."""
-        if client.is_own and no.error in ("invalid_client", "unauthorized_client"):
+    async def forget_if_unknown(self, client: Registration, error: str, redirect_uri: str) -> None:
+        """An authorization server that has forgotten us, by its word `error`, is registered at anew."""
+        if client.is_own and error in ("invalid_client", "unauthorized_client"):
             await self._vault.drop_client(client, redirect_uri)
 
     def document(self) -> bytes | None:

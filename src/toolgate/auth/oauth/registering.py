@@ -17,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from toolgate.auth.oauth.discovery import Authority, Word, failed
+from toolgate.auth.oauth.base import Authority, Registration, Word, failed, is_document
 from toolgate.auth.safe_net import LOOPBACK
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc
@@ -28,20 +28,6 @@ ASSERTION_LASTS = 60.0  # seconds
 NAME = "toolgate"
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _METHODS = ("client_secret_basic", "client_secret_post", "none")  # the first that an authorization server knows
-
-
-class Registration(msgspec.Struct, frozen=True):
-    """A client at one authorization server. `expires` in seconds since 1970; None: never."""
-
-    issuer: str
-    client_id: str
-    secret: str = ""
-    method: str = "none"
-    expires: float | None = None
-    is_own: bool = False  # registered by the gateway itself: it may register again
-
-    def __repr__(self) -> str:
-        return f"<Registration {self.client_id} at {self.issuer}>"
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -83,11 +69,6 @@ def described(auth: ServerAuth, authority: Authority, document: str) -> Registra
     if auth.private_key:
         return Registration(authority.issuer, url, method="private_key_jwt")
     return Registration(authority.issuer, url)
-
-
-def is_document(client_id: str) -> bool:
-    parts = urlsplit(client_id)
-    return parts.scheme == "https" and len(parts.path) > 1
 
 
 def metadata(redirect_uri: str, method: str) -> dict[str, Any]:

@@ -11,33 +11,14 @@ import hashlib
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-import msgspec
 from msgspec import Raw
 
-from toolgate.auth.oauth.discovery import Authority
-from toolgate.auth.oauth.grants import Grant
+from toolgate.auth.oauth.base import SignIn
 from toolgate.config import Server, ServerAuth
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.fault import Fault
 
 OFFLINE = "offline_access"
-
-
-class SignIn(msgspec.Struct, frozen=True):
-    """A sign-in that its user has not begun yet, or (with `verifier` and `cookie`) has. `plan` is the grant that will
-    come of it, without its token."""
-
-    plan: Grant
-    server_name: str
-    authority: Authority
-    redirect_uri: str
-    expires: float  # seconds since 1970
-    confirm: str = ""  # stands on the page, and comes back with its form
-    verifier: str = ""
-    cookie: str = ""  # hash of what the browser holds that has begun it
-
-    def __repr__(self) -> str:
-        return f"<SignIn {self.plan}>"
 
 
 def authorize(found: SignIn, state: str, verifier: str) -> str:

@@ -14,9 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from toolgate.auth.oauth.grants import Grant, fits
-from toolgate.auth.oauth.registering import Registration
-from toolgate.auth.oauth.sign_in import SignIn
+from toolgate.auth.oauth.base import Grant, Registration, SignIn, fits
 from toolgate.auth.seal import Broken, Seal
 from toolgate.config import Server
 from toolgate.core.clock import Clock

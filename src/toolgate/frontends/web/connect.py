@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
-from toolgate.auth.oauth.base import Begun, Offered, Places, SignIns
+from toolgate.auth.oauth.base import Begun, Offered, Places
+from toolgate.auth.oauth.credentials import OAuth
 from toolgate.core.fault import Fault
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response
@@ -56,7 +57,7 @@ _HEADERS = (
 class Connect:
     """`guards` are those of the frontend that these pages stand in."""
 
-    def __init__(self, sign_ins: SignIns, guards: Guards) -> None:
+    def __init__(self, sign_ins: OAuth, guards: Guards) -> None:
         sign_ins.served_at(PLACES)
         self._sign_ins = sign_ins
         self._guards = guards

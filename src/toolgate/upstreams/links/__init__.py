@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from toolgate.auth.oauth.base import Credentials
+from toolgate.auth.oauth.credentials import OAuth
 from toolgate.auth.safe_net import Dial, SafeNet
 from toolgate.config import Server
 from toolgate.core.clock import Clock
@@ -44,7 +44,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     supervisor: Supervisor
     pool: Pool
     outside: SafeNet = msgspec.field(default_factory=SafeNet)
-    credentials: Credentials | None = None
+    credentials: OAuth | None = None
     eras: Eras | None = None
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)

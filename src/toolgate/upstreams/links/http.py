@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from toolgate.auth.oauth.base import Refusal, UpstreamCredential
+from toolgate.auth.oauth.base import Refusal
+from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server
 from toolgate.core import jsonrpc, sse

@@ -11,7 +11,8 @@ import logging
 import re
 from urllib.parse import urljoin
 
-from toolgate.auth.oauth.base import Refusal, UpstreamCredential
+from toolgate.auth.oauth.base import Refusal
+from toolgate.auth.oauth.credentials import UpstreamCredential
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core import sse
