@@ -23,6 +23,7 @@ from toolgate.core.services import Swap
 from toolgate.eras import tasks
 from toolgate.gateway.audience import Audience
 from toolgate.gateway.lists import Lists
+from toolgate.gateway.reload import Reloading
 from toolgate.gateway.resolve import NOT_FOUND, Resolver
 from toolgate.gateway.route_view import RouteViews
 from toolgate.gateway.send import send_again
@@ -34,7 +35,7 @@ from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
 from toolgate.surfaces import controls
 from toolgate.surfaces.controls.base import find_server
-from toolgate.surfaces.controls.context import Editor, GatewayInfo
+from toolgate.surfaces.controls.context import GatewayInfo
 from toolgate.surfaces.handles import Handles
 from toolgate.upstreams.base import Upstream
 
@@ -51,7 +52,7 @@ class Gateway:
         events: Events,
         handles: Handles,
         gateway_info: GatewayInfo,
-        editor: Editor,
+        editor: Reloading,
         overflow: OverflowStore,
         access: Access,
         clock: Clock,

@@ -28,8 +28,8 @@ NOBODY = Principal("")  # who works inside this process
 
 
 class Reloading:
-    """An `Editor`. `prepared` makes what has a configuration served from now on; it is told which server was added or
-    removed here, where that is noted."""
+    """Changes the configuration: what is added this way is kept apart from what people write. `prepared` makes what
+    has a configuration served from now on; it is told which server was added or removed here, where that is noted."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Reloading:
         return slug(name)
 
     async def remove(self, name: str, by: Principal = NOBODY, /) -> None:
+        """Remove a server that was added. Raises `Fault`."""
         async with self._turn:
             self._serve(await asyncio.to_thread(self._settings.remove, name), name)
         self._audit.note_change("servers.remove", by, name=name)
@@ -91,6 +92,7 @@ class Reloading:
         return snapshot
 
     async def read_again(self) -> None:
+        """The same as `reload`, for who cannot do with a `ConfigError`. Raises `Fault`."""
         try:
             await self.reload()
         except ConfigError as error:

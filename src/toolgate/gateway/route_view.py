@@ -19,11 +19,12 @@ from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Event, EventSink
 from toolgate.gateway import changes
 from toolgate.gateway.finder import Finder
+from toolgate.gateway.reload import Reloading
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.policy.overflow import OverflowStore, not_kept
 from toolgate.search import Document, Hit
 from toolgate.surfaces.controls import own
-from toolgate.surfaces.controls.context import ControlContext, Editor, GatewayInfo
+from toolgate.surfaces.controls.context import ControlContext, GatewayInfo
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import InProcessTools, Object
 from toolgate.upstreams.inprocess.upstream import InProcessUpstream
@@ -38,7 +39,7 @@ class RouteViews:
     def __init__(
         self,
         gateway_info: GatewayInfo,
-        editor: Editor,
+        editor: Reloading,
         overflow: OverflowStore,
         access: Access,
         current: Callable[[], Snapshot],

@@ -2,7 +2,7 @@
 
 It is the same over HTTP, over the operator's socket (`operator`), and inside a command that runs a gateway of its own.
 The rule this file keeps: it changes nothing itself. What it is asked for goes the one path of every change of the
-configuration (`Editor`) and of every call and list (`gateway`), as who asks; and what it shows has no secrets in
+configuration (`Reloading`) and of every call and list (`gateway`), as who asks; and what it shows has no secrets in
 it.
 """
 
@@ -23,9 +23,10 @@ from toolgate.core.model import Call, Client, Done, NeedInput, Principal
 from toolgate.frontends.guards import Guards, Refused, Scope, not_allowed
 from toolgate.frontends.streams import Receive, Response, gone
 from toolgate.gateway.gateway import Gateway
+from toolgate.gateway.reload import Reloading
 from toolgate.policy import scrub
 from toolgate.surfaces.controls.base import find_server
-from toolgate.surfaces.controls.context import Editor, GatewayInfo
+from toolgate.surfaces.controls.context import GatewayInfo
 
 PREFIX = "/admin"
 
@@ -66,7 +67,7 @@ class _Listed(msgspec.Struct):
 class Admin:
     """`guards` are those of the frontend that it stands in."""
 
-    def __init__(self, gateway: Gateway, editor: Editor, guards: Guards) -> None:
+    def __init__(self, gateway: Gateway, editor: Reloading, guards: Guards) -> None:
         self._gateway = gateway
         self._editor = editor
         self._guards = guards

@@ -2,7 +2,7 @@
 
     __init__   `SETS`: the tools of each seed; `CONTROLS`: all of them by name
     base       `Control`: a row of data with one function; `Family`: how the tools of one seed answer
-    context    `ControlContext`: what a control tool works by; `GatewayView`, `GatewayInfo`, `Editor`
+    context    `ControlContext`: what a control tool works by; `GatewayView`, `GatewayInfo`
     children   seed 000: child servers, their tools, their state
     searching  seed 001: `search_tools`
     meta       seed 002: discovery across servers, and calls to them

@@ -9,7 +9,7 @@ import msgspec
 
 from toolgate.catalog.base import ServerList, ServerSummary, View
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Call, Client, Principal
+from toolgate.core.model import Call, Client
 from toolgate.search import Hit
 from toolgate.upstreams.base import Status
 from toolgate.upstreams.inprocess.tools import ToolContext
@@ -28,22 +28,6 @@ class GatewayInfo(msgspec.Struct, frozen=True):
     problem: Callable[[], str]
     source: str = ""
     project: str | None = None
-
-
-class Editor(Protocol):
-    """Changes the configuration: what is added this way is kept apart from what people write."""
-
-    async def add(self, name: str, table: Mapping[str, Any], by: Principal, /) -> str:
-        """Add a server, in the words of the configuration; its id. Raises `Fault`."""
-        ...
-
-    async def remove(self, name: str, by: Principal, /) -> None:
-        """Raises `Fault`."""
-        ...
-
-    async def read_again(self) -> None:
-        """Serve the configuration as it stands in its files now. Raises `Fault`."""
-        ...
 
 
 class GatewayView(Protocol):
