@@ -69,116 +69,135 @@ DRAIN = 30.0  # seconds for what is under way on a server that is configured no 
 LAST_ANSWERS = 2.0  # seconds for the answers to calls that were given up
 
 
+class Given(msgspec.Struct, frozen=True):
+    """What a gateway is made of that is not its own: see `running`. `keys` are those of seals."""
+
+    config: Config
+    clock: Clock
+    environ: Mapping[str, str]
+    policies: Sequence[Policy]
+    identify: Identify | None
+    links: Mapping[str, MakeLink]
+    settings: Settings
+    store: Store
+    keys: Sequence[bytes]
+    audit: Trail
+
+
 class App:
-    """A running gateway. Made by `running`, which also ends it."""
+    """A running gateway. Made by `running`, which also ends it. Each step of its making uses what those before it have
+    made."""
 
-    def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        environ: Mapping[str, str],
-        policies: Sequence[Policy],
-        identify: Identify | None,
-        links: Mapping[str, MakeLink],
-        settings: Settings,
-        store: Store,
-        keys: Sequence[bytes],
-        audit: Trail,
-    ) -> None:
-        self.clock = clock
-        self.audit = audit
-        self._settings = settings
-        self._policies = policies
-        self._links = links
-        self._background = BackgroundTasks()
-        self._reloading = Reloading(config, settings, self._prepared, audit, clock, self._background)
-        self.events = Events()
-        self.supervisor = Supervisor(clock, environ)
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self.clock, self.audit, self.redactor = given.clock, given.audit, given.audit.redactor
         self.port: int | None = None  # where it listens, if it does
-
-        def own(address: str, port: int) -> bool:
-            """Where it listens; or another one of this configuration, which a command may run beside."""
-            return port == (self.port or config.http.port) and is_here(config.http.host, address)
-
-        outside = SafeNet(config.guard.allow_hosts, own=own)
-        self.sign_ins = OAuth(
-            store,
-            keys,
-            clock,
-            outside,
-            audit.redactor,
-            lambda: reached_at(self.gateway.snapshot.config, self.port),
-            lambda _server, _principal: self.events.tell(every_list()),  # whose these are, each client knows
+        self.events, self._background = Events(), BackgroundTasks()
+        self._complaints = Complaints(given.clock)
+        self._reloading = Reloading(
+            given.config, given.settings, self._prepared, given.audit, given.clock, self._background
         )
-        pool, bounds = Pool(clock, config.pool), Bounds(config.catalog)
-        self._complaints = Complaints(clock)
-        self._link_deps = LinkDeps(
-            clock, self.supervisor, pool, outside, self.sign_ins, Eras(store), self._complaints, bounds
-        )
+        self._reach_servers()
+        self._set_policies()
+        self._keep_lists()
+        self._open_gateway()
+        self._open_frontends()
+        self._let_clients_in()
+        self._follow_changes()
+
+    def _reach_servers(self) -> None:
+        """By their processes and over the network, and as whom."""
+        config, clock, store = self._given.config, self.clock, self._given.store
+        self.supervisor = Supervisor(clock, self._given.environ)
+        outside = SafeNet(config.guard.allow_hosts, own=self._is_own)
+        self.sign_ins = OAuth(store, self._given.keys, clock, outside, self.redactor, self._reached_at, self._signed_in)
+        pool, bounds, eras = Pool(clock, config.pool), Bounds(config.catalog), Eras(store)
+        self._link_deps = LinkDeps(clock, self.supervisor, pool, outside, self.sign_ins, eras, self._complaints, bounds)
+
+    def _is_own(self, address: str, port: int) -> bool:
+        """Where it listens; or another one of this configuration, which a command may run beside."""
+        return port == (self.port or self._given.config.http.port) and is_here(self._given.config.http.host, address)
+
+    def _reached_at(self) -> str:
+        return reached_at(self.gateway.snapshot.config, self.port)
+
+    def _signed_in(self, server: str, principal: str) -> None:
+        self.events.tell(every_list())  # whose these are, each client knows
+
+    def _set_policies(self) -> None:
+        """What the rules around a call go by."""
+        config, clock, store = self._given.config, self.clock, self._given.store
         self._overflow = chain.make_overflow(config, clock)
-        self.redactor = audit.redactor
-        self._notices = Notices(config, clock, self.supervisor, outside, self.redactor)
+        self._notices = Notices(config, clock, self.supervisor, self._link_deps.outside, self.redactor)
         self._policy_deps = chain.PolicyDeps(
-            clock, store, self._overflow, self.redactor, Access(config), audit, Meters(clock), self._notices.waits
+            clock, store, self._overflow, self.redactor, Access(config), self.audit, Meters(clock), self._notices.waits
         )
-        self._served = Served(store, audit, clock, settings.whence, lambda: owners(store))
-        self._store_changes = StoreChanges(store, clock)
-        self._pins = Pins(store, clock, config.source, audit.note_of_server)
+
+    def _keep_lists(self) -> None:
+        """What servers offer, and what of that is trusted."""
+        config, clock, store = self._given.config, self.clock, self._given.store
+        self._pins = Pins(store, clock, config.source, self.audit.note_of_server)
         self._pins.prepared(config)()
         self._catalog = Catalog(
             {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
         )
         self._pins.on_change = lambda: self._catalog.show(self._catalog.overlays)
-        self._store_changes.listen("pins", self._catalog.look_at_pins)
-        snapshot = self._build(config, None)
+
+    def _open_gateway(self) -> None:
+        """With the first snapshot."""
+        snapshot = self._build(self._given.config, None)
         snapshot.take_over()
         self.sign_ins.knows(snapshot.servers)
-        gateway_info = GatewayInfo(
-            clock.wall,
-            clock.wall(),
+        handles, info = Handles(Seal("task", self._given.keys)), self._info()
+        access = self._policy_deps.access
+        self.gateway = Gateway(
+            snapshot, self.events, handles, info, self._reloading, self._overflow, access, self.clock, self.redactor
+        )
+
+    def _info(self) -> GatewayInfo:
+        return GatewayInfo(
+            self.clock.wall,
+            self.clock.wall(),
             __version__,
             os.getpid(),
             lambda: self.port,
-            lambda: self.problem or audit.problem,
-            config.source,
-            project_at(config.source),
+            lambda: self.problem or self.audit.problem,
+            self._given.config.source,
+            project_at(self._given.config.source),
         )
-        self.gateway = Gateway(
-            snapshot,
-            self.events,
-            Handles(Seal("task", keys)),
-            gateway_info,
-            self._reloading,
-            self._overflow,
-            self._policy_deps.access,
-            clock,
-            self.redactor,
-        )
-        self.parking = Parking(clock, config.parking.ttl, config.parking.per_principal, config.parking.max, store)
+
+    def _open_frontends(self) -> None:
+        """What those for all kinds of clients share."""
+        config, clock, keys = self._given.config, self.clock, self._given.keys
+        parking, seal, node = config.parking, Seal("requestState", keys), secrets.token_hex(8)
+        self.parking = Parking(clock, parking.ttl, parking.per_principal, parking.max, self._given.store)
         self._pages = Pages(Seal("cursor", keys), config.catalog.page_size)
-        self.modern = ModernResponses(
-            self.gateway,
-            self.parking,
-            Seal("requestState", keys),
-            self._pages,
-            clock,
-            node=secrets.token_hex(8),
-            signed_in=self.sign_ins.settled,
-        )
+        self.modern = ModernResponses(self.gateway, self.parking, seal, self._pages, clock, node, self.sign_ins.settled)
         self._frontend_deps = FrontendDeps(
             self.gateway, self.modern, self._pages, config, clock, self._reloading, self.sign_ins, ReplayBuffers(clock)
         )
         self.sessions = Sessions(clock, config.sessions.idle, config.sessions.max)
-        self._authenticator = Authenticator(config, store, clock, own)
-        self._admission = Admission(config, self._authenticator, audit)
+        self._frontends: list[StdioFrontend] = []
+
+    def _let_clients_in(self) -> None:
+        """Over HTTP, those that are known."""
+        config, identify = self._given.config, self._given.identify
+        self._authenticator = Authenticator(config, self._given.store, self.clock, self._is_own)
+        self._admission = Admission(config, self._authenticator, self.audit)
         self._is_known = self._admission.knows if identify is None else everybody
         self.http = HttpFrontend(
             self._frontend_deps, self.sessions, identify or self._admission, self._authenticator.resource
         )
-        self._frontends: list[StdioFrontend] = []
-        self._policy_deps.meters.on_refused = self.http.scheduler.refused
-        self._store_changes.listen("keys", self._look_at_keys)
         self._authenticator.on_withdrawn = lambda: self.http.expel_unknown(self._is_known)
+        self._policy_deps.meters.on_refused = self.http.scheduler.refused
+
+    def _follow_changes(self) -> None:
+        """Of the store, by whichever process; and of what is served, for the audit."""
+        store, settings = self._given.store, self._given.settings
+        self._served = Served(store, self.audit, self.clock, settings.whence, lambda: owners(store))
+        self._store_changes = StoreChanges(store, self.clock)
+        self._store_changes.listen("pins", self._catalog.look_at_pins)
+        self._store_changes.listen("keys", self._look_at_keys)
 
     def stdio(
         self,
@@ -194,13 +213,13 @@ class App:
     def open(self) -> None:
         """Begin to start what is to be there before anybody asks. Nobody waits here until it is: one server that hangs
         must not make the gateway mute."""
-        if any(each.command and each.id not in self._links for each in self.gateway.snapshot.servers.values()):
+        if any(each.command and each.id not in self._given.links for each in self.gateway.snapshot.servers.values()):
             self.supervisor.prepare()
         self._start(self.gateway.snapshot, {})
         self._served.note(self.gateway.snapshot.config)
-        if self._settings.has_files:
+        if self._given.settings.has_files:
             self._background.start(self._reloading.follow_files(), "follow files")
-        if self._settings.has_files or not self.gateway.snapshot.config.is_open:
+        if self._given.settings.has_files or not self.gateway.snapshot.config.is_open:
             self._background.start(self._store_changes.follow(), "follow news")
             self._background.start(self._authenticator.follow(), "follow the issuer's keys")
 
@@ -283,7 +302,7 @@ class App:
 
     def _build(self, config: Config, before: Snapshot | None) -> Snapshot:
         self.redactor.learn(secrets_of(config))
-        ours = (self._link_deps, self._changed, self._policies, self._links, self._policy_deps)
+        ours = (self._link_deps, self._changed, self._given.policies, self._given.links, self._policy_deps)
         return snapshots.build(config, self._catalog, *ours, before)
 
     def _prepared(self, config: Config, changed: str = "") -> Callable[[], Snapshot]:
@@ -362,7 +381,7 @@ async def running(
     if why := await trouble(config, store):
         log.warning("Quarantine: unpinned tools are quarantined: %s", why)
     audit = audit or nowhere(clock)
-    app = App(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit)
+    app = App(Given(config, clock, gateway_environ, policies, identify, links or {}, settings, store, keys, audit))
     with quiet_logs(app.redactor):
         try:
             app.open()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from toolgate.core.inflow import IntakeQueue, PacedProtocol
+from toolgate.core.inflow import Intake, IntakeQueue, PacedProtocol
 from toolgate.frontends.bodies import FREE, Bodies, Body
 from toolgate.frontends.connections import STATE, Connection
 from toolgate.frontends.peers import met
@@ -25,6 +25,50 @@ PATIENCE = 120.0  # seconds for the rest of a message
 TOO_BIG = 1009
 
 
+class _Unfinished:
+    """A message that is still to end. More of it is read when there is room for that, and all of it has its time."""
+
+    def __init__(self, bodies: Bodies, connection: Connection, intake: Intake, abort: Callable[[], None]) -> None:
+        self._bodies = bodies
+        self._connection = connection
+        self._intake = intake
+        self._abort = abort
+        self._loop = asyncio.get_running_loop()
+        self._body: Body | None = None
+        self._waiting: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def has(self, size: int) -> None:
+        """So many bytes of it have come, with what is kept of a frame."""
+        if size > FREE:
+            self._keep(size)
+        elif self._body:
+            self.ended()
+
+    def _keep(self, size: int) -> None:
+        if not self._body:
+            self._body = self._bodies.begun(self._connection.backlog.key)
+            self._timer = self._loop.call_later(PATIENCE, self._abort)
+        if not self._body.has(size) and not self._waiting:
+            self._intake.hold(self._body)
+            self._waiting = self._loop.create_task(self._read_on(self._body))
+
+    async def _read_on(self, body: Body) -> None:
+        await body.room()
+        self._waiting = None
+        self._intake.let_go(body)
+
+    def ended(self) -> None:
+        if self._waiting:
+            self._waiting.cancel()
+        if self._timer:
+            self._timer.cancel()
+        if self._body:
+            self._intake.let_go(self._body)
+            self._body.ended()
+        self._body = self._timer = self._waiting = None
+
+
 @cache
 def paced_socket() -> Callable[..., asyncio.Protocol]:
     """The class of such connections. `websockets` is imported for it."""
@@ -32,9 +76,6 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
 
     class PacedSocket(PacedProtocol, WebSocketsSansIOProtocol):
         _size = 0  # bytes of the message that is still to end, in frames that have come whole
-        _body: Body | None = None
-        _waiting: asyncio.Task[None] | None = None
-        _timer: asyncio.TimerHandle | None = None
 
         def __init__(self, bodies: Bodies, turns: IntakeQueue, **given: Any) -> None:
             super().__init__(**given)
@@ -45,10 +86,11 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self.client = met(transport) or self.client
+            self._unfinished = _Unfinished(self._bodies, self._connection, self.intake, transport.abort)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self.intake.drop()
-            self._is_whole()
+            self._unfinished.ended()
             self._connection.closed()
             super().connection_lost(exc)
 
@@ -84,34 +126,6 @@ def paced_socket() -> Callable[..., asyncio.Protocol]:
 
         def take(self, piece: bytes) -> None:
             super().take(piece)
-            size = self._size + len(self.conn.reader.buffer)
-            if size > FREE:
-                self._keeps(size)
-            elif self._body:
-                self._is_whole()
-
-        def _keeps(self, size: int) -> None:
-            """So much of a message that is still to end. More of it is read when there is room for that."""
-            if not self._body:
-                self._body = self._bodies.begun(self._connection.backlog.key)
-                self._timer = self.loop.call_later(PATIENCE, self.transport.abort)
-            if not self._body.has(size) and not self._waiting:
-                self.intake.hold(self._body)
-                self._waiting = self.loop.create_task(self._read_on(self._body))
-
-        async def _read_on(self, body: Body) -> None:
-            await body.room()
-            self._waiting = None
-            self.intake.let_go(body)
-
-        def _is_whole(self) -> None:
-            if self._waiting:
-                self._waiting.cancel()
-            if self._timer:
-                self._timer.cancel()
-            if self._body:
-                self.intake.let_go(self._body)
-                self._body.ended()
-            self._body = self._timer = self._waiting = None
+            self._unfinished.has(self._size + len(self.conn.reader.buffer))
 
     return PacedSocket
