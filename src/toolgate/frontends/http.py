@@ -8,6 +8,7 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -200,13 +201,13 @@ class HttpFrontend:
             return
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         channel.is_stream = request.accepts_events_only
-        work = session.answer(message, channel)
-        work.add_done_callback(lambda done: channel.end(_response_of(done, message)))
-        await self._answer(request, response, session, channel)
+        await self._answer(request, response, session, channel, session.respond(message, channel))
 
-    async def _answer(self, request: Request, response: Response, session: Session, channel: Channel) -> None:
+    async def _answer(
+        self, request: Request, response: Response, session: Session, channel: Channel, work: Awaitable[bytes]
+    ) -> None:
         refuse = partial(self._refusal, request)
-        await sse_delivery.answer(response, request.receive, channel, session, self._clock, refuse)
+        await sse_delivery.answer(response, request.receive, channel, work, session, self._clock, refuse)
         if session.is_to_end:
             self._sessions.end(session)
 
@@ -229,11 +230,12 @@ class HttpFrontend:
         response.headers.append((b"mcp-session-id", session.id.encode()))
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         channel.is_stream = request.accepts_events_only
-        gathered = batches.Gathered(channel.end)
+        whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         for each in batch:
             _take(each, session, channel, gathered)
         gathered.is_whole()
-        await self._answer(request, response, session, channel)
+        await self._answer(request, response, session, channel, whole)
 
     def _session_of_batch(self, request: Request, error: Malformed) -> Session | None:
         """Raises `error` where no batch is served at all."""
@@ -350,9 +352,7 @@ async def _finish(response: Response, status: int, body: bytes, headers: HeaderL
 
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
-    if done.cancelled():
-        return jsonrpc.error(bytes(message.id), jsonrpc.INTERNAL_ERROR, "The request was cancelled")
-    return done.result()
+    return responses.write_cancelled(message) if done.cancelled() else done.result()
 
 
 def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:

@@ -104,7 +104,9 @@ class Session:
         self._pending_events: PendingEvents | None = None
         self._replay_buffers = replay_buffers
         self._replay_buffer: ReplayBuffer | None = None
-        self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
+        self._in_flight: dict[str | int | float, asyncio.Task[Any]] = {}
+        self._cancelled: set[str | int | float] = set()  # of these
+        self._rest = asyncio.Event()  # set each time that one of these is over
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
         self._relayed: set[asyncio.Task[None]] = set()
@@ -135,7 +137,7 @@ class Session:
         if principal != before and (shown := before.shown_anew(principal)) != before:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
 
-    def under_way(self) -> list[asyncio.Task[bytes]]:
+    def under_way(self) -> list[asyncio.Task[Any]]:
         """The work for what the client has asked."""
         return list(self._in_flight.values())
 
@@ -144,20 +146,48 @@ class Session:
     def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
         """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
         key = jsonrpc.id_key(message.id)
-        if key in self._in_flight:
-            return self._spawn(_fixed(responses.write_reused(message)))
-        if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
-            return self._spawn(_fixed(responses.write_too_many(message)))
+        if refused := self._refused(message, key):
+            return self._spawn(_fixed(refused))
         task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
 
+    async def respond(self, message: Message, stream: Stream) -> bytes:
+        """The same, made in the current task, which goes on when the request is cancelled."""
+        key = jsonrpc.id_key(message.id)
+        if refused := self._refused(message, key):
+            return refused
+        task = asyncio.current_task()
+        assert task
+        self._in_flight[key] = task
+        try:
+            return await self._answer(message, stream, self.client.principal)
+        except asyncio.CancelledError:
+            if key not in self._cancelled:
+                raise  # it is the task that is to end
+            return responses.write_cancelled(message)
+        finally:
+            if key in self._cancelled or self._gateway.given_up():
+                task.uncancel()
+            self._cancelled.discard(key)
+            self._ended(key)
+
+    def _refused(self, message: Message, key: str | int | float) -> bytes:
+        if key in self._in_flight:
+            return responses.write_reused(message)
+        return responses.write_too_many(message) if len(self._in_flight) >= responses.MOST_IN_FLIGHT else b""
+
+    def _cancel(self, key: str | int | float) -> None:
+        if key not in self._cancelled:
+            self._cancelled.add(key)
+            self._in_flight[key].cancel()
+
     def notified(self, message: Message) -> None:
         """The client cancels a request, or says that its roots have changed; all else is no matter."""
         key = calls.read_cancelled(message)
         if key in self._in_flight:
-            self._in_flight[key].cancel()
+            self._cancel(key)
         elif message.method == mcp.PROGRESSED:
             self._progressed(message.params)
         elif message.method not in mcp.NOTIFICATIONS and self.is_initialized:
@@ -245,10 +275,15 @@ class Session:
 
     async def close(self) -> None:
         """End all that was begun in it; its client is told nothing more."""
-        under_way = [*self._in_flight.values(), *self._work]
-        for work in under_way:
-            work.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        work = [*self._work]
+        for each in work:
+            each.cancel()
+        for key in list(self._in_flight):
+            self._cancel(key)
+        await asyncio.gather(*work, return_exceptions=True)
+        while self._in_flight:
+            self._rest.clear()
+            await self._rest.wait()
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
@@ -425,6 +460,8 @@ class Session:
         finally:
             for each in asking:
                 each.cancel()
+            if asking:  # they still withdraw what they ask, on the stream that ends with the answer
+                await asyncio.wait(asking)
         return outcome
 
     async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str) -> None:
@@ -460,6 +497,8 @@ class Session:
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
+        self._cancelled.discard(key)
+        self._rest.set()
         self.used = self._clock.now()
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
