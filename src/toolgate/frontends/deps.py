@@ -13,6 +13,7 @@ from toolgate.frontends.channels import ReplayBuffers
 from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
 from toolgate.frontends.session import Session
+from toolgate.frontends.unanswered import Unanswered
 from toolgate.gateway.gateway import Gateway
 from toolgate.surfaces.controls.context import Editor
 
@@ -28,6 +29,7 @@ class FrontendDeps(msgspec.Struct, frozen=True):
     editor: Editor
     sign_ins: SignIns
     replay_buffers: ReplayBuffers
+    unanswered: Unanswered = msgspec.field(default_factory=Unanswered)
 
     def new_session(self, path: str, principal: Principal, revision: mcp.Revision | None = None) -> Session:
         """A session of a legacy client; `revision` is what it speaks unless it initializes."""

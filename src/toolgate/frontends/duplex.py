@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
@@ -19,6 +20,7 @@ from toolgate.frontends import batches, responses
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
 from toolgate.frontends.streams import NOTES_KEPT
+from toolgate.frontends.unanswered import LARGE
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Conversation:
         self._gateway = deps.gateway
         self._modern = deps.modern
         self._limit = deps.config.http.body_limit
+        self._unanswered = deps.unanswered
         self._clock = deps.clock
         self._write = write
         self._backlog = backlog
@@ -151,10 +154,22 @@ class Conversation:
             self._notified(message)
         elif modern.speaks_modern(None, message.params):
             self._start(message)
-        else:
+        elif answered := self._begun(message, reply):
             work = self.session.answer(message, self)
             self._answers.add(work)
             work.add_done_callback(lambda done: self._answered(done, reply))
+            work.add_done_callback(lambda _done: answered())
+
+    def _begun(self, message: Message, reply: Callable[[bytes], None]) -> Callable[[], None] | None:
+        """What to call when a request is answered; None where it is refused, because too much is under way."""
+        size = len(memoryview(message.params))
+        if size <= LARGE:
+            return _nothing
+        try:
+            return self._unanswered.begun(self.session.client.principal.counted_as, size)
+        except Fault as fault:
+            reply(responses.write_failed(bytes(message.id), fault, modern.error_code))
+            return None
 
     def _reply(self, answer: bytes) -> None:
         if answer:
@@ -180,11 +195,15 @@ class Conversation:
         if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
             self.send(responses.write_too_many(message))
             return
+        answered = self._begun(message, self._reply)
+        if not answered:
+            return
         task = asyncio.get_running_loop().create_task(
             self._answer(message, self.session.client.principal), name=message.method
         )
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
+        task.add_done_callback(lambda _done: answered())
 
     async def _answer(self, message: Message, principal: Principal) -> None:
         try:

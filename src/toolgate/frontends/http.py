@@ -8,7 +8,7 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from toolgate.frontends.scheduling import Callers, Scheduler
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
+from toolgate.frontends.unanswered import LARGE
 from toolgate.frontends.web import Web
 
 LAST_EVENT = "last-event-id"
@@ -127,15 +128,28 @@ class HttpFrontend:
 
     async def _post(self, request: Request, response: Response) -> None:
         data = await self._guards.read(request)
+        answered = self._begun(request, data) if len(data) > LARGE else None
         try:
-            message = jsonrpc.decode(data)
-        except Malformed as error:
-            await self._other_post(request, response, data, error)
-            return
-        if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
-            await self._modern_post(request, response, message)
-        else:
-            await self._legacy_post(request, response, message)
+            try:
+                message = jsonrpc.decode(data)
+            except Malformed as error:
+                await self._other_post(request, response, data, error)
+                return
+            if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
+                await self._modern_post(request, response, message)
+            else:
+                await self._legacy_post(request, response, message)
+        finally:
+            if answered:
+                answered()
+
+    def _begun(self, request: Request, data: bytes) -> Callable[[], None]:
+        """What to call when a large request is answered. Raises `Refused`."""
+        try:
+            return self._deps.unanswered.begun(request.principal.counted_as, len(data))
+        except Fault as fault:
+            id, _ = jsonrpc.salvaged(data[: guards.LONGEST_BEGINNING])
+            raise Refused(429, fault.message, fault.rpc, id, fault.data()) from None
 
     async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
         if request.twice:
