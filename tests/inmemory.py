@@ -21,6 +21,7 @@ from toolgate.config import Config, Server
 from toolgate.core.fault import Fault
 from toolgate.frontends.http import HttpFrontend
 from toolgate.frontends.peers import Operator
+from toolgate.frontends.streams import QUICK
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.links.memory import MemoryLink
@@ -229,9 +230,17 @@ class Exchange:
         assert declared is None or int(declared) == len(self._body)
         return self.so_far
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the response has, whatever goes on behind it."""
+        return bool(self._stages) and self._stages[-1] == "end"
+
     async def gone(self) -> None:
+        """The client leaves. What it has called may go on, to be had on another connection."""
         self._incoming.put_nowait({"type": "http.disconnect"})
-        await self.work
+        await asyncio.wait((self.work,), timeout=5 * QUICK)
+        if self.work.done():
+            await self.work
 
 
 class Visitor:

@@ -46,7 +46,7 @@ async def test_a_child_that_is_stopped_is_replaced_after_a_call_has_timed_out() 
         assert (await failure(client.call("one__pid"))).data["code"] == "TIMEOUT"
         await until(lambda: not alive(first), 20)
         await until(lambda: served.status("one").state == "failed")
-        assert "did not answer" in served.status("one").error
+        assert "did not respond" in served.status("one").error
         assert await pid_of(client) != first
 
 

@@ -15,6 +15,7 @@ from virtualtime import settle
 
 from toolgate.config import Config, Limits, Overlay, Server
 from toolgate.core import jsonrpc
+from toolgate.core.concurrency import FairLimit
 from toolgate.frontends import subscriber
 
 MANY = 100_001
@@ -171,14 +172,13 @@ async def test_large_arguments_are_judged_aside(monkeypatch: pytest.MonkeyPatch)
         visitor = Visitor(app)
         await visitor.initialize()
         aside: list[Any] = []
-        to_thread = asyncio.to_thread
+        in_thread = FairLimit.in_thread
 
-        async def noted(work: Any, *args: Any) -> Any:
-            if getattr(work, "__name__", "") == "_judged":
-                aside.append(args)
-            return await to_thread(work, *args)
+        async def noted(self: FairLimit, whose: str, *given: Any) -> Any:
+            aside.append(whose)
+            return await in_thread(self, whose, *given)
 
-        monkeypatch.setattr(asyncio, "to_thread", noted)
+        monkeypatch.setattr(FairLimit, "in_thread", noted)
         assert (await take(visitor, LATEST, arguments={"text": "x" * 1_500_000})).result
         assert len(aside) == 1
         wrong = await take(visitor, LATEST, arguments={"text": "x" * 2_000_001})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import Any
 
 import pytest
@@ -188,6 +189,10 @@ answers = st.sampled_from(ANSWERS) | damaged(st.sampled_from(ANSWERS)) | st.bina
 pieces = st.lists(answers, max_size=2).flatmap(lambda found: cut(b"".join(found)))
 
 
+async def nowhere(host: str, port: int) -> socket.socket:
+    raise ConnectionRefusedError
+
+
 class OneConnection(ConnectionPool):
     async def connect(self) -> Wire:
         raise ConnectionRefusedError
@@ -197,7 +202,7 @@ def exchanged(chunks: list[bytes]) -> Reply:
     """One request on a connection of its own, what comes back, and its end."""
 
     async def conversation() -> None:
-        pool = OneConnection(Target("http://localhost/"), FakeClock())
+        pool = OneConnection(Target("http://localhost/"), FakeClock(), nowhere)
         wire = Wire(pool)
         transport: Any = Transport()
         wire.connection_made(transport)

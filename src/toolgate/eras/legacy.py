@@ -196,6 +196,16 @@ def pages(error: jsonrpc.RpcError) -> list[Raw]:
         return []
 
 
+def may_name_pages(error: jsonrpc.RpcError) -> bool:
+    """Whether a reader that does not mind case may find pages in such an error, where we find none."""
+    try:
+        return counting.is_too_much(error.data) or any(
+            name.lower() == "elicitations" for name in jsonrpc.members(error.data)
+        )
+    except jsonrpc.UNREADABLE:
+        return True
+
+
 def cancelled(id: int | Raw, reason: str) -> bytes:
     """The notification that the request of this id is over, for its receiver."""
     return jsonrpc.notification(mcp.CANCELLED, jsonrpc.encode({"requestId": id, "reason": reason}))

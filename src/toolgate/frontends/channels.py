@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from toolgate.core.clock import Clock, waited, wake
@@ -56,6 +56,7 @@ class Channel:
     _turn = 1  # of the reader; 0 while there is none
     _turns = 1
     _reader: asyncio.Future[None] | None = None
+    on_message: Callable[[], object] | None = None  # called for each that is put in
 
     def __init__(self, can_stream: bool, can_ask: bool, headers: Mapping[str, str] | None = None) -> None:
         self.headers: Mapping[str, str] = headers or {}
@@ -175,6 +176,8 @@ class Channel:
             self._items.append(item)
             self._waiting += len(message)
             wake(self._reader)
+        if self.on_message:
+            self.on_message()
 
 
 _NOTHING: deque[Item] = deque(maxlen=0)  # on its way, of a channel that nobody carries

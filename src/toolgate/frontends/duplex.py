@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolgate.core import jsonrpc, mcp
-from toolgate.core.clock import Clock
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.model import Principal
 from toolgate.eras import calls, modern
 from toolgate.frontends import batches, responses
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
-from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.session import Session
+from toolgate.frontends.unanswered import LARGE
 from toolgate.frontends.unread import NOTES_KEPT
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ def _nothing() -> None: ...
 
 
 class Conversation:
-    """`session` is its own: it is for what is not modern, and ends with it. A message has `body_limit` bytes at most.
+    """`session` is its own: it is for what is not modern, and ends with it.
     `write` gets each message that goes out, `backlog` tells how many bytes the client has not taken yet. `hang_up`
     is called when the client has asked for the end."""
 
@@ -40,10 +41,8 @@ class Conversation:
 
     def __init__(
         self,
+        deps: FrontendDeps,
         session: Session,
-        modern: ModernResponses,
-        clock: Clock,
-        body_limit: int,
         write: Callable[[bytes], None],
         backlog: Callable[[], int],
         hang_up: Callable[[], None] = _nothing,
@@ -51,10 +50,11 @@ class Conversation:
         self.session = session
         self.session.touch()  # it lasts: its questions are told apart from those of others from the start
         self.session.listen(self)
-        self._gateway = session.gateway
-        self._modern = modern
-        self._limit = body_limit
-        self._clock = clock
+        self._gateway = deps.gateway
+        self._modern = deps.modern
+        self._limit = deps.config.http.body_limit
+        self._unanswered = deps.unanswered
+        self._clock = deps.clock
         self._write = write
         self._backlog = backlog
         self._hang_up = hang_up
@@ -155,10 +155,22 @@ class Conversation:
             self._notified(message)
         elif modern.speaks_modern(None, message.params):
             self._start(message)
-        else:
+        elif answered := self._begun(message, reply):
             work = self.session.answer(message, self)
             self._answers.add(work)
             work.add_done_callback(lambda done: self._answered(done, reply))
+            work.add_done_callback(lambda _done: answered())
+
+    def _begun(self, message: Message, reply: Callable[[bytes], None]) -> Callable[[], None] | None:
+        """What to call when a request is answered; None where it is refused, because too much is under way."""
+        size = len(memoryview(message.params))
+        if size <= LARGE:
+            return _nothing
+        try:
+            return self._unanswered.begun(self.session.client.principal.counted_as, size)
+        except Fault as fault:
+            reply(responses.write_failed(bytes(message.id), fault, modern.error_code))
+            return None
 
     def _reply(self, answer: bytes) -> None:
         if answer:
@@ -184,11 +196,15 @@ class Conversation:
         if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
             self.send(responses.write_too_many(message))
             return
+        answered = self._begun(message, self._reply)
+        if not answered:
+            return
         task = asyncio.get_running_loop().create_task(
             self._answer(message, self.session.client.principal), name=message.method
         )
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
+        task.add_done_callback(lambda _done: answered())
 
     async def _answer(self, message: Message, principal: Principal) -> None:
         try:

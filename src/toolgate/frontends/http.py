@@ -8,6 +8,7 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -27,8 +28,9 @@ from toolgate.frontends.guards import Guards, Identify, Refused, Request, Scope,
 from toolgate.frontends.modern import Reply
 from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
-from toolgate.frontends.sessions import Sessions
+from toolgate.frontends.sessions import Sessions, new_session
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
+from toolgate.frontends.unanswered import LARGE
 from toolgate.frontends.web import Web
 
 LAST_EVENT = "last-event-id"
@@ -121,15 +123,28 @@ class HttpFrontend(Application):
 
     async def _post(self, request: Request, response: Response) -> None:
         data = await self._guards.read(request)
+        answered = self._begun(request, data) if len(data) > LARGE else None
         try:
-            message = jsonrpc.decode(data)
-        except Malformed as error:
-            await self._other_post(request, response, data, error)
-            return
-        if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
-            await self._modern_post(request, response, message)
-        else:
-            await self._legacy_post(request, response, message)
+            try:
+                message = jsonrpc.decode(data)
+            except Malformed as error:
+                await self._other_post(request, response, data, error)
+                return
+            if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
+                await self._modern_post(request, response, message)
+            else:
+                await self._legacy_post(request, response, message)
+        finally:
+            if answered:
+                answered()
+
+    def _begun(self, request: Request, data: bytes) -> Callable[[], None]:
+        """What to call when a large request is answered. Raises `Refused`."""
+        try:
+            return self._deps.unanswered.begun(request.principal.counted_as, len(data))
+        except Fault as fault:
+            id, _ = jsonrpc.salvaged(data[: guards.LONGEST_BEGINNING])
+            raise Refused(429, fault.message, fault.rpc, id, fault.data()) from None
 
     async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
         if request.twice:
@@ -195,13 +210,13 @@ class HttpFrontend(Application):
             return
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         channel.is_stream = request.accepts_events_only
-        work = session.answer(message, channel)
-        work.add_done_callback(lambda done: channel.end(_response_of(done, message)))
-        await self._answer(request, response, session, channel)
+        await self._answer(request, response, session, channel, session.respond(message, channel))
 
-    async def _answer(self, request: Request, response: Response, session: Session, channel: Channel) -> None:
+    async def _answer(
+        self, request: Request, response: Response, session: Session, channel: Channel, work: Awaitable[bytes]
+    ) -> None:
         refuse = partial(self._refusal, request)
-        await sse_delivery.answer(response, request.receive, channel, session, self._clock, refuse)
+        await sse_delivery.answer(response, request.receive, channel, work, session, self._clock, refuse)
         if session.is_to_end:
             self._sessions.end(session)
 
@@ -224,11 +239,12 @@ class HttpFrontend(Application):
         response.headers.append((b"mcp-session-id", session.id.encode()))
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         channel.is_stream = request.accepts_events_only
-        gathered = batches.Gathered(channel.end)
+        whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
         for each in batch:
             _take(each, session, channel, gathered)
         gathered.is_whole()
-        await self._answer(request, response, session, channel)
+        await self._answer(request, response, session, channel, whole)
 
     def _session_of_batch(self, request: Request, error: Malformed) -> Session | None:
         """Raises `error` where no batch is served at all."""
@@ -252,7 +268,7 @@ class HttpFrontend(Application):
         if is_implicit and (request.route.is_strict or not self._config.sessions.implicit):
             raise Refused(400, "The first request must be initialize, and later requests must carry Mcp-Session-Id")
         revision = mcp.stated(request.headers.get(era_headers.VERSION))
-        session = self._deps.new_session(request.route.path, request.principal, revision)
+        session = new_session(self._deps, request.route.path, request.principal, revision)
         self._sessions.add(session, implicit=is_implicit)
         return session
 
@@ -345,9 +361,7 @@ async def _finish(response: Response, status: int, body: bytes, headers: HeaderL
 
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:
-    if done.cancelled():
-        return jsonrpc.error(bytes(message.id), jsonrpc.INTERNAL_ERROR, "The request was cancelled")
-    return done.result()
+    return responses.write_cancelled(message) if done.cancelled() else done.result()
 
 
 def _take(each: Message | Malformed, session: Session, channel: Channel, gathered: batches.Gathered) -> None:

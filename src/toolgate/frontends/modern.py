@@ -308,7 +308,7 @@ class ModernResponses:
 
     def _held(self, parked_call: ParkedCall | None, outcome: NeedInput, call: Call) -> ParkedCall:
         if parked_call is None:
-            return self._parking.hold(outcome.resume.origin, call.notes, call.client.principal)
+            return self._parking.hold(outcome.resume.origin, call.notes, call.client.principal, len(call.arguments))
         self._parking.ask_again(parked_call, outcome.resume.origin)
         return parked_call
 

@@ -22,6 +22,7 @@ from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT, Refused, Request, has_too_many_values
 from toolgate.frontends.scheduling import Scheduler
+from toolgate.frontends.sessions import new_session
 from toolgate.frontends.streams import QUIET, Outbox, Response, Send, gone, relay, until_any
 from toolgate.frontends.unread import FREE, Backlog
 
@@ -44,10 +45,8 @@ class Pipe:
         self.backlog = backlog
         self.outbox = Outbox(can_stream=True, can_ask=True, backlog=backlog)
         self.is_cut_off = asyncio.Event()
-        session, limit = deps.new_session(path, principal), deps.config.http.body_limit
-        self.conversation = Conversation(
-            session, deps.modern, deps.clock, limit, self._write, self._backlog, self.outbox.end
-        )
+        session = new_session(deps, path, principal)
+        self.conversation = Conversation(deps, session, self._write, self._backlog, self.outbox.end)
 
     def _write(self, message: bytes) -> None:
         self.outbox.send(message)

@@ -80,6 +80,10 @@ def write_reused(message: Message) -> bytes:
     return jsonrpc.error(bytes(message.id), jsonrpc.INVALID_REQUEST, text)
 
 
+def write_cancelled(message: Message) -> bytes:
+    return jsonrpc.error(bytes(message.id), jsonrpc.INTERNAL_ERROR, "The request was cancelled")
+
+
 def write_too_many(message: Message) -> bytes:
     """The error response for a request of a client that has as many in flight as it may."""
     text = f"Invalid request: more than {MOST_IN_FLIGHT} requests are in flight"

@@ -91,7 +91,7 @@ class Session:
         self.is_initialized = False
         self.is_to_end = False  # its client has asked for that
         self.used = clock.now()
-        self.gateway = gateway
+        self._gateway = gateway
         self._clock = clock
         self._ask_time = ask_time
         self._has_logging = True  # as far as it was told
@@ -104,7 +104,9 @@ class Session:
         self._pending_events: PendingEvents | None = None
         self._replay_buffers = replay_buffers
         self._replay_buffer: ReplayBuffer | None = None
-        self._in_flight: dict[str | int | float, asyncio.Task[bytes]] = {}
+        self._in_flight: dict[str | int | float, asyncio.Task[Any]] = {}
+        self._cancelled: set[str | int | float] = set()  # of these
+        self._rest = asyncio.Event()  # set each time that one of these is over
         self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._reports: dict[int, Callable[[Raw], None]] = {}  # by the ids of questions whose askers hear of progress
         self._relayed: set[asyncio.Task[None]] = set()
@@ -114,7 +116,7 @@ class Session:
     @property
     def route(self) -> Route:
         """What is served at its path now: that changes with the configuration. Raises `Fault` where nothing is."""
-        return self.gateway.route(self.path)
+        return self._gateway.route(self.path)
 
     def __repr__(self) -> str:
         return f"<Session {self.id[:6]} {self.revision.date} {len(self._in_flight)} in flight>"
@@ -140,7 +142,7 @@ class Session:
         if principal != before and (shown := before.shown_anew(principal)) != before:
             self.client = self._subscriber.client = msgspec.structs.replace(self.client, principal=shown)
 
-    def under_way(self) -> list[asyncio.Task[bytes]]:
+    def under_way(self) -> list[asyncio.Task[Any]]:
         """The work for what the client has asked."""
         return list(self._in_flight.values())
 
@@ -149,20 +151,48 @@ class Session:
     def answer(self, message: Message, stream: Stream) -> asyncio.Task[bytes]:
         """The response to a request, made in a task that this session owns. Never raises; a cancelled one has none."""
         key = jsonrpc.id_key(message.id)
-        if key in self._in_flight:
-            return self._spawn(_fixed(responses.write_reused(message)))
-        if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
-            return self._spawn(_fixed(responses.write_too_many(message)))
+        if refused := self._refused(message, key):
+            return self._spawn(_fixed(refused))
         task = asyncio.get_running_loop().create_task(self._answer(message, stream, self.client.principal))
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._ended(key))
         return task
 
+    async def respond(self, message: Message, stream: Stream) -> bytes:
+        """The same, made in the current task, which goes on when the request is cancelled."""
+        key = jsonrpc.id_key(message.id)
+        if refused := self._refused(message, key):
+            return refused
+        task = asyncio.current_task()
+        assert task
+        self._in_flight[key] = task
+        try:
+            return await self._answer(message, stream, self.client.principal)
+        except asyncio.CancelledError:
+            if key not in self._cancelled:
+                raise  # it is the task that is to end
+            return responses.write_cancelled(message)
+        finally:
+            if key in self._cancelled or self._gateway.given_up():
+                task.uncancel()
+            self._cancelled.discard(key)
+            self._ended(key)
+
+    def _refused(self, message: Message, key: str | int | float) -> bytes:
+        if key in self._in_flight:
+            return responses.write_reused(message)
+        return responses.write_too_many(message) if len(self._in_flight) >= responses.MOST_IN_FLIGHT else b""
+
+    def _cancel(self, key: str | int | float) -> None:
+        if key not in self._cancelled:
+            self._cancelled.add(key)
+            self._in_flight[key].cancel()
+
     def notified(self, message: Message) -> None:
         """The client cancels a request, or says that its roots have changed; all else is no matter."""
         key = calls.read_cancelled(message)
         if key in self._in_flight:
-            self._in_flight[key].cancel()
+            self._cancel(key)
         elif message.method == mcp.PROGRESSED:
             self._progressed(message.params)
         elif message.method not in mcp.NOTIFICATIONS and self.is_initialized:
@@ -171,7 +201,7 @@ class Session:
                 self._relayed.add(work)
                 work.add_done_callback(self._relayed.discard)
         elif message.method == mcp.ROOTS_CHANGED and "roots" in self.client.capabilities:
-            self._spawn(self.gateway.roots_changed(self.path, self.client))
+            self._spawn(self._gateway.roots_changed(self.path, self.client))
 
     def _progressed(self, params: Raw) -> None:
         """The client reports on a question that wants to hear of it, by the id of the question."""
@@ -191,7 +221,7 @@ class Session:
                 meta = calls.read_meta(params.get("_meta"))
                 call = calls.read_undefined(message.method, params, meta, self.client, None, "legacy")
                 call = msgspec.structs.replace(call, is_notification=True)
-                await self.gateway.handle(call, self.route)
+                await self._gateway.handle(call, self.route)
         except Fault as fault:
             log.debug("%s was not relayed: %s", message.method, fault.message)
 
@@ -250,16 +280,21 @@ class Session:
 
     async def close(self) -> None:
         """End all that was begun in it; its client is told nothing more."""
-        under_way = [*self._in_flight.values(), *self._work]
-        for work in under_way:
-            work.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        work = [*self._work]
+        for each in work:
+            each.cancel()
+        for key in list(self._in_flight):
+            self._cancel(key)
+        await asyncio.gather(*work, return_exceptions=True)
+        while self._in_flight:
+            self._rest.clear()
+            await self._rest.wait()
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
         if self._replay_buffer:
             self._replay_buffer.close()
-        await self.gateway.leave(self.client)
+        await self._gateway.leave(self.client)
 
     # Requests.
 
@@ -270,7 +305,7 @@ class Session:
             handle = self._HANDLERS.get(message.method, Session._undefined)
             return jsonrpc.result(id, await handle(self, message, stream, principal))
         except asyncio.CancelledError:
-            if not (fault := self.gateway.given_up()):
+            if not (fault := self._gateway.given_up()):
                 raise
             return responses.write_failed(id, fault, lambda fault: legacy.error_code(fault, message.method))
         except Exception as error:  # noqa: BLE001  the rescue: see face.rescued
@@ -288,7 +323,7 @@ class Session:
         can = questions.known_capabilities(asked.capabilities, self.revision)
         self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can))
         self._subscriber.client = self.client
-        about = await self.gateway.lists.about(self.route, self.client)
+        about = await self._gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)
         self._has_logging = "logging" in about.capabilities
         return legacy.write_initialized(self.revision, about.capabilities, responses.SERVER_INFO, about.instructions)
@@ -313,13 +348,13 @@ class Session:
             raise responses.method_not_found(message)
         level = calls.check_level(calls.read_text(calls.read_members(message.params, "params"), "level"))
         self._log_level = level
-        await self.gateway.set_level(level, self.route, self.client)
+        await self._gateway.set_level(level, self.route, self.client)
         return b"{}"
 
     async def _list(self, message: Message, *_: object) -> bytes:
         params = calls.read_members(message.params, "params")
         kind = mcp.METHODS[message.method].kind
-        listing = await self.gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
+        listing = await self._gateway.lists.view(kind, self.route, self.client, hears=self.is_initialized)
         page = self._pages.cut(listing, params, self.route, self.client)
         return await responses.listing(page, partial(legacy.write_listing, self.revision))
 
@@ -327,7 +362,7 @@ class Session:
         if not self._has_tasks:
             raise responses.method_not_found(message)
         params = calls.read_members(message.params, "params")
-        listing = await self.gateway.lists.tasks(self.route, self.client)
+        listing = await self._gateway.lists.tasks(self.route, self.client)
         return jsonrpc.encode(self._pages.cut(listing, params, self.route, self.client).members())
 
     async def _task(self, message: Message, stream: Stream, principal: Principal) -> bytes | Raw:
@@ -352,7 +387,7 @@ class Session:
         meta = calls.read_meta(params.get("_meta"))
         token = bytes(meta.progress_token)
         notes = Notes(self._reporter(stream.note, token))
-        passed_on = self.gateway.passed_on(stream.headers)
+        passed_on = self._gateway.passed_on(stream.headers)
         level = self._log_level
         if message.method in mcp.TARGETED:
             call = calls.read_call(message.method, params, meta, client, notes, level, True, passed_on=passed_on)
@@ -416,10 +451,10 @@ class Session:
         """Ask the client whatever the call asks, as it asks it, and answer at once."""
         asking: set[asyncio.Task[None]] = set()
         task = call.target if call.method == mcp.TASK_RESULT else ""
-        outcome = await self.gateway.handle(call, self.route)
+        outcome = await self._gateway.handle(call, self.route)
         try:
             while isinstance(outcome, NeedInput):
-                for ask in self.gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
+                for ask in self._gateway.snapshot.scrubber(outcome.resume.asker.name).asks(outcome.asks):
                     _refuse_if_unaskable(ask, stream, outcome.resume)
                     asking.add(self._spawn(self._put(ask, outcome.resume, stream, task)))
                 outcome = await outcome.resume.next()
@@ -430,6 +465,8 @@ class Session:
         finally:
             for each in asking:
                 each.cancel()
+            if asking:  # they still withdraw what they ask, on the stream that ends with the answer
+                await asyncio.wait(asking)
         return outcome
 
     async def _put(self, ask: Ask, resume: Resume, stream: Stream, task: str) -> None:
@@ -465,6 +502,8 @@ class Session:
 
     def _ended(self, key: str | int | float) -> None:
         self._in_flight.pop(key, None)
+        self._cancelled.discard(key)
+        self._rest.set()
         self.used = self._clock.now()
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:

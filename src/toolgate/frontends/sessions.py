@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from toolgate.core import mcp
 from toolgate.core.clock import Clock
 from toolgate.core.fairness import Shares
 from toolgate.core.model import Principal
 from toolgate.frontends.active_requests import Known
+from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.session import Session
 
 
@@ -101,6 +103,12 @@ class Sessions:
             if session.is_idle and now - session.used >= self._idle:
                 self.end(session)
         self._sweep_later()
+
+
+def new_session(deps: FrontendDeps, path: str, principal: Principal, revision: mcp.Revision | None = None) -> Session:
+    """A session of a legacy client; `revision` is what it speaks unless it initializes."""
+    ask_time, revision = deps.config.parking.ttl, revision or mcp.UNSTATED
+    return Session(deps.gateway, deps.pages, path, principal, deps.clock, ask_time, revision, deps.replay_buffers)
 
 
 def _least_needed(sessions: Iterable[Session], new: Session) -> Session:

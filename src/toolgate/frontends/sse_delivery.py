@@ -8,7 +8,7 @@ to resume by; for others it is as long as a connection may be silent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from toolgate.core import sse
 from toolgate.core.clock import Clock
@@ -25,21 +25,45 @@ Refuse = Callable[[Exception | None], tuple[int, HeaderList] | None]
 
 
 async def answer(
-    response: Response, receive: Receive, channel: Channel, session: Session, clock: Clock, refuse: Refuse
+    response: Response,
+    receive: Receive,
+    channel: Channel,
+    work: Awaitable[bytes],
+    session: Session,
+    clock: Clock,
+    refuse: Refuse,
 ) -> None:
-    """Whatever is said on the channel of a call, and its answer at the end."""
-    while not channel.has_ended:
-        try:
-            await channel.ready(clock, MOMENT if channel.can_stream and _is_primed(session) else QUIET)
-            break
-        except TimeoutError:
-            if channel.can_stream:
-                break
-    if channel.has_ended and not channel.has_items:
-        status, headers = refuse(channel.error) or (200 if channel.last else 202, ())
-        if status != 200 or not channel.is_stream:
-            await response.whole(status, channel.last, headers)
-            return
+    """Whatever is said on the channel of a call while `work` makes its answer, and that at the end. The current task
+    works; another one carries the stream, where there is one."""
+    stream: asyncio.Task[None] | None = None
+
+    def begin() -> None:
+        nonlocal stream
+        if not stream:
+            stream = asyncio.get_running_loop().create_task(_stream(response, receive, channel, session, clock))
+
+    timer = clock.call_later(MOMENT if _is_primed(session) else QUIET, begin) if channel.can_stream else None
+    channel.on_message = begin
+    try:
+        channel.end(await work)
+        if not stream:
+            status, headers = refuse(channel.error) or (200 if channel.last else 202, ())
+            if status != 200 or not channel.is_stream:
+                await response.whole(status, channel.last, headers)
+                return
+            begin()
+        assert stream
+        await stream
+    finally:
+        channel.on_message = None
+        if timer:
+            timer.cancel()
+        if stream and not stream.done():
+            stream.cancel()
+            await asyncio.wait((stream,))
+
+
+async def _stream(response: Response, receive: Receive, channel: Channel, session: Session, clock: Clock) -> None:
     nothing = b"" if channel.has_items else sse.COMMENT
     first = _primer(channel.open(session.replay_buffer, "c"), session) or nothing
     await _carry(response, receive, channel, 1, first, clock)

@@ -14,6 +14,7 @@ from toolgate.core.model import Principal
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.duplex import Conversation
 from toolgate.frontends.guards import SHORT
+from toolgate.frontends.sessions import new_session
 
 
 class StdioFrontend(asyncio.Protocol):
@@ -33,8 +34,8 @@ class StdioFrontend(asyncio.Protocol):
 
         self.closed = asyncio.Event()
         self._limit = deps.config.http.body_limit
-        session = deps.new_session(path, principal or THE_OPERATOR)
-        self._conversation = Conversation(session, deps.modern, deps.clock, self._limit, write_line, backlog)
+        session = new_session(deps, path, principal or THE_OPERATOR)
+        self._conversation = Conversation(deps, session, write_line, backlog)
         self._lines = Lines()
 
     def data_received(self, data: bytes) -> None:

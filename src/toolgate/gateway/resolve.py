@@ -87,8 +87,7 @@ class Resolver:
         if call.method != mcp.CALL:
             return None
         plan = route.plans.find(rules, call.target, call.client, self._catalog.version)
-        is_good = plan and route.upstreams[plan.server].live_scope(call.client) == plan.scope
-        return plan if is_good else None
+        return plan if plan and route.upstreams[plan.server].live_scope(call.client) == plan.scope else None
 
     def _keep(
         self, plan: Plan, entered: Call, needs: Sequence[Wanted], call: Call, route: Route, rules: Rules | None

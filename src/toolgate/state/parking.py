@@ -24,6 +24,7 @@ from toolgate.state.base import NotKept, Store
 
 Reply = TypeVar("Reply")
 
+MOST_BYTES = 64 * 1024 * 1024  # that the calls of one principal keep while they are parked
 REMEMBERED = 16384  # rounds that were answered; beyond, the oldest are forgotten
 
 
@@ -57,8 +58,9 @@ def _is_cancelled() -> bool:
 class ParkedCall:
     """One parked piece of work. `round` counts the questions."""
 
-    def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str) -> None:
+    def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str, size: int = 0) -> None:
         self.id = id
+        self.size = size  # bytes that its call keeps
         self.resume = resume
         self.notes = notes
         self.owner = owner
@@ -88,15 +90,16 @@ class Parking:
     def __len__(self) -> int:
         return len(self._parked)
 
-    def hold(self, resume: Resume, notes: Notes | None, principal: Principal) -> ParkedCall:
-        """Make a flow of work that asked. Its request owns it: `park` it once the question is out, else `drop`."""
+    def hold(self, resume: Resume, notes: Notes | None, principal: Principal, size: int = 0) -> ParkedCall:
+        """Make a flow of work that asked, and keeps so many bytes. Its request owns it: `park` it once the question is
+        out, else `drop`."""
         owner = principal.cap_key
         theirs = [parked_call for parked_call in self._parked.values() if parked_call.owner == owner]
-        if len(theirs) >= self._per_owner:
-            self.drop(theirs[0])
+        while theirs and (len(theirs) >= self._per_owner or size + sum(each.size for each in theirs) > MOST_BYTES):
+            self.drop(theirs.pop(0))
         if len(self._parked) >= self._most:
             self.drop(next(iter(self._parked.values())))
-        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner)
+        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner, size)
         self._parked[parked_call.id] = parked_call
         self.ask_again(parked_call, resume)
         return parked_call

@@ -13,7 +13,7 @@ from toolgate.core.exchange import Exchange
 from toolgate.core.fault import Fault
 from toolgate.core.model import Asker, Note, Notes, Principal
 from toolgate.state import parking as module
-from toolgate.state.parking import ParkedCall, Parking
+from toolgate.state.parking import MOST_BYTES, ParkedCall, Parking
 
 ANN, BOB = Principal("ann"), Principal("bob")
 
@@ -341,3 +341,15 @@ async def test_not_more_rounds_are_remembered_than_allowed(monkeypatch: pytest.M
         await parking.once(b"%d" % number, slow)
     await settle()
     assert len(parking._rounds) <= 5
+
+
+@pytest.mark.promise("b.attacks.unanswered")
+async def test_parked_calls_that_keep_much_give_way() -> None:
+    parking = Parking(FakeClock())
+    small = Work()
+    parking.hold(small, None, BOB, 10)
+    held = [Work() for _ in range(5)]
+    for each in held:
+        parking.hold(each, None, ANN, MOST_BYTES // 4)
+    assert [each.is_cancelled for each in held] == [True, False, False, False, False]
+    assert not small.is_cancelled

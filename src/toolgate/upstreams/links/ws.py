@@ -82,6 +82,8 @@ class WsLink(PipeLink):
         except (InvalidHandshake, InvalidMessage, InvalidURI) as error:
             why = str(error).replace(url, address)
             raise fault(self._server, f"{address} is not a WebSocket: {why}", "not_sent") from None
+        except AssertionError:  # the library's own, where a server closes before the handshake is sent
+            raise fault(self._server, f"{address} is not a WebSocket: it closed the connection", "not_sent") from None
         except (OSError, TimeoutError) as error:
             raise fault(self._server, not_reached(self._server, error), "not_sent") from None
         self._pump = asyncio.get_running_loop().create_task(self._read(self._socket), name=f"ws {self._server.name}")

@@ -439,11 +439,11 @@ class Requests:
 
 
 def _checked(error: RpcError) -> RpcError:
-    """With nothing in it but the pages that its user may be sent to. Raises `Fault`."""
+    """With no pages in it but those that its user may be sent to. Raises `Fault`."""
     pages = legacy.pages(error)
     for page in pages:
         asks.check_page(page)
-    return error if pages else RpcError(error.code, error.message)
+    return error if pages or not legacy.may_name_pages(error) else RpcError(error.code, error.message)
 
 
 def _takes_a_turn(request: OpenRequest) -> bool:
