@@ -6,11 +6,13 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -36,13 +38,16 @@ CHANGES_SERVERS: Final = frozenset({"add_mcp_server", "remove_mcp_server"})
 KEPT: Final = names.OWN_SCHEME + "results/"
 """What was cut of results: whoever may make the call may read on."""
 
+_Form = TypeVar("_Form")
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
 _SILENT: Final = Hints()
 _MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
 _UI = "ui://"
 _MOST_DECODED = 5  # times over that a URI may be percent-encoded
-_LONGEST_URI = 8192  # characters; of a longer one nobody knows what a server takes it for
-_LONGEST_REMEMBERED = 512  # characters of a name
+_LONGEST_URI = 2048  # characters; what a longer one means is not looked for
+_LONGEST_REMEMBERED = 512  # characters of a name; of a longer one its digest is remembered
+_MOST_COMPLETED = 64 * 1024  # characters that are judged of one completion, its template and its names among them
+_MOST_UNQUOTED = 16  # URIs of which it is remembered, since the readings of one are decoded again and again
 _PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
 _HERE = ("", "localhost", "127.0.0.1", "[::1]")
 _unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
@@ -156,7 +161,7 @@ class Rules:
             "prompts": _Table(_as_lenient_readers(permissions.prompts)),
         }
         self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._add_servers))
-        self._known: dict[tuple[str, str, str], Verdict] = {}
+        self._known: dict[tuple[str, str, str | bytes], Verdict] = {}
         self._seen: dict[str, bool] = {}
         self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
@@ -164,31 +169,32 @@ class Rules:
         return f"<Rules {self.print}>"
 
     def verdict(self, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
-        found = self._known.get((server, kind, name)) or self._decided(server, kind, name, hints)
+        known = name if len(name) <= _LONGEST_REMEMBERED else _digest(name)
+        found = self._known.get((server, kind, known))
+        if not found:
+            found = self._decided(server, kind, name, hints)
+            if server != names.OWN:  # what it is, matters there
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[server, kind, known] = found
         if self.read_only and kind == "tools" and not hints.readOnlyHint:
             return strictest((found, self.read_only))
         return found
 
     def _decided(self, server: str, kind: str, name: str, hints: Hints) -> Verdict:
-        if server == names.OWN:  # what it is, matters there
+        if server == names.OWN:
             if kind == "resources" and name.startswith(KEPT):
                 return "allow"  # only whose it is can read it, and `GatewayView.kept` goes by what it was cut of
             own = self._thing(server, kind, name) or self._base(server, hints)
             both: list[Verdict] = [own, self._add_servers]
             return strictest(both) if name in CHANGES_SERVERS else own
         if self._gate is not None and server not in self._gate:
-            found: Verdict = "off"
-        elif kind == "methods":
-            found = self._whole(server)
-        elif kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
-            found = "allow" if self.sees(server) else "off"
-        else:
-            found = self._thing(server, kind, name) or self._base(server, hints)
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        if len(name) <= _LONGEST_REMEMBERED:
-            self._known[server, kind, name] = found
-        return found
+            return "off"
+        if kind == "methods":
+            return self._whole(server)
+        if kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
+            return "allow" if self.sees(server) else "off"
+        return self._thing(server, kind, name) or self._base(server, hints)
 
     def of_completion(self, call: Call, found: Verdict) -> Verdict:
         """The verdict on a completion whose reference has the verdict `found`: a template is judged by what its
@@ -198,15 +204,23 @@ class Rules:
         return strictest((found, *(self.verdict(call.server, call.kind, uri) for uri in made)))
 
     def completed(self, call: Call, values: Sequence[str]) -> Sequence[str]:
-        """Those values of a completion that make nothing that is off."""
+        """Those values of a completion that make nothing that is off, as far as they are judged: each costs what it
+        makes, and there is an end to that."""
         if not (completing := _completing(call)):
             return values
-
-        def is_off(value: str) -> bool:
+        each_costs, left = len(call.target) + sum(map(len, completing.given)), _MOST_COMPLETED
+        kept: list[str] = []
+        for value in values:
+            left -= each_costs + len(value)
+            if left < 0:
+                break
             made = completing.completed(call.target, value)
-            return any(self.is_off(call.server, call.kind, uri) for uri in made)
-
-        return [value for value in values if not is_off(value)]
+            left -= sum(map(len, made))
+            if left < 0:
+                break
+            if not any(self.is_off(call.server, call.kind, uri) for uri in made):
+                kept.append(value)
+        return kept
 
     def _whole(self, server: str) -> Verdict:
         """What a method that MCP does not define may do: whatever its server can. It is for those who may use
@@ -258,8 +272,9 @@ class Rules:
         found = table.find(_uris(server, name), is_own)
         if is_own or table.exact(_uris(server, name)):
             return found
-        if _is_obscure(name):
-            return "off"
+        if _is_obscure(name):  # it may be anything there
+            said = (table, self._meant, self._meant_loosely)
+            return "off" if any(each.narrows(server) for each in said) else None
         # What permissions mean may be more than they say: that closes something, and opens nothing.
         found_forms = forms(name)
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in found_forms]
@@ -459,21 +474,30 @@ def _decoded_last(uri: str) -> Iterable[str]:
     there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
     dotted = _dot.sub(".", uri)
     bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
-    hosts = dict.fromkeys(form for each in bare for form in (_plain(each), _lenient(each)))
-    found: list[str] = []
+    hosts = _once(form for each in _once(bare) for form in (_plain(each), _lenient(each)))
+    found: dict[tuple[str, int], None] = {}
     for each, start in itertools.product(hosts, (2, 3)):
         early = (each, _resolved(each, start, nothing=(".",)), _resolved(each, start))
-        found += [_resolved(_decoded(form), start) for form in dict.fromkeys(early)]
-    return found
+        found |= dict.fromkeys((form, start) for form in early)
+    return _once(_resolved(form, start) for form, start in _once((_decoded(form), start) for form, start in found))
 
 
 def _forms(uri: str) -> Iterable[str]:
     decoded = _decoded(uri)
-    plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
-    bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
-    lenient = [_lenient(each) for each in (*plain, *bare, _unquoted(uri))]  # to some a backslash is of the host
-    resolved = [_resolved(each, start) for each in (*plain, *bare, *lenient) for start in (2, 3)]
+    plain = _once(_plain(each) for each in _once((decoded, _decoded(_plain(uri)))))
+    bare = _once(_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in _once((decoded, *plain)))
+    lenient = _once(_lenient(each) for each in _once((*plain, *bare, _unquoted(uri))))  # some take a backslash as host
+    resolved = _once(_resolved(each, start) for each in _once((*plain, *bare, *lenient)) for start in (2, 3))
     return decoded, *resolved, *plain, *lenient
+
+
+def _once(each: Iterable[_Form]) -> Iterable[_Form]:
+    """Most ways of reading a URI come to the same, and each reading costs what the URI is long."""
+    return dict.fromkeys(each)
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
 
 
 def _is_obscure(uri: str) -> bool:
@@ -481,6 +505,7 @@ def _is_obscure(uri: str) -> bool:
     return len(uri) > _LONGEST_URI or unquote(found := _unquoted(uri)) != found
 
 
+@functools.lru_cache(_MOST_UNQUOTED)
 def _unquoted(uri: str) -> str:
     for _ in range(_MOST_DECODED):
         again = unquote(uri)
@@ -539,8 +564,8 @@ def _resolved(uri: str, start: int, nothing: Sequence[str] = (".", "")) -> str:
         head, path = parts[:start], parts[start:]
     else:
         head, path = parts[:1], parts[1:]
-    kept: list[str] = []
-    for part in path:
+    kept = [] if ".." in path else [part for part in path if part != "."]
+    for part in path if ".." in path else ():
         if part == "..":
             del kept[-1:]
         elif part not in nothing:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from toolgate.auth.access import Access
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
@@ -29,6 +30,7 @@ from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import schemas, scrub
+from toolgate.policy.access import permitted, rules_of_completion
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
@@ -72,6 +74,7 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self._subscriptions = Subscriptions()
+        self._completions = FairLimit(1)  # that are looked through
 
     def _current(self) -> Snapshot:
         return self.snapshot
@@ -139,6 +142,9 @@ class Gateway:
             outcome = await upstream.invoke(call)
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
+        if call.reference and (rules := rules_of_completion(self.access, call, outcome)):
+            whose, answered = call.client.principal.counted_as, outcome
+            outcome = await self._completions.in_thread(whose, lambda: permitted(rules, call, answered))
         return await snapshot.looked_at(call, outcome) if is_large(outcome) else outcome
 
     # What is told without a call.

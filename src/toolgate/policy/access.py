@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from toolgate.auth.access import Access
+from toolgate.auth.access import Access, Rules
 from toolgate.core import counting, jsonrpc
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Outcome
@@ -44,21 +44,35 @@ class Permit(Policy):
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         """A completion without the values that would make a URI which its client may not use."""
-        rules = self._access.rules(call.client.principal) if call.kind == "resourceTemplates" else None
-        if not rules or not isinstance(outcome, Done):
-            return outcome
-        try:
-            if memoryview(outcome.body).nbytes > LARGEST or counting.is_too_much(outcome.body):
-                raise ValueError(f"it has more than {LARGEST:,} bytes, or too many values")
-            completion = jsonrpc.members(outcome.body)["completion"]
-            values = jsonrpc.read(completion, type=_Completion).values[: MOST_VALUES + 1]
-        except (KeyError, ValueError, *jsonrpc.UNREADABLE) as error:
-            raise Fault("UPSTREAM_ERROR", f"The completion is malformed: {error}", reach="executed") from None
-        kept = rules.completed(call, values[:MOST_VALUES])
-        if len(kept) == len(values):
-            return outcome
-        said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
-        return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
+        rules = rules_of_completion(self._access, call, outcome)
+        return permitted(rules, call, outcome) if rules else outcome
+
+
+def rules_of_completion(access: Access, call: Call, outcome: Outcome) -> Rules | None:
+    """Those by which the values of an answer are looked through; None: they are not."""
+    if call.kind != "resourceTemplates" or not call.reference or not isinstance(outcome, Done):
+        return None
+    return access.rules(call.client.principal)
+
+
+def permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
+    """A completion of a template without what is closed, or not looked at. To judge a hundred values takes long, so it
+    is done in a thread before a call goes back through its policies, where the same verdicts are remembered. Raises
+    `Fault`."""
+    if not isinstance(outcome, Done):
+        return outcome
+    try:
+        if memoryview(outcome.body).nbytes > LARGEST or counting.is_too_much(outcome.body):
+            raise ValueError(f"it has more than {LARGEST:,} bytes, or too many values")
+        completion = jsonrpc.members(outcome.body)["completion"]
+        values = jsonrpc.read(completion, type=_Completion).values[: MOST_VALUES + 1]
+    except (KeyError, ValueError, *jsonrpc.UNREADABLE) as error:
+        raise Fault("UPSTREAM_ERROR", f"The completion is malformed: {error}", reach="executed") from None
+    kept = rules.completed(call, values[:MOST_VALUES])
+    if len(kept) == len(values):
+        return outcome
+    said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
+    return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
 
 
 class _Completion(msgspec.Struct):
