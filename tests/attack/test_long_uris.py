@@ -10,16 +10,18 @@ import pytest
 from bridge.test_permissions import client, clients
 from msgspec import Raw
 from peers import MODERN, LegacyServer, Scene, gateway
+from virtualtime import settle
 
 from toolgate.auth import access
 from toolgate.auth.access import Rules
 from toolgate.config.access import KnownClient, Permissions
-from toolgate.core.model import Call, Client, Principal
+from toolgate.core.model import Call, Client, Event, Principal
 
 TEMPLATE = "file:///{dir}/{name}"
 CLOSED = {"there+file:///private/*": "off"}
 HARD = "/%25%32%35\\..@:"  # each reader takes it for something else
 HARD_URI = "file:///" + HARD * 100
+WATCHED = "file:///" + "a/../%41/" * 150
 
 
 async def text(scene: Scene) -> str:
@@ -164,3 +166,46 @@ def test_each_reading_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access, "_resolved", lambda *args, **named: made.append(args) or resolved(*args, **named))
     access.forms("file:///" + "a/" * 900)
     assert len(made) <= 8
+
+
+# What a server tells of.
+
+
+@pytest.mark.parametrize("count", [1, 40])
+async def test_what_many_streams_watch_is_judged_once(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    there = LegacyServer({"read": text}, resources={}, templates={"file:///{any}": text}, tells=True)
+    async with gateway(config=clients(client(resources=CLOSED)), there=there) as rig:
+        ann = await rig.client(MODERN)
+        ears = [await ann.listen(f"there+{WATCHED}") for _ in range(count)]
+        rig.app.gateway.access.clients["ann"]._known.clear()
+        looked = Looked(monkeypatch)
+        rig.app.events.tell(Event("there", "updated", uri=WATCHED))
+        await settle()
+        assert looked.uris.count(WATCHED) == 1
+        assert all(len(ear.updated) == 1 for ear in ears)
+
+
+async def test_what_nobody_watches_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = LegacyServer({"read": text}, resources={}, templates={"file:///{any}": text}, tells=True)
+    async with gateway(config=clients(client(resources=CLOSED)), there=there) as rig:
+        ann = await rig.client(MODERN)
+        for _ in range(10):
+            await ann.listen("there+file:///public/a")
+        looked = Looked(monkeypatch)
+        for number in range(100):
+            rig.app.events.tell(Event("there", "updated", uri=f"{WATCHED}{number}"))
+        assert not looked.uris
+
+
+async def test_what_is_told_of_a_uri_without_end_is_not_heard() -> None:
+    there = LegacyServer({"read": text}, resources={"file:///public": text}, tells=True)
+    async with gateway(config=clients(client(resources=CLOSED)), there=there) as rig:
+        events: list[Event] = []
+        stop = rig.app.events.listen(events.append)
+        ear = await (await rig.client(MODERN)).listen("there+file:///public")
+        there.connections[0].updated("file:///public/" + "x" * 16 * 1024)
+        there.connections[0].updated("file:///public/a")
+        await settle()
+        assert ear.updated == ["there+file:///public/a"]
+        assert [each.uri for each in events if each.kind == "updated"] == ["file:///public/a"]
+        stop()
