@@ -30,7 +30,7 @@ from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import schemas, scrub
-from toolgate.policy.access import permitted, rules_of_completion
+from toolgate.policy.access import looked_through
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
@@ -142,9 +142,8 @@ class Gateway:
             outcome = await upstream.invoke(call)
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
-        if call.reference and (rules := rules_of_completion(self.access, call, outcome)):
-            whose, answered = call.client.principal.counted_as, outcome
-            outcome = await self._completions.in_thread(whose, lambda: permitted(rules, call, answered))
+        if call.reference:
+            outcome = await looked_through(self._completions, self.access, call, outcome)
         return await snapshot.looked_at(call, outcome) if is_large(outcome) else outcome
 
     # What is told without a call.

@@ -12,6 +12,7 @@ import msgspec
 
 from toolgate.auth.access import Access, Rules
 from toolgate.core import counting, jsonrpc
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy.base import Policy
@@ -44,21 +45,28 @@ class Permit(Policy):
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         """A completion without the values that would make a URI which its client may not use."""
-        rules = rules_of_completion(self._access, call, outcome)
-        return permitted(rules, call, outcome) if rules else outcome
+        rules = _rules(self._access, call, outcome)
+        return _permitted(rules, call, outcome) if rules else outcome
 
 
-def rules_of_completion(access: Access, call: Call, outcome: Outcome) -> Rules | None:
+async def looked_through(turns: FairLimit, access: Access, call: Call, outcome: Outcome) -> Outcome:
+    """The same in a thread: to judge a hundred values takes long. When the call goes back through its policies, the
+    verdicts are remembered. Raises `Fault`."""
+    rules = _rules(access, call, outcome)
+    if not rules:
+        return outcome
+    return await turns.in_thread(call.client.principal.counted_as, lambda: _permitted(rules, call, outcome))
+
+
+def _rules(access: Access, call: Call, outcome: Outcome) -> Rules | None:
     """Those by which the values of an answer are looked through; None: they are not."""
     if call.kind != "resourceTemplates" or not call.reference or not isinstance(outcome, Done):
         return None
     return access.rules(call.client.principal)
 
 
-def permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
-    """A completion of a template without what is closed, or not looked at. To judge a hundred values takes long, so it
-    is done in a thread before a call goes back through its policies, where the same verdicts are remembered. Raises
-    `Fault`."""
+def _permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
+    """A completion of a template without what is closed, or not looked at. Raises `Fault`."""
     if not isinstance(outcome, Done):
         return outcome
     try:
