@@ -6,15 +6,14 @@ surface; what nobody has allowed is off; of two that speak of one thing alike th
 
 from __future__ import annotations
 
-import itertools
-import re
+import hashlib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Literal
-from urllib.parse import unquote
 
 import msgspec
 
+from toolgate.auth import uri_forms
 from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import jsonrpc, mcp, names, templates
@@ -40,15 +39,8 @@ _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "off": 2}
 _SILENT: Final = Hints()
 _MOST_REMEMBERED = 8192  # decisions of one client; names may be anything that somebody sends
 _UI = "ui://"
-_MOST_DECODED = 5  # times over that a URI may be percent-encoded
-_LONGEST_URI = 8192  # characters; of a longer one nobody knows what a server takes it for
-_LONGEST_REMEMBERED = 512  # characters of a name
-_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
-_HERE = ("", "localhost", "127.0.0.1", "[::1]")
-_unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
-_parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
-_dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
-_differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
+_LONGEST_REMEMBERED = 512  # characters of a name; of a longer one its digest is remembered
+_MOST_COMPLETED = 64 * 1024  # characters that are judged of one completion, its template and its names among them
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:
@@ -156,7 +148,7 @@ class Rules:
             "prompts": _Table(_as_lenient_readers(permissions.prompts)),
         }
         self.print = repr((self._gate and sorted(self._gate), client.servers is None, permissions, self._add_servers))
-        self._known: dict[tuple[str, str, str], Verdict] = {}
+        self._known: dict[tuple[str, str, str | bytes], Verdict] = {}
         self._seen: dict[str, bool] = {}
         self._routes: dict[int, tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
@@ -164,31 +156,34 @@ class Rules:
         return f"<Rules {self.print}>"
 
     def verdict(self, server: str, kind: str, name: str, hints: Hints = _SILENT) -> Verdict:
-        found = self._known.get((server, kind, name)) or self._decided(server, kind, name, hints)
+        known = name if len(name) <= _LONGEST_REMEMBERED else _digest(name)
+        found = self._known.get((server, kind, known)) or self._remembered(known, server, kind, name, hints)
         if self.read_only and kind == "tools" and not hints.readOnlyHint:
             return strictest((found, self.read_only))
         return found
 
+    def _remembered(self, known: str | bytes, server: str, kind: str, name: str, hints: Hints) -> Verdict:
+        found = self._decided(server, kind, name, hints)
+        if server != names.OWN:  # what it is, matters there
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[server, kind, known] = found
+        return found
+
     def _decided(self, server: str, kind: str, name: str, hints: Hints) -> Verdict:
-        if server == names.OWN:  # what it is, matters there
+        if server == names.OWN:
             if kind == "resources" and name.startswith(KEPT):
                 return "allow"  # only whose it is can read it, and `GatewayView.kept` goes by what it was cut of
             own = self._thing(server, kind, name) or self._base(server, hints)
             both: list[Verdict] = [own, self._add_servers]
             return strictest(both) if name in CHANGES_SERVERS else own
         if self._gate is not None and server not in self._gate:
-            found: Verdict = "off"
-        elif kind == "methods":
-            found = self._whole(server)
-        elif kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
-            found = "allow" if self.sees(server) else "off"
-        else:
-            found = self._thing(server, kind, name) or self._base(server, hints)
-        if len(self._known) >= _MOST_REMEMBERED:
-            self._known.clear()
-        if len(name) <= _LONGEST_REMEMBERED:
-            self._known[server, kind, name] = found
-        return found
+            return "off"
+        if kind == "methods":
+            return self._whole(server)
+        if kind == "tasks":  # who has it was let call what made it, and is judged by that: see `judge`
+            return "allow" if self.sees(server) else "off"
+        return self._thing(server, kind, name) or self._base(server, hints)
 
     def of_completion(self, call: Call, found: Verdict) -> Verdict:
         """The verdict on a completion whose reference has the verdict `found`: a template is judged by what its
@@ -198,15 +193,23 @@ class Rules:
         return strictest((found, *(self.verdict(call.server, call.kind, uri) for uri in made)))
 
     def completed(self, call: Call, values: Sequence[str]) -> Sequence[str]:
-        """Those values of a completion that make nothing that is off."""
+        """Those values of a completion that make nothing that is off, as far as they are judged: each costs what it
+        makes, and there is an end to that."""
         if not (completing := _completing(call)):
             return values
-
-        def is_off(value: str) -> bool:
+        each_costs, left = len(call.target) + sum(map(len, completing.given)), _MOST_COMPLETED
+        kept: list[str] = []
+        for value in values:
+            left -= each_costs + len(value)
+            if left < 0:
+                break
             made = completing.completed(call.target, value)
-            return any(self.is_off(call.server, call.kind, uri) for uri in made)
-
-        return [value for value in values if not is_off(value)]
+            left -= sum(map(len, made))
+            if left < 0:
+                break
+            if not any(self.is_off(call.server, call.kind, uri) for uri in made):
+                kept.append(value)
+        return kept
 
     def _whole(self, server: str) -> Verdict:
         """What a method that MCP does not define may do: whatever its server can. It is for those who may use
@@ -258,12 +261,13 @@ class Rules:
         found = table.find(_uris(server, name), is_own)
         if is_own or table.exact(_uris(server, name)):
             return found
-        if _is_obscure(name):
-            return "off"
+        if uri_forms.is_obscure(name):  # it may be anything there
+            said = (table, self._meant, self._meant_loosely)
+            return "off" if any(each.narrows(server) for each in said) else None
         # What permissions mean may be more than they say: that closes something, and opens nothing.
-        found_forms = forms(name)
+        found_forms = uri_forms.forms(name)
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in found_forms]
-        files = dict.fromkeys(as_a_lenient_reader(each) for form in found_forms for each in _as_a_file(form))
+        files = dict.fromkeys(as_a_lenient_reader(each) for form in found_forms for each in uri_forms.as_a_file(form))
         for file in files:
             loosely = self._meant_loosely.find(_uris(server, file))
             if loosely and loosely != "allow":
@@ -433,116 +437,9 @@ def _said(name: str) -> Iterable[str]:
 
 def _meant(name: str) -> Iterable[str]:
     server, join, uri = permission_names.split_uri(name)
-    for form in forms(uri):
+    for form in uri_forms.forms(uri):
         yield from _said(server + join + form)
 
 
-def forms(uri: str) -> tuple[str, ...]:
-    """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
-    what follows its path. What a permission says of any of them, it says of the URI."""
-    apart = _decoded_last(uri) if _differs.search(uri) else ()
-    return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
-
-
-def _as_a_file(uri: str) -> Iterable[str]:
-    """What a server of files takes a URI for: also one without a scheme, or with another one before `file:`. What has
-    a scheme of its own is no file: `urn:a` stays open where all files are closed."""
-    before, scheme, path = uri.rpartition("file:")
-    if scheme:
-        yield uri if not before else "file:///" + path.lstrip("/")
-    elif not _parts.fullmatch(uri):
-        yield "file:///" + uri.lstrip("/")
-
-
-def _decoded_last(uri: str) -> Iterable[str]:
-    """The same to who takes it apart first, or resolves its dots first as well: a `/` that is encoded parts nothing
-    there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
-    dotted = _dot.sub(".", uri)
-    bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
-    hosts = dict.fromkeys(form for each in bare for form in (_plain(each), _lenient(each)))
-    found: list[str] = []
-    for each, start in itertools.product(hosts, (2, 3)):
-        early = (each, _resolved(each, start, nothing=(".",)), _resolved(each, start))
-        found += [_resolved(_decoded(form), start) for form in dict.fromkeys(early)]
-    return found
-
-
-def _forms(uri: str) -> Iterable[str]:
-    decoded = _decoded(uri)
-    plain = [_plain(each) for each in (decoded, _decoded(_plain(uri)))]
-    bare = [_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in (decoded, *plain)]
-    lenient = [_lenient(each) for each in (*plain, *bare, _unquoted(uri))]  # to some a backslash is of the host
-    resolved = [_resolved(each, start) for each in (*plain, *bare, *lenient) for start in (2, 3)]
-    return decoded, *resolved, *plain, *lenient
-
-
-def _is_obscure(uri: str) -> bool:
-    """Whether it is so long, or so often encoded, that what it means is not looked for."""
-    return len(uri) > _LONGEST_URI or unquote(found := _unquoted(uri)) != found
-
-
-def _unquoted(uri: str) -> str:
-    for _ in range(_MOST_DECODED):
-        again = unquote(uri)
-        if again == uri:
-            break
-        uri = again
-    return uri
-
-
-def _decoded(uri: str) -> str:
-    decoded = _unquoted(uri).replace("\\", "/").strip(" ")
-    scheme, colon, rest = decoded.partition(":")
-    return scheme.lower() + colon + rest if colon and scheme.isascii() and "/" not in scheme else decoded
-
-
-def _plain(uri: str) -> str:
-    """As a URL parser writes it (WHATWG URL): without what is not seen, a user, a port that goes without saying, and in
-    small letters up to its path; `file:/a` and `file://localhost/a` are `file:///a`."""
-    uri = _unseen.sub("", uri).strip(" ").replace("\\", "/")
-    found = _parts.fullmatch(uri)
-    if not found:
-        return uri
-    scheme, slashes, host, rest = found[1].lower(), found[2], found[3].rpartition("@")[2].lower(), found[4]
-    if scheme == "file":
-        if slashes != "//":
-            host, rest = "", found[3] + rest
-        return f"file://{host}{rest}" if host not in _HERE else "file:///" + rest.lstrip("/")
-    if scheme not in _PORTS and slashes != "//":
-        return f"{scheme}:{slashes}{found[3]}{rest}"
-    host = host.removesuffix(":" + _PORTS.get(scheme, "")).removesuffix(":").rstrip(".")
-    return f"{scheme}://{host}{rest}"
-
-
-def _lenient(uri: str) -> str:
-    """As a server takes it that looks at nothing it needs not: of `file:` the path alone, whatever host stands there;
-    elsewhere the host without user and port. How many slashes there are is all the same to it; where there are none,
-    colons and `@` are of the name (`urn:a:b`). Ports of schemes that go by them mean something."""
-    found = _parts.fullmatch(uri)
-    if not found:
-        return uri
-    scheme, host, rest = found[1].lower(), found[3], found[4]
-    if scheme == "file":
-        return "file:///" + (rest if found[2] == "//" else host + rest).lstrip("/")
-    host = (host.rpartition("@")[2] if found[2] else host).lower()
-    if found[2] and scheme not in _PORTS:
-        bracketed, bracket, port = host.rpartition("]")
-        host = (bracketed + bracket + port.partition(":")[0]).rstrip(".")
-    return f"{scheme}://{host}{rest}"
-
-
-def _resolved(uri: str, start: int, nothing: Sequence[str] = (".", "")) -> str:
-    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it. `nothing`: the
-    segments that `..` passes over."""
-    parts = uri.split("/")
-    if len(parts) > 2 and parts[0].endswith(":") and not parts[1]:
-        head, path = parts[:start], parts[start:]
-    else:
-        head, path = parts[:1], parts[1:]
-    kept: list[str] = []
-    for part in path:
-        if part == "..":
-            del kept[-1:]
-        elif part not in nothing:
-            kept.append(part)
-    return "/".join((*head, *filter(None, kept)))
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()

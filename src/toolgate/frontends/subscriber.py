@@ -91,14 +91,19 @@ class Subscriber:
 
     def _hear(self, event: Event) -> None:
         route = self._gateway.snapshot.routes.get(self._path)  # as it is now: another configuration has another
-        if not route or not self._gateway.concerns(event, route, self.client):
+        if not route:
+            return
+        named = list(self._names_of(event, route)) if event.kind == "updated" else []
+        if event.kind == "updated" and not named:
+            return  # before anything is judged: most listeners watch something else
+        if not self._gateway.concerns(event, route, self.client):
             return
         if event.kind == "list_changed":
             for method, lists in mcp.LIST_CHANGED.items():
                 if method in self._wants and set(event.lists) & set(lists):
                     self._say(method, jsonrpc.EMPTY_OBJECT)
         elif event.kind == "updated":
-            for uri in self._names_of(event, route):
+            for uri in named:
                 self._say(mcp.UPDATED, Raw(jsonrpc.with_members(event.params, {"uri": jsonrpc.encode(uri)})))
         elif event.kind in ("task_status", "task"):
             made = event.made if event.kind == "task_status" else self._watched_as(event)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from toolgate.auth.access import Access
 from toolgate.core import jsonrpc, mcp, names
 from toolgate.core.clock import Clock
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.events import Events
 from toolgate.core.exchange import Retry, resumed, then
 from toolgate.core.fault import Fault, Reach
@@ -30,6 +31,7 @@ from toolgate.gateway.send import send_again
 from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import schemas, scrub
+from toolgate.policy.access import looked_through
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
@@ -73,6 +75,7 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self._subscriptions = Subscriptions()
+        self._completions = FairLimit(1)  # that are looked through
 
     def _current(self) -> Snapshot:
         return self.snapshot
@@ -140,6 +143,8 @@ class Gateway:
             outcome = await upstream.invoke(call)
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
+        if call.reference:
+            outcome = await looked_through(self._completions, self.access, call, outcome)
         return await snapshot.looked_at(call, outcome) if is_large(outcome) else outcome
 
     # What is told without a call.

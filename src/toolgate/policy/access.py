@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from toolgate.auth.access import Access
+from toolgate.auth.access import Access, Rules
 from toolgate.core import counting, jsonrpc
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy.base import Policy
@@ -44,21 +45,42 @@ class Permit(Policy):
 
     def after(self, call: Call, outcome: Outcome, ticket: Any) -> Outcome:
         """A completion without the values that would make a URI which its client may not use."""
-        rules = self._access.rules(call.client.principal) if call.kind == "resourceTemplates" else None
-        if not rules or not isinstance(outcome, Done):
-            return outcome
-        try:
-            if memoryview(outcome.body).nbytes > LARGEST or counting.is_too_much(outcome.body):
-                raise ValueError(f"it has more than {LARGEST:,} bytes, or too many values")
-            completion = jsonrpc.members(outcome.body)["completion"]
-            values = jsonrpc.read(completion, type=_Completion).values[: MOST_VALUES + 1]
-        except (KeyError, ValueError, *jsonrpc.UNREADABLE) as error:
-            raise Fault("UPSTREAM_ERROR", f"The completion is malformed: {error}", reach="executed") from None
-        kept = rules.completed(call, values[:MOST_VALUES])
-        if len(kept) == len(values):
-            return outcome
-        said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
-        return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
+        rules = _rules(self._access, call, outcome)
+        return _permitted(rules, call, outcome) if rules else outcome
+
+
+async def looked_through(turns: FairLimit, access: Access, call: Call, outcome: Outcome) -> Outcome:
+    """The same in a thread: to judge a hundred values takes long. When the call goes back through its policies, the
+    verdicts are remembered. Raises `Fault`."""
+    rules = _rules(access, call, outcome)
+    if not rules:
+        return outcome
+    return await turns.in_thread(call.client.principal.counted_as, lambda: _permitted(rules, call, outcome))
+
+
+def _rules(access: Access, call: Call, outcome: Outcome) -> Rules | None:
+    """Those by which the values of an answer are looked through; None: they are not."""
+    if call.kind != "resourceTemplates" or not call.reference or not isinstance(outcome, Done):
+        return None
+    return access.rules(call.client.principal)
+
+
+def _permitted(rules: Rules, call: Call, outcome: Outcome) -> Outcome:
+    """A completion of a template without what is closed, or not looked at. Raises `Fault`."""
+    if not isinstance(outcome, Done):
+        return outcome
+    try:
+        if memoryview(outcome.body).nbytes > LARGEST or counting.is_too_much(outcome.body):
+            raise ValueError(f"it has more than {LARGEST:,} bytes, or too many values")
+        completion = jsonrpc.members(outcome.body)["completion"]
+        values = jsonrpc.read(completion, type=_Completion).values[: MOST_VALUES + 1]
+    except (KeyError, ValueError, *jsonrpc.UNREADABLE) as error:
+        raise Fault("UPSTREAM_ERROR", f"The completion is malformed: {error}", reach="executed") from None
+    kept = rules.completed(call, values[:MOST_VALUES])
+    if len(kept) == len(values):
+        return outcome
+    said = jsonrpc.encode({"values": kept, "hasMore": len(values) > MOST_VALUES})
+    return msgspec.structs.replace(outcome, body=jsonrpc.with_members(outcome.body, {"completion": said}))
 
 
 class _Completion(msgspec.Struct):

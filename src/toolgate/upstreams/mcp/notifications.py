@@ -16,6 +16,8 @@ from toolgate.eras import calls, tasks
 from toolgate.upstreams.mcp.attribution import OpenRequest, owner_of, waiting_for
 from toolgate.upstreams.mcp.requests import Requests
 
+LONGEST_URI = 16 * 1024  # characters of what is told of: each who listens looks whether that is watched
+
 
 class _Progress(msgspec.Struct):
     progressToken: int | str | None = None
@@ -40,6 +42,8 @@ class Notifications:
 
     def _updated(self, message: Message, origin: int | None) -> None:
         uri = calls.read_text(jsonrpc.members(message.params), "uri")
+        if len(uri) > LONGEST_URI:
+            return
         self._on_event(Event(self._server, "updated", uri=uri, params=calls.read_told(message.params)))
 
     def _progressed(self, message: Message, origin: int | None) -> None:

@@ -1,0 +1,141 @@
+"""What servers may take a URI for: its readings, by all who take one apart in another order or more leniently.
+
+The rule this file keeps: each reading is made once, and what is too long to be read in every way is obscure.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+from urllib.parse import unquote
+
+_Form = TypeVar("_Form")
+_MOST_DECODED = 5  # times over that a URI may be percent-encoded
+LONGEST_URI = 2048  # characters; what a longer one means is not looked for
+_MOST_UNQUOTED = 16  # URIs of which it is remembered, since the readings of one are decoded again and again
+_PORTS = {"http": "80", "https": "443", "ws": "80", "wss": "443", "ftp": "21"}  # schemes that always have a host
+_HERE = ("", "localhost", "127.0.0.1", "[::1]")
+_unseen = re.compile(r"[\x00-\x1f\x7f]")  # what URL parsers leave out
+_parts = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)([^/?#]*)(.*)", re.DOTALL)
+_dot = re.compile("%2e", re.IGNORECASE)  # URL parsers decode no more than this
+_differs = re.compile(r"[%\\]|/\.")  # what readers take apart in different orders
+
+
+def forms(uri: str) -> tuple[str, ...]:
+    """A URI, and what a server may take it for: decoded, its host as URL parsers write it, its dots resolved, without
+    what follows its path. What a permission says of any of them, it says of the URI."""
+    apart = _decoded_last(uri) if _differs.search(uri) else ()
+    return tuple(dict.fromkeys((uri, *_forms(uri), *apart)))
+
+
+def as_a_file(uri: str) -> Iterable[str]:
+    """What a server of files takes a URI for: also one without a scheme, or with another one before `file:`. What has
+    a scheme of its own is no file: `urn:a` stays open where all files are closed."""
+    before, scheme, path = uri.rpartition("file:")
+    if scheme:
+        yield uri if not before else "file:///" + path.lstrip("/")
+    elif not _parts.fullmatch(uri):
+        yield "file:///" + uri.lstrip("/")
+
+
+def _decoded_last(uri: str) -> Iterable[str]:
+    """The same to who takes it apart first, or resolves its dots first as well: a `/` that is encoded parts nothing
+    there, a backslash may be of the host, and `..` may take back an empty segment (WHATWG URL)."""
+    dotted = _dot.sub(".", uri)
+    bare = [re.split(r"[?#]", each, maxsplit=1)[0] for each in (dotted, dotted.replace("\\", "/"))]
+    hosts = _once(form for each in _once(bare) for form in (_plain(each), _lenient(each)))
+    found: dict[tuple[str, int], None] = {}
+    for each, start in itertools.product(hosts, (2, 3)):
+        early = (each, _resolved(each, start, nothing=(".",)), _resolved(each, start))
+        found |= dict.fromkeys((form, start) for form in early)
+    return _once(_resolved(form, start) for form, start in _once((_decoded(form), start) for form, start in found))
+
+
+def _forms(uri: str) -> Iterable[str]:
+    decoded = _decoded(uri)
+    plain = _once(_plain(each) for each in _once((decoded, _decoded(_plain(uri)))))
+    bare = _once(_plain(re.split(r"[?#\0]", each, maxsplit=1)[0]) for each in _once((decoded, *plain)))
+    lenient = _once(_lenient(each) for each in _once((*plain, *bare, _unquoted(uri))))  # some take a backslash as host
+    resolved = _once(_resolved(each, start) for each in _once((*plain, *bare, *lenient)) for start in (2, 3))
+    return decoded, *resolved, *plain, *lenient
+
+
+def _once(each: Iterable[_Form]) -> Iterable[_Form]:
+    """Most ways of reading a URI come to the same, and each reading costs what the URI is long."""
+    return dict.fromkeys(each)
+
+
+def is_obscure(uri: str) -> bool:
+    """Whether it is so long, or so often encoded, that what it means is not looked for."""
+    return len(uri) > LONGEST_URI or unquote(found := _unquoted(uri)) != found
+
+
+@functools.lru_cache(_MOST_UNQUOTED)
+def _unquoted(uri: str) -> str:
+    for _ in range(_MOST_DECODED):
+        again = unquote(uri)
+        if again == uri:
+            break
+        uri = again
+    return uri
+
+
+def _decoded(uri: str) -> str:
+    decoded = _unquoted(uri).replace("\\", "/").strip(" ")
+    scheme, colon, rest = decoded.partition(":")
+    return scheme.lower() + colon + rest if colon and scheme.isascii() and "/" not in scheme else decoded
+
+
+def _plain(uri: str) -> str:
+    """As a URL parser writes it (WHATWG URL): without what is not seen, a user, a port that goes without saying, and in
+    small letters up to its path; `file:/a` and `file://localhost/a` are `file:///a`."""
+    uri = _unseen.sub("", uri).strip(" ").replace("\\", "/")
+    found = _parts.fullmatch(uri)
+    if not found:
+        return uri
+    scheme, slashes, host, rest = found[1].lower(), found[2], found[3].rpartition("@")[2].lower(), found[4]
+    if scheme == "file":
+        if slashes != "//":
+            host, rest = "", found[3] + rest
+        return f"file://{host}{rest}" if host not in _HERE else "file:///" + rest.lstrip("/")
+    if scheme not in _PORTS and slashes != "//":
+        return f"{scheme}:{slashes}{found[3]}{rest}"
+    host = host.removesuffix(":" + _PORTS.get(scheme, "")).removesuffix(":").rstrip(".")
+    return f"{scheme}://{host}{rest}"
+
+
+def _lenient(uri: str) -> str:
+    """As a server takes it that looks at nothing it needs not: of `file:` the path alone, whatever host stands there;
+    elsewhere the host without user and port. How many slashes there are is all the same to it; where there are none,
+    colons and `@` are of the name (`urn:a:b`). Ports of schemes that go by them mean something."""
+    found = _parts.fullmatch(uri)
+    if not found:
+        return uri
+    scheme, host, rest = found[1].lower(), found[3], found[4]
+    if scheme == "file":
+        return "file:///" + (rest if found[2] == "//" else host + rest).lstrip("/")
+    host = (host.rpartition("@")[2] if found[2] else host).lower()
+    if found[2] and scheme not in _PORTS:
+        bracketed, bracket, port = host.rpartition("]")
+        host = (bracketed + bracket + port.partition(":")[0]).rstrip(".")
+    return f"{scheme}://{host}{rest}"
+
+
+def _resolved(uri: str, start: int, nothing: Sequence[str] = (".", "")) -> str:
+    """Without `.`, `..` and empty segments. `start`: where the path begins, behind the host or with it. `nothing`: the
+    segments that `..` passes over."""
+    parts = uri.split("/")
+    if len(parts) > 2 and parts[0].endswith(":") and not parts[1]:
+        head, path = parts[:start], parts[start:]
+    else:
+        head, path = parts[:1], parts[1:]
+    kept = [] if ".." in path else [part for part in path if part != "."]
+    for part in path if ".." in path else ():
+        if part == "..":
+            del kept[-1:]
+        elif part not in nothing:
+            kept.append(part)
+    return "/".join((*head, *filter(None, kept)))
