@@ -42,8 +42,12 @@ class ProtectedResource(msgspec.Struct, frozen=True):
     scopes_supported: Words | None = None
 
 
+# Of what authorization servers list, the words that are ever looked for: others are not kept, since a sign-in has this.
+LOOKED_FOR = frozenset({"offline_access", "S256", "client_secret_basic", "client_secret_post", "none"})
+
+
 class Authority(msgspec.Struct, frozen=True):
-    """What an authorization server says of itself, as far as it matters here."""
+    """What an authorization server says of itself, as far as it matters here: see `LOOKED_FOR`."""
 
     issuer: Url
     token_endpoint: Url
@@ -134,7 +138,12 @@ class Discovery:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
                         self._outside.check(endpoint, _written(server))
-                return found
+                return msgspec.structs.replace(
+                    found,
+                    scopes_supported=_looked_for(found.scopes_supported),
+                    code_challenge_methods_supported=_looked_for(found.code_challenge_methods_supported),
+                    token_endpoint_auth_methods_supported=_looked_for(found.token_endpoint_auth_methods_supported),
+                )
         raise failed(server, f"names the authorization server {issuer}, which has no metadata")
 
     async def _fetch(self, url: str, server: Server) -> Fetched:
@@ -185,6 +194,10 @@ def _read(fetched: Fetched, kind: type[Document]) -> Document | None:
         return msgspec.json.decode(fetched.body, type=kind)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         return None
+
+
+def _looked_for(words: Words) -> Words:
+    return tuple(LOOKED_FOR.intersection(words))
 
 
 def _described_at(resource: str) -> str:
