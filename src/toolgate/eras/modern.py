@@ -85,6 +85,7 @@ _text = jsonrpc.Decoder(str)
 _object = jsonrpc.Decoder(dict[str, Any])
 
 
+LONGEST_STATE = 256 * 1024  # characters of what a server wants back; those of real ones have some hundreds
 MOST_REPEATED = 128
 LONGEST_REPEATED = 1024  # bytes
 
@@ -373,6 +374,8 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
             )
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which", reach="executed")
+    if len(peek.requestState or "") > LONGEST_STATE:
+        raise Fault("UPSTREAM_ERROR", f"The server's requestState has over {LONGEST_STATE:,} characters", reach="executed")
     return Required(questions, peek.requestState)
 
 
@@ -381,7 +384,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
     if not isinstance(peek, _ResultPeek) or len(peek.inputRequests) > asks.MOST_OPEN:
         raise _asked_too_much()
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
-    if any(asks.is_too_large(ask) for ask in questions):
+    if any(asks.is_too_large(ask) or len(ask.key) > jsonrpc.LONGEST_ID for ask in questions):
         raise _asked_too_much()
     for ask in questions:
         asks.check_url(ask)
@@ -389,7 +392,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
 
 
 def _asked_too_much() -> Fault:
-    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each"
+    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each, by keys of {jsonrpc.LONGEST_ID:,}"
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 
 
