@@ -33,7 +33,7 @@ LINES = {
 }
 READ = """
 import pathlib, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, (%d, %d))
+resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]), int(sys.argv[2])))
 from toolgate.cli import trusting
 from toolgate.config import env_file, formats, masking, private, variables
 line = pathlib.Path(sys.argv[1]).read_text()
@@ -61,14 +61,16 @@ for text in (line, "A=" + line, "http://" + line, "[" + line):
         for pattern in (style.pattern, style.leftover):
             pattern.sub("", text)
 print("done")
-""" % (CPU, CPU)
+"""
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_long_line_is_read_in_steps_of_its_length(line: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text(LINES[line])
-    done = subprocess.run([sys.executable, "-c", READ, str(file)], capture_output=True, text=True, timeout=10 * CPU)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(file), str(CPU)], capture_output=True, text=True, timeout=10 * CPU
+    )
     assert done.stdout == "done\n", done.stderr
 
 
@@ -103,9 +105,10 @@ def test_aliases_unfold_to_what_a_configuration_can_hold() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "".join(f"a{n}: &a{n} {{{', '.join(f'k{m}: *a{n - 1}' for m in range(9)) if n else 'x: 1'}}}\n" for n in range(9)),
-        "a0: &a0 {x: 1}\n"
-        + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 12)}]}}\n" for n in range(1, 9)),
+        "".join(
+            f"a{n}: &a{n} {{{', '.join(f'k{m}: *a{n - 1}' for m in range(9)) if n else 'x: 1'}}}\n" for n in range(9)
+        ),
+        "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 12)}]}}\n" for n in range(1, 9)),
         "- &a0 [1]\n" + "- *a0\n" * MOST_NODES,
     ],
     ids=["tables", "merged", "many"],

@@ -44,8 +44,7 @@ def check_page(page: Raw) -> None:
     it is kept until the page is done with. Raises `Fault`."""
     members: jsonrpc.Members = {}
     try:
-        found = jsonrpc.read(page, type=_Elicitation)
-        members = jsonrpc.members(page)
+        found, members = jsonrpc.read(page, type=_Elicitation), jsonrpc.members(page)
         is_plain = not any(name != "url" and name.lower() == "url" for name in members)
         parts = urlsplit(found.url)
         is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _OWN_MACHINE)

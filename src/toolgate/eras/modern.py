@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -299,7 +299,7 @@ class _TypePeek(msgspec.Struct):
 class _ResultPeek(msgspec.Struct):
     resultType: str = "complete"
     inputRequests: dict[str, _AskPeek] = {}
-    requestState: str | None = None
+    requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | None = None
 
 
 class Discovered(msgspec.Struct):
@@ -374,8 +374,6 @@ def read_result(call: Call, body: Raw) -> Done | Accepted | Required:
             )
     if not questions and peek.requestState is None:
         raise Fault("UPSTREAM_ERROR", "The server asked for input but did not say which", reach="executed")
-    if len(peek.requestState or "") > LONGEST_STATE:
-        raise Fault("UPSTREAM_ERROR", f"The server's requestState has over {LONGEST_STATE:,} characters", reach="executed")
     return Required(questions, peek.requestState)
 
 

@@ -11,8 +11,7 @@ from msgspec import Raw
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
 from toolgate.eras import tasks
-from toolgate.eras.tasks import Task
-from toolgate.eras.tasks import LEAST_LASTS
+from toolgate.eras.tasks import LEAST_LASTS, Task
 from toolgate.upstreams.mcp.tasks import MOST_TASKS, TaskOwners
 
 KEY = "io.modelcontextprotocol/related-task"
