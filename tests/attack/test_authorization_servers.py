@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +24,9 @@ from toolgate.auth import exchange as exchanges
 from toolgate.auth import lookups, safe_net
 from toolgate.auth.exchange import Answer, BadAnswer, Request, exchange
 from toolgate.auth.lookups import Lookups
-from toolgate.auth.oauth import credentials
+from toolgate.auth.oauth import credentials, vault
 from toolgate.auth.oauth.base import Refusal
+from toolgate.auth.oauth.grants import LONGEST as LONGEST_GRANT
 from toolgate.auth.safe_net import LONGEST, Net, SafeNet
 from toolgate.core.fault import Fault
 
@@ -402,6 +404,85 @@ async def test_challenges_that_differ_each_time_begin_one_search_at_a_time_and_f
     ended = await asyncio.gather(*of_ann, of_bob, return_exceptions=True)
     assert sum(isinstance(each, Fault) and each.code == "SIGN_IN_REQUIRED" for each in ended) == 5
     assert (await rig.fault(scope="s60")).code == "SIGN_IN_REQUIRED", "there is room again"
+
+
+# What sign-ins and registrations take in the store.
+
+
+WORDS = [f"{number:04}" + "w" * 250 for number in range(1023)]
+
+
+def _kept(rig: Rig, space: str) -> list[bytes]:
+    return list(rig.store.items(space).values())
+
+
+def _of_another_issuer(rig: Rig, number: int) -> None:
+    """The server names another authorization server from now on, which lists as much as may be."""
+    at = f"https://as{number}.example"
+    authority = Authority(issuer=at)
+    authority.metadata |= {
+        "scopes_supported": WORDS,
+        "code_challenge_methods_supported": [*WORDS, "S256"],
+        "token_endpoint_auth_methods_supported": [*WORDS, "client_secret_basic"],
+    }
+    rig.authority.resource["authorization_servers"] = [at]
+    rig.outside.authorities.append(authority)
+
+
+async def test_what_an_authorization_server_lists_is_not_kept_with_each_sign_in() -> None:
+    rig = Rig()
+    _of_another_issuer(rig, 1)
+    begun = await rig.begun(await rig.fault())
+    (kept,) = _kept(rig, vault.SIGN_INS)
+    assert len(kept) < 8192
+    assert await rig.back(begun) == "docs", "nothing is missing that is needed"
+
+
+async def test_sign_ins_that_differ_each_time_take_the_place_of_each_other_and_are_paced() -> None:
+    rig = Rig()
+    links: list[str] = []
+    for number in range(3 * credentials.MOST_BEGUN):
+        _of_another_issuer(rig, number)
+        fault = await rig.fault(scope=f"s{number}")
+        assert fault.code == "SIGN_IN_REQUIRED", "no failure of the server, which would close it to others"
+        links += re.findall(r"/connect/([\w-]{40,})$", fault.message)
+        assert len(_kept(rig, vault.SIGN_INS)) <= credentials.MOST_OFFERS
+        assert len(_kept(rig, vault.CLIENTS)) <= vault.MOST_CLIENTS
+    assert len(links) == credentials.MOST_BEGUN
+    assert sum(len(each.asked("/register")) for each in rig.outside.authorities) == credentials.MOST_BEGUN
+    assert [bool(rig.oauth.find(link)) for link in links[-5:]] == [False, True, True, True, True]
+    assert re.search("/connect/", (await rig.fault(rig.badge_of("bob"), scope="s")).message), "nor bob's page"
+    await rig.oauth.clock.sleep(vault.SIGN_IN_LASTS)
+    assert re.search("/connect/", (await rig.fault(scope="later")).message)
+
+
+async def test_operations_that_need_other_scopes_leave_each_other_their_pages() -> None:
+    rig = Rig()
+    links = [(await rig.fault(scope=scope)).message for _ in range(50) for scope in ("read", "write")]
+    assert len(set(links)) == 2
+    await rig.begun(await rig.fault(scope="read"))
+
+
+async def test_a_registration_that_gave_way_is_still_that_of_its_grants() -> None:
+    rig = Rig()
+    first = await rig.sign_in()
+    for number in range(2 * vault.MOST_CLIENTS):
+        _of_another_issuer(rig, number)
+        await rig.fault(rig.badge_of(f"p{number}"))
+    assert len(_kept(rig, vault.CLIENTS)) == vault.MOST_CLIENTS
+    rig.authority.resource["authorization_servers"] = [rig.authority.issuer]
+    rig.authority.end()
+    again = await rig.credential.refused(Refusal(401, "Bearer", first))
+    assert again != first and again.removeprefix("Bearer ") in rig.authority.tokens
+
+
+@pytest.mark.parametrize("said", [1e308, "1e999", "inf", "nan", "NaN", -1, "-inf", 10**18, "a"])
+async def test_a_token_lasts_as_long_as_somebody_could_wait(said: Any) -> None:
+    rig = Rig()
+    rig.authority.gives["expires_in"] = said
+    await rig.sign_in()
+    expires = rig.grant().expires
+    assert expires is None or 0 <= expires - rig.oauth.clock.wall() <= LONGEST_GRANT
 
 
 # Tokens for a whole host.

@@ -22,6 +22,7 @@ from toolgate.catalog.poisoning import visible
 from toolgate.cli import widening
 from toolgate.config import Config, ConfigError, Server, masking, trust
 from toolgate.config.formats import SUFFIXES, parse
+from toolgate.core.redaction import shaped
 
 LONG = 2000  # characters that a person sees at once; of more it is said that there is more
 _variable = re.compile(r"\$\{(?!secret:)([^${}]{1,80})\}|\{env:(\w{1,80})\}")
@@ -104,25 +105,29 @@ def _of_server(server: Server) -> Iterator[str]:
         yield f"  incomplete: {server.problem}"
 
 
-# Variables that decide what else a program loads or runs: none of them holds a secret.
+# Variables that decide what else a program loads or runs, or where that is: none of them holds a secret.
 _of_loaders = re.compile(
     r"(?:PYTHON|LD_|DYLD_|PERL5|RUBY|GEM_|BUNDLE_|NODE_(?!AUTH)|NPM_CONFIG_(?!.*(?:AUTH|TOKEN|PASS))|BUN_"
     r"|DENO_(?!AUTH)|GIT_|JAVA_|JDK_|_JAVA|MAVEN_|GRADLE_|GO(?:FLAGS|PATH|ROOT|PROXY|ENV)$|CARGO_(?!.*TOKEN)|RUST|DOTNET_|CORECLR_|LUA_|PHP"
     r"|R_|JULIA_|BASH|GLIBC_|GCONV|OPENSSL|SSL_CERT|LESS|UV_(?!.*(?:TOKEN|PASS))|PIP_|DOCKER_(?!AUTH))"
-    r"|(?:PATH|SHELL|ENV|CLASSPATH|HOME|IFS|SSH_ASKPASS|SUDO_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|XDG_\w+|TMPDIR)$",
+    r"|(?:PATH|SHELL|ENV|CLASSPATH|HOME|IFS|SSH_ASKPASS|SUDO_ASKPASS|EDITOR|VISUAL|PAGER|BROWSER|XDG_\w+|TMPDIR)$"
+    r"|.*(?:COMMAND|CMD|FILE|FILENAME|SOCK|SOCKET|HELPER|PATH|DIR|URL|URI|EXE|PROGRAM|PROCESS|ASKPASS)$",
     re.IGNORECASE,
 )
+_in_no_token = re.compile(r"[^A-Za-z0-9_.:+=-]")  # but in commands and paths
 
 
 def _assigned(env: Mapping[str, str]) -> Iterator[str]:
-    """Values matter, since some variables make programs run others; what looks like a secret is masked."""
+    """Values matter, since some variables make programs run others, whatever they are called; what is written as tokens
+    are, and could be neither a command nor a path, is masked."""
     for name, value in env.items():
-        is_plain = (
-            "${" in value
-            or _of_loaders.match(name)
-            or not (masking.is_secret_name(name) or masking.looks_secret(value))
-        )
+        is_plain = _of_loaders.match(name) or _in_no_token.search(value) or not _is_token(value)
         yield f"{name}={value if is_plain else masking.MASK}"
+
+
+def _is_token(value: str) -> bool:
+    written = value.encode()
+    return masking.looks_secret(value) or shaped(written) != written
 
 
 def _reads(tree: object, text: str) -> Iterator[str]:

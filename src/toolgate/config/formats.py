@@ -22,9 +22,9 @@ SUFFIXES: dict[str, Format] = {
     ".json": "json",
     ".jsonc": "json",
 }
+MOST_DOTS = 200  # in a line of TOML, outside of strings: tomllib takes as many steps as the square of a key's parts
 LONGEST = 1024 * 1024  # characters; a configuration is some kilobytes
-MOST_ALIASES = 100  # with MOST_PAIRS this bounds what a few lines of YAML can unfold to
-MOST_PAIRS = 1000
+MOST_NODES = 100_000  # of a YAML file, what its aliases stand for counted each time: whoever reads the value meets them
 
 _toml_place = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _string = r'"(?:[^"\\\n]|\\.)*+"?'
@@ -32,8 +32,10 @@ _comment_or_string = re.compile(_string + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTA
 _comma_before_end = re.compile(_string + r"|,(?=\s*[\]}])")
 _not_line_end = re.compile(r"[^\n]")
 _toml_head = re.compile(r"\s*(\[\[?)([^\[\]\n]+)\]")
-_toml_key = re.compile(r"""\s*((?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\s*\.\s*)+)\s*=""")
+# Possessive, since it meets each line of a file, and also those inside long texts: nothing is ever tried twice.
+_toml_key = re.compile(r"""\s*+((?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|\s*+\.\s*+)++)\s*+=""")
 _quoting = re.compile(r"(alias|anchor|tag|handle) ['\"].*")  # what follows may be a token that stands without quotes
+_toml_strings = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?""")
 
 
 class Malformed(Exception):
@@ -59,6 +61,9 @@ def parse(text: str, format: Format) -> object:
 def _toml(text: str) -> object:
     import tomllib
 
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_DOTS < _toml_strings.sub("", line).count("."):
+            raise Malformed("a key has too many parts", number, 1)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -128,15 +133,23 @@ def _yaml_load(text: str) -> object:
     class Loader(yaml.SafeLoader):
         """Refuses keys that stand twice, and aliases that unfold to more than a configuration can hold."""
 
-        aliases = 0
+        nodes = 0  # so far, unfolded
+
+        def __init__(self, stream: str) -> None:
+            super().__init__(stream)
+            self.sizes: dict[Any, int] = {}  # of each node that is complete, unfolded
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            events: Any = self
-            if events.check_event(yaml.AliasEvent):
-                self.aliases += 1
-                if self.aliases > MOST_ALIASES:
-                    raise _yaml_error(f"over {MOST_ALIASES} aliases", events.peek_event().start_mark)
-            return super().compose_node(parent, index)
+            event: Any = cast("Any", self).peek_event()
+            before = self.nodes
+            node: Any = super().compose_node(parent, index)
+            if isinstance(event, yaml.AliasEvent) and node not in self.sizes:
+                raise _yaml_error("an alias stands inside what it stands for", event.start_mark)
+            self.nodes += self.sizes.get(node, 1)
+            self.sizes.setdefault(node, self.nodes - before)
+            if self.nodes > MOST_NODES:
+                raise _yaml_error(f"over {MOST_NODES:,} values, aliases unfolded", event.start_mark)
+            return node
 
         def compose_mapping_node(self, anchor: Any) -> Any:
             node = super().compose_mapping_node(anchor)
@@ -147,11 +160,6 @@ def _yaml_load(text: str) -> object:
                 if isinstance(key, yaml.ScalarNode):
                     seen.add(key.value)
             return node
-
-        def flatten_mapping(self, node: Any) -> None:
-            super().flatten_mapping(node)
-            if len(node.value) > MOST_PAIRS:
-                raise _yaml_error(f"over {MOST_PAIRS} keys in one mapping", node.start_mark)
 
     return yaml.load(text, Loader)
 

@@ -37,7 +37,7 @@ _known_secret = re.compile(
 _random = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_+=-]{24,}")
 
 
-_url = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@\s]*@)?([^?#\s]*)(\?[^#\s]*)?(#\S*)?")
+_url = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^/?#@\s]*@)?([^?#\s]*)(\?[^#\s]*)?(#\S*)?")
 
 
 def is_secret_name(name: str) -> bool:

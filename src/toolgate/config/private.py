@@ -33,7 +33,7 @@ _LONGEST_PLAIN = 200
 _names_a_file = re.compile(r"(?:FILE|PATH|DIR|FOLDER)\Z", re.IGNORECASE)
 _FOLDERS = ("PWD", "OLDPWD")  # every shell says so where it is; `pwd` is short for a password, too
 _counts = re.compile(r"TOKENS|TOKENI[ZS]", re.IGNORECASE)
-_url = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_url = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://\S+")
 _scheme = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Digest) +(\S.*)", re.IGNORECASE | re.DOTALL)
 _unsecret_headers = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 

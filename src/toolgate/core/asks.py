@@ -40,10 +40,12 @@ class _Sampling(msgspec.Struct):
 
 def check_page(page: Raw) -> None:
     """A page that a server would have its user open must be one of the web: https, or http on the user's own machine. A
-    client may hand the URL to what runs it (`javascript:`, `file:`, a program's own scheme). Raises `Fault`."""
+    client may hand the URL to what runs it (`javascript:`, `file:`, a program's own scheme). Its id has a length, since
+    it is kept until the page is done with. Raises `Fault`."""
+    members: jsonrpc.Members = {}
     try:
-        found = jsonrpc.read(page, type=_Elicitation)
-        is_plain = not any(name != "url" and name.lower() == "url" for name in jsonrpc.members(page))
+        found, members = jsonrpc.read(page, type=_Elicitation), jsonrpc.members(page)
+        is_plain = not any(name != "url" and name.lower() == "url" for name in members)
         parts = urlsplit(found.url)
         is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _OWN_MACHINE)
         is_fine = (
@@ -53,6 +55,9 @@ def check_page(page: Raw) -> None:
         is_fine = False
     if not is_fine:
         raise Fault("UPSTREAM_ERROR", f"The server asked for a page whose URL is refused: {PAGES}", reach="executed")
+    if len(memoryview(members.get("elicitationId", jsonrpc.NOTHING))) > jsonrpc.LONGEST_ID:
+        message = f"The server asked for a page whose elicitationId has over {jsonrpc.LONGEST_ID:,} bytes"
+        raise Fault("UPSTREAM_ERROR", message, reach="executed")
 
 
 def check_url(ask: Ask) -> None:
@@ -97,7 +102,8 @@ def progress_token(ask: Ask) -> Raw:
         meta = jsonrpc.read(ask.params, type=_Addressed).meta
     except jsonrpc.UNREADABLE:
         return jsonrpc.NOTHING
-    return Raw(bytes(meta.progressToken)) if meta and meta.progressToken else jsonrpc.NOTHING
+    token = bytes(meta.progressToken) if meta else b""
+    return Raw(token) if len(token) <= jsonrpc.LONGEST_ID else jsonrpc.NOTHING  # each report would have it
 
 
 def with_token(question: bytes, token: int) -> bytes:

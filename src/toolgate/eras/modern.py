@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -85,6 +85,7 @@ _text = jsonrpc.Decoder(str)
 _object = jsonrpc.Decoder(dict[str, Any])
 
 
+LONGEST_STATE = 256 * 1024  # characters of what a server wants back; those of real ones have some hundreds
 MOST_REPEATED = 128
 LONGEST_REPEATED = 1024  # bytes
 
@@ -298,7 +299,7 @@ class _TypePeek(msgspec.Struct):
 class _ResultPeek(msgspec.Struct):
     resultType: str = "complete"
     inputRequests: dict[str, _AskPeek] = {}
-    requestState: str | None = None
+    requestState: Annotated[str, msgspec.Meta(max_length=LONGEST_STATE)] | None = None
 
 
 class Discovered(msgspec.Struct):
@@ -381,7 +382,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
     if not isinstance(peek, _ResultPeek) or len(peek.inputRequests) > asks.MOST_OPEN:
         raise _asked_too_much()
     questions = tuple(Ask(key, ask.method, ask.params) for key, ask in peek.inputRequests.items())
-    if any(asks.is_too_large(ask) for ask in questions):
+    if any(asks.is_too_large(ask) or len(ask.key) > jsonrpc.LONGEST_ID for ask in questions):
         raise _asked_too_much()
     for ask in questions:
         asks.check_url(ask)
@@ -389,7 +390,7 @@ def _read_questions(peek: _TypePeek | _ResultPeek) -> tuple[Ask, ...]:
 
 
 def _asked_too_much() -> Fault:
-    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each"
+    most = f"{asks.MOST_OPEN} questions of {asks.MOST_VALUES:,} JSON values each, by keys of {jsonrpc.LONGEST_ID:,}"
     return Fault("UPSTREAM_ERROR", f"The server asked for too much at once: the limit is {most}", reach="executed")
 
 

@@ -7,7 +7,7 @@ servers decide. The rule this file keeps: on each hop a task goes by one id of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -21,13 +21,17 @@ from toolgate.core.model import Call
 EXTENSION: Mapping[str, Any] = {"extensions": {mcp.TASKS_EXTENSION: {}}}
 # What a server that is not up yet may turn out to offer.
 MAYBE: Mapping[str, Any] = {**EXTENSION, "tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}
+LEAST_LASTS, MOST_LASTS = 3600.0, 24 * 3600.0  # seconds that a task may run, whatever its `ttl`
 _KEY = b"related-task"  # whoever wrote it may have escaped the slash in front
+
+
+Id = Annotated[str, msgspec.Meta(max_length=jsonrpc.LONGEST_ID)]  # which the server chooses, and we keep
 
 
 class Task(msgspec.Struct, frozen=True):
     """A task of 2025-11-25, as far as waiting for it needs; times in milliseconds."""
 
-    taskId: str
+    taskId: Id
     status: str = "working"
     ttl: float | None = None
     pollInterval: float | None = None
@@ -35,6 +39,11 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def is_over(self) -> bool:
         return self.status in mcp.TASK_ENDS
+
+    @property
+    def lasts(self) -> float:
+        """Seconds for which it may run: what its server says, where that is a time in which somebody waits."""
+        return min(max(LEAST_LASTS, (self.ttl or 0.0) / 1000), MOST_LASTS)
 
 
 class _Made(msgspec.Struct):
@@ -62,7 +71,7 @@ class _Told(msgspec.Struct):
 
 
 class _Related(msgspec.Struct):
-    taskId: str
+    taskId: Id
 
 
 # Who offers and who declares what.

@@ -11,8 +11,8 @@ from msgspec import Raw
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal
 from toolgate.eras import tasks
-from toolgate.eras.tasks import Task
-from toolgate.upstreams.mcp.tasks import LONGEST, MOST_TASKS, TaskOwners
+from toolgate.eras.tasks import LEAST_LASTS, Task
+from toolgate.upstreams.mcp.tasks import MOST_TASKS, TaskOwners
 
 KEY = "io.modelcontextprotocol/related-task"
 ANN, BOB = Client(Principal("ann"), "s1"), Client(Principal("bob"), "s2")
@@ -35,11 +35,11 @@ def test_a_book_knows_who_made_a_task_and_forgets_the_oldest_of_whoever_makes_ma
 def test_a_task_counts_as_running_until_it_is_over_or_its_time_is() -> None:
     book = TaskOwners()
     book.add(Task("short", ttl=1000), ANNS, 100.0)
-    book.add(Task("long", ttl=2 * LONGEST * 1000), ANNS, 100.0)
-    assert book.runs(100.0 + 1.5 * LONGEST)
-    assert not book.runs(100.0 + 2.5 * LONGEST)
+    book.add(Task("long", ttl=2 * LEAST_LASTS * 1000), ANNS, 100.0)
+    assert book.runs(100.0 + 1.5 * LEAST_LASTS)
+    assert not book.runs(100.0 + 2.5 * LEAST_LASTS)
     book.over("long")
-    assert book.runs(100.0) and not book.runs(100.0 + 1.5 * LONGEST)
+    assert book.runs(100.0) and not book.runs(100.0 + 1.5 * LEAST_LASTS)
     assert book.of("ann") == ["short", "long"]
 
 

@@ -14,7 +14,7 @@ import hmac
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -53,11 +53,16 @@ log = logging.getLogger(__name__)
 
 LEEWAY = 30.0  # seconds before its end at which a token is renewed
 MOST_STEPS = 2  # sign-ins in a row for scopes that were asked for before, and not granted
-MOST_OFFERED = 10_000
+MOST_OFFERED = 10_000  # servers and principals to which some are offered
+MOST_OFFERS = 4  # of one server and principal at once, for other scopes each; the oldest gives way
+MOST_BEGUN = 20  # of one server and principal in the time for which a sign-in is good
 MOST_WARNED = 1000  # servers and issuers that one warning each was enough for
 LOOK = 0.25  # seconds between looks for a sign-in, or another gateway's renewal, that has ended
 MOST_LEASES = 3  # in a row that are waited for
 MOST_REFUSALS = 4  # of one principal at one server that differ, and are looked at one after the other
+
+
+Value = TypeVar("Value")
 
 
 class Full(Exception):
@@ -88,7 +93,9 @@ class OAuth:
         self.ourselves = Ourselves(self.vault, self.discovery, self._base)
         self._on_grant = on_grant
         self._servers: dict[str, Server] = {}  # that sign-ins may be under way for
-        self._offered: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}  # link and scopes, by server, principal
+        # Links and their scopes, the newest last, by server and principal.
+        self._offered: dict[tuple[str, str], tuple[tuple[str, tuple[str, ...]], ...]] = {}
+        self._begun: dict[tuple[str, str], tuple[float, int]] = {}  # since when how many, by the same
         self._under_way: dict[tuple[str, ...], asyncio.Task[str]] = {}
         self._turns: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
         self._warned: set[tuple[str, str]] = set()
@@ -160,6 +167,7 @@ class OAuth:
             raise failed(server, f"cannot complete sign-in: {authority.issuer} has no authorization endpoint")
         link = self._still_offered(credential, authority, scopes)
         if not link:
+            self._check_pace(credential)
             client = await self.ourselves.at(server, credential.auth, authority)
             redirect_uri = self.ourselves.redirect_uri(server, client.issuer if client.is_own else "")
             self._warn_of_mix_ups(server, client, authority)
@@ -168,20 +176,38 @@ class OAuth:
             expires = self.clock.wall() + SIGN_IN_LASTS
             offered = SignIn(plan, server.name, authority, redirect_uri, expires, secrets.token_urlsafe(32))
             await self.vault.offer(link, offered)
-            self._offered[server.id, credential.principal] = link, scopes
-            while len(self._offered) > MOST_OFFERED:
-                del self._offered[next(iter(self._offered))]
+            key = server.id, credential.principal
+            offers = (*self._offered.pop(key, ()), (link, scopes))
+            _put_last(self._offered, key, offers[-MOST_OFFERS:])
+            for replaced, _ in offers[:-MOST_OFFERS]:
+                await self.vault.withdraw(replaced)
         return asked_to_sign_in(server, credential.auth, self._page(link), link)
 
     def _still_offered(self, credential: UpstreamCredential, authority: Authority, scopes: tuple[str, ...]) -> str:
-        link, for_scopes = self._offered.get((credential.server.id, credential.principal), ("", ()))
-        sign_in = self.vault.sign_in(link) if link else None
-        is_good = (
-            sign_in and for_scopes == scopes and sign_in.redirect_uri.startswith(self._base() + self._places.callback)
-        )
-        if not sign_in or sign_in.plan.issuer != authority.issuer or not self._fits(credential.auth, sign_in.plan):
-            return ""
-        return link if is_good and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2 else ""
+        for link, for_scopes in reversed(self._offered.get((credential.server.id, credential.principal), ())):
+            sign_in = self.vault.sign_in(link) if for_scopes == scopes else None
+            if (
+                sign_in
+                and sign_in.redirect_uri.startswith(self._base() + self._places.callback)
+                and sign_in.plan.issuer == authority.issuer
+                and self._fits(credential.auth, sign_in.plan)
+                and sign_in.expires - self.clock.wall() > SIGN_IN_LASTS / 2
+            ):
+                return link
+        return ""
+
+    def _check_pace(self, credential: UpstreamCredential) -> None:
+        """A server may want another sign-in each time, for other scopes or of another issuer: each is written, and may
+        be registered for. Raises `Fault`."""
+        key, now = (credential.server.id, credential.principal), self.clock.now()
+        since, count = self._begun.pop(key, (now, 0))
+        if now - since >= SIGN_IN_LASTS:
+            since, count = now, 0
+        _put_last(self._begun, key, (since, count + 1))
+        if count >= MOST_BEGUN:
+            server, wait = credential.server, since + SIGN_IN_LASTS - now
+            what = f"requires another sign-in each time: {MOST_BEGUN} were offered, the next is in {wait:.0f} s"
+            raise Fault("SIGN_IN_REQUIRED", f"{server.name} {what}", server=server.id, reach="not_sent")
 
     def _warn_of_mix_ups(self, server: Server, client: Registration, authority: Authority) -> None:
         place = server.id, authority.issuer
@@ -202,8 +228,8 @@ class OAuth:
 
     def link(self, server: str, principal: str) -> str:
         """The page of the sign-in that is offered now; empty where none is."""
-        link, _ = self._offered.get((server, _whose(self._servers.get(server), principal)), ("", ()))
-        return self._page(link) if link and self.vault.sign_in(link) else ""
+        offers = self._offered.get((server, _whose(self._servers.get(server), principal)), ())
+        return self._page(offers[-1][0]) if offers and self.vault.sign_in(offers[-1][0]) else ""
 
     async def settled(self, server: str, principal: str, seconds: float) -> None:
         """Return when a principal has signed in at a server where it was asked to, or after so many seconds. It may be
@@ -449,6 +475,13 @@ class UpstreamCredential:
             raise failed(self.server, f"cannot complete sign-in: {plan.issuer} answered: {no or 'no'}", hint) from None
         await self._vault.keep(grant)
         return grant.shown
+
+
+def _put_last(table: dict[tuple[str, str], Value], key: tuple[str, str], value: Value) -> None:
+    """Beyond `MOST_OFFERED` the first gives way."""
+    table[key] = value
+    while len(table) > MOST_OFFERED:
+        del table[next(iter(table))]
 
 
 def _whose(server: Server | None, principal: str) -> str:

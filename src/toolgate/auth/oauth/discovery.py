@@ -27,6 +27,9 @@ _OF_SERVER = "/.well-known/oauth-authorization-server"
 _OF_OPENID = "/.well-known/openid-configuration"
 
 
+# Of what authorization servers list, the words that are ever looked for: others are not kept, since a sign-in has this.
+LOOKED_FOR = frozenset({"offline_access", "S256", "client_secret_basic", "client_secret_post", "none"})
+
 Document = TypeVar("Document", ProtectedResource, Authority)
 
 
@@ -98,7 +101,12 @@ class Discovery:
                 for endpoint in (found.token_endpoint, found.authorization_endpoint, found.registration_endpoint):
                     if endpoint:
                         self._outside.check(endpoint, _written(server))
-                return found
+                return msgspec.structs.replace(
+                    found,
+                    scopes_supported=_looked_for(found.scopes_supported),
+                    code_challenge_methods_supported=_looked_for(found.code_challenge_methods_supported),
+                    token_endpoint_auth_methods_supported=_looked_for(found.token_endpoint_auth_methods_supported),
+                )
         raise failed(server, f"names the authorization server {issuer}, which has no metadata")
 
     async def _fetch(self, url: str, server: Server) -> Fetched:
@@ -144,6 +152,10 @@ def _read(fetched: Fetched, kind: type[Document]) -> Document | None:
         return msgspec.json.decode(fetched.body, type=kind)
     except (UnicodeDecodeError, *jsonrpc.UNREADABLE):
         return None
+
+
+def _looked_for(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(LOOKED_FOR.intersection(words))
 
 
 def _described_at(resource: str) -> str:

@@ -6,6 +6,7 @@ secrets are in the request; a token that could not stand in a header, or is not 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from urllib.parse import urlencode
@@ -20,6 +21,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
 
+LONGEST = 10 * 366 * 86400.0  # seconds for which a token is good, whatever its issuer says
 _visible = re.compile(r"[\x21-\x7e]{1,65536}")
 
 
@@ -101,6 +103,7 @@ class Grants:
 def _seconds(written: float | str | None) -> float | None:
     """Some write numbers as text. What is no time is not known."""
     try:
-        return max(0.0, float(written)) if written is not None else None
+        seconds = float(written) if written is not None else math.nan
     except ValueError:
         return None
+    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST)

@@ -22,12 +22,14 @@ from toolgate.core.redaction import Redactor
 from toolgate.state.base import NotKept, Store
 
 GRANTS, CLIENTS, SIGN_INS, ISSUERS = "oauth/grants", "oauth/clients", "oauth/sign-ins", "oauth/issuers"
+REGISTERED = "oauth/registered"  # the keys of the clients that were registered for a server
 KEPT = 90 * 24 * 3600.0  # seconds for which a grant is kept that nobody uses; the keys of seals open as long
 RENEWED = 7 * 24 * 3600.0  # seconds after which one that is used is written anew
 LEASES = "oauth/leases"
 LEASE = 20.0  # seconds for which one gateway renews a grant, and others wait; a request for a token takes up to 10
 SIGN_IN_LASTS = 600.0  # seconds from the link to its end
 MOST_KNOWN = 10_000  # grants in memory
+MOST_CLIENTS = 8  # registrations that are kept for one server, which may name another issuer each time
 
 
 Kept = TypeVar("Kept", Grant, Registration, SignIn)
@@ -120,8 +122,16 @@ class GrantVault:
         return None if not found or is_over or found.issuer != issuer else found
 
     async def keep_client(self, client: Registration, redirect_uri: str, server: Server) -> None:
+        """The oldest of this server's gives way. Grants have their own copy of theirs."""
         self._redactor.learn_tokens(server.id, [client.secret])
-        await self._store.put(CLIENTS, _key(client.issuer, redirect_uri), self._sealed(client), KEPT)
+        key, of = _key(client.issuer, redirect_uri), _key(server.id)
+        known = (self._store.get(REGISTERED, of) or b"").decode().split()
+        keys = [*(each for each in known if each != key), key]
+        written = self._store.put(REGISTERED, of, " ".join(keys[-MOST_CLIENTS:]).encode(), KEPT)
+        await self._store.put(CLIENTS, key, self._sealed(client), KEPT)
+        await written
+        for old in keys[:-MOST_CLIENTS]:
+            await self._store.delete(CLIENTS, old)
 
     async def drop_client(self, client: Registration, redirect_uri: str) -> None:
         await self._store.delete(CLIENTS, _key(client.issuer, redirect_uri))
@@ -136,6 +146,10 @@ class GrantVault:
 
     async def offer(self, id: str, sign_in: SignIn) -> None:
         await self._store.put(SIGN_INS, _key(id), self._sealed(sign_in), SIGN_IN_LASTS)
+
+    async def withdraw(self, id: str) -> None:
+        with contextlib.suppress(NotKept):  # then it ends by itself
+            await self._store.delete(SIGN_INS, _key(id))
 
     def sign_in(self, id: str) -> SignIn | None:
         found = self._read(SIGN_INS, _key(id), SignIn)

@@ -27,7 +27,7 @@ from toolgate.upstreams.links.streams import is_stream
 
 log = logging.getLogger(__name__)
 
-_visible = re.compile(r"[\x21-\x7e]+")
+_visible = re.compile(r"[\x21-\x7e]{1,8192}")  # as servers take paths
 MOST_TRIES = 3  # to open the stream: with what we have, for a token, and for one that allows more
 _LONGEST_REFUSAL = 64 * 1024  # bytes that are read of it
 

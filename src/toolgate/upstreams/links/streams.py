@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_ID = 4096
 RETRY = 1.0  # seconds before a stream that ended is asked for again, where its server does not say
-LEAST_RETRY = 0.05
+LEAST_RETRY, LONGEST_RETRY = 0.05, 3600.0  # whatever it says
 LONGEST_PAUSE = 30.0  # seconds between attempts that bring nothing
 _PASSING = frozenset({409, 429, 500, 502, 503, 504})  # a server that restarts, or has not seen yet that we were cut off
 
@@ -45,7 +45,7 @@ class Cursor:
         if event.id is not None and len(event.id) <= LONGEST_ID:
             self.last = event.id.encode() or None
         if event.retry is not None:
-            self.retry = max(LEAST_RETRY, event.retry / 1000)
+            self.retry = min(max(LEAST_RETRY, event.retry / 1000), LONGEST_RETRY)
 
     def pause(self, failures: int) -> float:
         """Seconds to wait before it is asked for again, after so many attempts in a row that brought nothing."""

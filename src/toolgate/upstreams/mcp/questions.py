@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 from msgspec import Raw
@@ -66,7 +67,7 @@ class _Held:
 
 
 class _Page(msgspec.Struct):
-    elicitationId: str = ""
+    elicitationId: Annotated[str, msgspec.Meta(max_length=jsonrpc.LONGEST_ID)] = ""
 
 
 class Questions:

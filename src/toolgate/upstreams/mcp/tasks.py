@@ -30,7 +30,6 @@ from toolgate.upstreams.mcp.requests import TELLING, Requests
 log = logging.getLogger(__name__)
 
 MOST_TASKS = 1024  # tasks of one principal that are remembered; beyond, its oldest are forgotten
-LONGEST = 3600.0  # seconds that a task is waited for, unless it lives longer by its own ttl
 PAUSE = 1.0  # seconds between two looks at a task of which its server says nothing else
 PAUSES = (0.1, 60.0)  # no less and no more than this, whatever it says
 
@@ -48,7 +47,7 @@ class TaskOwners:
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
     def add(self, task: Task, call: Call, now: float) -> None:
-        until = now + max(LONGEST, (task.ttl or 0.0) / 1000)
+        until = now + task.lasts
         self._entries[task.taskId] = _Entry(call.client.identity, call.made, until)
         theirs = self.of(call.client.principal.id)
         if len(theirs) > MOST_TASKS:
@@ -232,7 +231,7 @@ class Waiting:
             del reporting[id]
 
     async def _of(self, task: Task) -> Outcome:
-        until = self._clock.now() + max(LONGEST, (task.ttl or 0.0) / 1000)
+        until = self._clock.now() + task.lasts
         try:
             while self._clock.now() < until:
                 outcome = await self._result(task)
