@@ -123,7 +123,7 @@ class App:
         )
         self._served = Served(store, audit, clock, settings.whence, lambda: owners(store))
         self._store_changes = StoreChanges(store, clock)
-        self._pins = Pins(store, clock, config.source, audit.note_of_server)
+        self._pins = Pins(store, clock, config.source, audit.note_of_server, self._complaints)
         self._pins.prepared(config)()
         self._catalog = Catalog(
             {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints
