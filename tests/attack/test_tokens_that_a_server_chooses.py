@@ -3,6 +3,7 @@ of what others say."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,25 @@ def test_what_json_has_short_escapes_for_is_known_in_any_mixture(secret: str, wr
     assert secret in json.loads(body)["a"]
     shown = json.loads(Redactor([secret]).body(body))["a"]
     assert GONE in shown and "7" not in shown and "two" not in shown and shown.endswith(">")
+
+
+@pytest.mark.parametrize(("many", "is_aside"), [(1, False), (MOST_TOKENS, True)])
+async def test_results_that_many_tokens_are_looked_for_in_are_scrubbed_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, many: int, is_aside: bool
+) -> None:
+    async def tells(scene: Scene) -> str:
+        return "plain words " * 30_000
+
+    redactor, clock = Redactor(), FakeClock()
+    redactor.learn_tokens("there", [f"+/{number}" + "+a" * 300 for number in range(many)])
+    aside, to_thread = list[Any](), asyncio.to_thread
+
+    async def noting(work: Any, *everything: Any) -> Any:
+        aside.append(getattr(work, "__name__", ""))
+        return await to_thread(work, *everything)
+
+    monkeypatch.setattr(asyncio, "to_thread", noting)
+    trail = Trail(None, clock, MemoryStore(clock), redactor)
+    async with gateway(audit=trail, there=LegacyServer({"tells": tells})) as rig:
+        await (await rig.client(LATEST)).call("there__tells")
+    assert ("outcome" in aside) is is_aside

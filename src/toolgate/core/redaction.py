@@ -53,6 +53,7 @@ class Secrets:
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
+        self.forms = len(self._bodies)  # that each body is searched for
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
         self._plainly = tuple(dict.fromkeys(plain for forms in secrets for plain in forms.plainly))  # no escapes
