@@ -136,7 +136,7 @@ class App:
     def _keep_lists(self) -> None:
         """What servers offer, and what of that is trusted."""
         config, clock, store = self._given.config, self.clock, self._given.store
-        self._pins = Pins(store, clock, config.source, self.audit.note_of_server)
+        self._pins = Pins(store, clock, config.source, self.audit.note_of_server, self._complaints)
         self._pins.prepared(config)()
         self._catalog = Catalog(
             {}, clock, config.catalog, self.events.tell, store, {}, self._pins, self._scrubbed, self._complaints

@@ -7,15 +7,19 @@ import asyncio
 import json
 from typing import Any
 
+import peers
 import pytest
 from inmemory import LATEST, MODERN, Exchange, Response, Scripted, Visitor, gateway, tools
+from msgspec import Raw
 from virtualtime import FakeClock, settle
 
 from toolgate.catalog.catalog import PACE
 from toolgate.catalog.refresh import DEBOUNCE, LONGEST_DEBOUNCE, MOST_CHANGES, Refresh
 from toolgate.eras import revisions
+from toolgate.eras.calls import LONGEST_NAME
 from toolgate.gateway import lists
 from toolgate.surfaces import aggregate
+from toolgate.upstreams.mcp import paging
 
 
 async def test_what_changes_each_time_is_looked_at_more_and_more_seldom() -> None:
@@ -90,6 +94,44 @@ async def test_an_item_of_more_values_than_any_tool_has_is_left_out(
         shown = (await visitor.post(visitor.request("tools/list"))).result["tools"]
         assert [tool["name"] for tool in shown] == ["there__a", "there__b"]
         assert "there: ignored 1 of its items: more than 10,000 JSON values in one" in caplog.text
+
+
+async def unused(scene: peers.Scene) -> str:
+    return ""
+
+
+LONG = "é\u1e9b" * LONGEST_NAME
+
+
+@pytest.mark.parametrize(
+    ("method", "member", "item"),
+    [
+        ("tools/list", "tools", {"name": LONG, "inputSchema": {"type": "object"}}),
+        ("tools/list", "tools", {"name": "x" * (LONGEST_NAME + 1), "inputSchema": {"type": "object"}}),
+        ("prompts/list", "prompts", {"name": LONG}),
+        ("resources/list", "resources", {"uri": "file:///" + LONG, "name": "x"}),
+        ("resources/templates/list", "resourceTemplates", {"uriTemplate": "x://" + "{a}/" * LONGEST_NAME, "name": "x"}),
+    ],
+)
+async def test_an_item_with_a_longer_name_than_a_request_can_have_is_left_out(
+    method: str, member: str, item: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It held up others wherever it was compared, normalized, matched or told."""
+    key = next(key for key in ("uriTemplate", "uri", "name") if key in item)
+    listed = {member: [item, item | {key: "x:/ok", "description": LONG}]}
+    there = peers.LegacyServer({"a": unused}, {"a": unused}, {"x:a": unused})
+    there.lists[method] = (member, listed[member])
+    async with peers.gateway(there=there) as rig:
+        shown = (await (await rig.client(LATEST)).request(method)).message["result"][member]
+        assert [each[key] for each in shown if len(each[key]) < 100] == [each[key] for each in shown]
+        assert len(shown) == 1 and shown[0]["description"] == LONG
+    assert "ignored 1 of its items: more than 16,384 characters of a name or URI in one" in caplog.text
+
+
+@pytest.mark.parametrize("item", [{"name": "x" * LONGEST_NAME}, {"name": "\ud800" * LONGEST_NAME}])
+def test_a_name_that_a_request_can_have_is_kept_however_it_is_written(item: Any) -> None:
+    kept, left_out = paging._bounded([Raw(json.dumps(item).encode())])  # pyright: ignore[reportPrivateUsage]
+    assert len(kept) == 1 and not any(left_out.values())
 
 
 async def test_an_item_of_as_many_values_as_ever_may_be_is_listed() -> None:

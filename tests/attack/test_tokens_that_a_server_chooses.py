@@ -3,6 +3,7 @@ of what others say."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ from peers import LATEST, METERED, MODERN, LegacyServer, RpcError, Scene, gatewa
 from virtualtime import FakeClock
 
 from toolgate.config import Audit, Config
-from toolgate.core.redaction import GONE, Redactor
+from toolgate.core import redaction
+from toolgate.core.redaction import GONE, LONGEST_TOKEN, MOST_TOKENS, Redactor
 from toolgate.state.audit import Trail
 from toolgate.state.memory import MemoryStore
 
@@ -61,3 +63,86 @@ async def test_tokens_of_one_server_change_nothing_that_another_says(revision: s
 async def test_what_a_server_says_is_without_its_own(revision: str, tmp_path: Path) -> None:
     heard = json.dumps(await told("mail", revision, tmp_path, CHOSEN))
     assert GONE in heard and "no-such-row-2025" not in heard
+
+
+class _Never:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"re.{name}: a token is made a pattern")
+
+
+def _escaped(token: str, every: int) -> str:
+    return "".join(f"\\u{ord(each):04x}" if place % every == 0 else each for place, each in enumerate(token))
+
+
+@pytest.mark.parametrize("every", [1, 2, LONGEST_TOKEN])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_long_tokens_that_are_repeated_with_escapes_are_read_once_and_no_patterns(
+    monkeypatch: pytest.MonkeyPatch, every: int, is_nested: bool
+) -> None:
+    """To compile one of 4,096 characters took 0.2 s, on the event loop."""
+    tokens = [f"x{number}-" + "aB3" * ((LONGEST_TOKEN - 4) // 3) for number in range(10, 10 + MOST_TOKENS)]
+    redactor = Redactor()
+    redactor.learn_tokens("mail", tokens)
+    find, read = redaction._places_of_escaped, list[int]()  # pyright: ignore[reportPrivateUsage]
+
+    def counted(piece: str, plainly: Any) -> Any:
+        read.append(len(piece))
+        return find(piece, plainly)
+
+    monkeypatch.setattr(redaction, "_places_of_escaped", counted)
+    monkeypatch.setattr(redaction, "re", _Never())
+    body = json.dumps({"a": "TOKEN, and TOKEN"})
+    body = (json.dumps({"json": body}) if is_nested else body).encode()
+    for token in tokens[:4]:
+        written = _escaped(token, every).encode()
+        shown = redactor.of("mail").body(body.replace(b"TOKEN", written))
+        assert shown == body.replace(b"TOKEN", GONE.encode())
+    assert len(read) == 4
+    many = b'{"content":["%b"]}' % b" ".join(_escaped(each, every).encode() for each in tokens)
+    assert b"aB3" not in redactor.of("mail").body(many)
+    assert sum(read[4:]) <= redaction.MOST_SEARCHED
+
+
+@pytest.mark.parametrize("written", [r"ab\u\u0063", r"\u\u12", r"\\\u\u0041 \users"])
+def test_half_an_escape_before_another_does_not_end_the_call(written: str) -> None:
+    redactor = Redactor(["another-secret-7"])
+    body = json.dumps({"a": written + " another-secret-\u0037"}).encode().replace(b"-7", b"-\\u0037")
+    assert json.loads(redactor.body(body))["a"].endswith(GONE)
+
+
+@pytest.mark.parametrize(
+    ("secret", "written"),
+    [
+        ("line one-1\nline two-2", r"l\u0069ne one-1\nline two-2"),
+        ("line one-1\nline two-2\n", r"line one-1\u000aline\u0020two-2\n"),
+        ("C:\\keys\\of-7\\x", r"C:\\keys\u005cof-7\\x"),
+        ("\\begins-with-7", r"\\begins\u002dwith-7"),
+    ],
+)
+def test_what_json_has_short_escapes_for_is_known_in_any_mixture(secret: str, written: str) -> None:
+    body = b'{"a":"<%b>","b":"\\n"}' % written.encode()
+    assert secret in json.loads(body)["a"]
+    shown = json.loads(Redactor([secret]).body(body))["a"]
+    assert GONE in shown and "7" not in shown and "two" not in shown and shown.endswith(">")
+
+
+@pytest.mark.parametrize(("many", "is_aside"), [(1, False), (MOST_TOKENS, True)])
+async def test_results_that_many_tokens_are_looked_for_in_are_scrubbed_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, many: int, is_aside: bool
+) -> None:
+    async def tells(scene: Scene) -> str:
+        return "plain words " * 30_000
+
+    redactor, clock = Redactor(), FakeClock()
+    redactor.learn_tokens("there", [f"+/{number}" + "+a" * 300 for number in range(many)])
+    aside, to_thread = list[Any](), asyncio.to_thread
+
+    async def noting(work: Any, *everything: Any) -> Any:
+        aside.append(getattr(work, "__name__", ""))
+        return await to_thread(work, *everything)
+
+    monkeypatch.setattr(asyncio, "to_thread", noting)
+    trail = Trail(None, clock, MemoryStore(clock), redactor)
+    async with gateway(audit=trail, there=LegacyServer({"tells": tells})) as rig:
+        await (await rig.client(LATEST)).call("there__tells")
+    assert ("outcome" in aside) is is_aside

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from toolgate.auth.access import Rules
 from toolgate.config.access import KnownClient, Permissions
+from toolgate.surfaces import uris
 
 CLOSED = {"docs+file:///p/*": "off", "docs+notes://private/*": "off"}
 EXACT = {"docs+file:///p/key": "off", "docs+notes://private/key": "off"}
@@ -226,3 +227,23 @@ def test_who_closes_all_files_closes_nothing_else(uri: str) -> None:
     closed = {"docs+file:///*": "off"}
     assert not is_closed(uri, closed)
     assert is_closed("file:///etc/passwd", closed) and is_closed("/etc/passwd", closed)
+
+
+@pytest.mark.parametrize("rest", ["{a}/", "{a}", "{a}b{c}"])
+def test_a_template_without_end_is_read_as_far_as_a_uri_is_like_it(monkeypatch: pytest.MonkeyPatch, rest: str) -> None:
+    """A server chooses how long its templates are, and each read of a URI without a server's name looks at all."""
+    found = list[int]()
+
+    class Counted:
+        def finditer(self, template: str) -> Any:
+            for each in expressions.finditer(template):
+                found.append(each.start())
+                yield each
+
+    expressions = uris._EXPRESSIONS  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(uris, "_EXPRESSIONS", Counted())
+    uris.is_made_by("evil://" + rest * 5000, "evil://abc")
+    assert len(found) <= len("evil://abc")
+    found.clear()
+    assert not uris.is_made_by("evil://" + rest * 5000, "file:///abc/abc/abc")
+    assert len(found) == 1

@@ -36,6 +36,7 @@ from toolgate.config import Config
 from toolgate.core import surrogates
 from toolgate.core.background import BackgroundTasks
 from toolgate.core.clock import Clock
+from toolgate.core.complaints import Complaints
 from toolgate.core.services import Swap
 from toolgate.state.base import NotKept, Store
 
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 64 * 1024  # characters that are kept of one tool, to show what has changed
 MOST_TEXT = 8 * 1024 * 1024  # of one server's
+MOST_PENDING = 10_000  # tools, in all scopes of one server but the latest
 MOST_SAID = 1000  # warnings that are not said again
 MOST_NAMED = 10  # tools in one of them
 MOST_NEAR = 10  # new tools, and gone ones, that are compared for whether they are the same renamed
@@ -86,7 +88,7 @@ class Pending(msgspec.Struct, frozen=True, array_like=True):
         said = {
             "changed": "it has changed",
             "new": "it is new",
-            "renamed": f"it was {visible(self.was)[:100]}",
+            "renamed": f"it was {visible(self.was[:100])[:100]}",
             "unknown": "it is unknown whether it was trusted",
             "": "",
         }
@@ -191,13 +193,17 @@ class Pins:
     """What a running gateway knows of them. `note` notes what goes into quarantine, and what comes out of it without
     having been approved."""
 
-    def __init__(self, store: Store, clock: Clock, source: str, note: Note) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, source: str, note: Note, complaints: Complaints | None = None
+    ) -> None:
         self._note = note
+        self._complaints = complaints or Complaints(clock)
         self._records = StoredPins(store, source)
         self._clock = clock
         self._modes: Mapping[str, Modes] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
-        self._pending: dict[str, dict[str, Pending]] = {}
+        self._pending: dict[str, dict[str, Pending]] = {}  # of all its scopes, as it is stored
+        self._scopes: dict[str, dict[str, Mapping[str, Pending]]] = {}  # by server and scope, the latest last
         self._read: dict[str, ReadTools] = {}  # by server: the last list
         self._said: set[tuple[str, str, str]] = set()
         self._renewing = BackgroundTasks()
@@ -210,7 +216,7 @@ class Pins:
 
         def swap() -> None:
             self._modes = modes
-            for known in (self._pins, self._pending, self._read):
+            for known in (self._pins, self._pending, self._scopes, self._read):
                 for server in known.keys() - modes.keys():
                     del known[server]
 
@@ -220,6 +226,7 @@ class Pins:
         """Somebody has approved of something."""
         self._pins.clear()
         self._pending.clear()
+        self._scopes.clear()
         self._unknown.clear()
 
     def holds(self, server: str) -> bool:
@@ -234,7 +241,7 @@ class Pins:
             return None
         listed = self._listed(server, tools)
         pending = self._compared(server, listed, rules)
-        self._keep(server, scope, listed, pending)
+        self._keep(server, scope, pending)
         self._say(server, pending)
         if not self.holds(server):
             return None
@@ -339,17 +346,23 @@ class Pins:
         self._pins.pop(server, None)
         self.on_change()
 
-    def _keep(self, server: str, scope: str, listed: Mapping[str, _Listed], pending: Mapping[str, Pending]) -> None:
-        """For the command line. Of a server that lists each principal its own, nothing is over because another's list
-        is as it was."""
+    def _keep(self, server: str, scope: str, pending: Mapping[str, Pending]) -> None:
+        """For the command line, and the audit. Of a server that lists each principal its own, nothing is over because
+        another's list is as it was. What gives way is held all the same: each list is judged by itself."""
         if server not in self._pending:
             self._pending[server] = self._records.pending(server)
         before = self._pending[server]
-        after = {**before, **pending} if scope else dict(pending)
+        scopes = self._scopes.setdefault(server, {"": before} if scope else {})
+        scopes.pop(scope, None)
+        if pending:
+            scopes[scope] = pending
+        gone = _less(scopes)
+        after = {name: each for listed in scopes.values() for name, each in listed.items()}
         if after != before:
             self._pending[server] = after
             self._records.set_pending(server, after)
-            self._note_quarantine(server, _held(before), _held(after))
+            known = {name: each for name, each in before.items() if name in after or name not in gone}
+            self._note_quarantine(server, _held(known), _held(after))
 
     def _note_quarantine(self, server: str, before: Mapping[str, Pending], after: Mapping[str, Pending]) -> None:
         def note(event: str, tools: Mapping[str, str]) -> None:
@@ -364,13 +377,13 @@ class Pins:
 
     def _say(self, server: str, pending: Mapping[str, Pending]) -> None:
         fresh = [name for name, each in pending.items() if (server, name, each.digest) not in self._said]
-        if not fresh:
+        if not fresh or not self._complaints.takes(server):  # it is said later then, if it is so still
             return
         if len(self._said) > MOST_SAID:
             self._said.clear()
         self._said.update((server, name, pending[name].digest) for name in fresh)
         told = [
-            f"{visible(name)[:100]} ({pending[name]}{', in quarantine' if pending[name].is_held else ''})"
+            f"{visible(name[:100])[:100]} ({pending[name]}{', in quarantine' if pending[name].is_held else ''})"
             for name in fresh[:MOST_NAMED]
         ]
         told += [f"and {len(fresh) - MOST_NAMED} more"] if len(fresh) > MOST_NAMED else []
@@ -382,6 +395,18 @@ _OFF = Modes("off", "off")
 
 def _held(pending: Mapping[str, Pending]) -> dict[str, Pending]:
     return {name: each for name, each in pending.items() if each.is_held}
+
+
+def _less(scopes: dict[str, Mapping[str, Pending]]) -> set[str]:
+    """Those whose lists are oldest give way where all together is too much; the names that went."""
+    gone: set[str] = set()
+    count = size = 0
+    for place, (scope, pending) in enumerate(reversed(list(scopes.items()))):
+        count += len(pending)
+        size += sum(len(name) + len(each.text) for name, each in pending.items())
+        if place and (count > MOST_PENDING or size > MOST_TEXT):
+            gone |= scopes.pop(scope).keys()
+    return gone
 
 
 class _Listed:

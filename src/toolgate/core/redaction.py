@@ -10,6 +10,7 @@ redacted before it is cut (`excerpt`), so that no part of a secret is left at th
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 import logging
@@ -19,7 +20,6 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
@@ -53,9 +53,10 @@ class Secrets:
         # In each way of writing them; `_bodies` as JSON writes them, a character for each byte.
         self._texts = tuple(dict.fromkeys(text for forms in secrets for text in forms.texts))
         self._bodies = tuple(dict.fromkeys(body for forms in secrets for body in forms.bodies))
+        self.forms = len(self._bodies)  # that each body is searched for
         self._letters = tuple(map(frozenset[str], self._bodies))
         self._alphabet = frozenset[str]().union(*self._letters)
-        self._plainly = tuple((plain, forms.texts[0]) for forms in secrets for plain in forms.plainly)  # no escapes
+        self._plainly = tuple(dict.fromkeys(plain for forms in secrets for plain in forms.plainly))  # no escapes
         is_ascii = all(forms.texts[0].isascii() for forms in secrets)
         self._escape = _ASCII_ESCAPE if is_ascii else _ESCAPE  # what any of them that is escaped has in it
         longest = max((len(forms.texts[0]) for forms in secrets), default=0)
@@ -107,12 +108,12 @@ class Secrets:
             if self._escape not in piece:
                 continue
             plain = _plain(piece)
-            for secret in {secret for each, secret in self._plainly if each in plain}:
-                left -= len(piece)
-                if left < 0:
-                    raise _TooMuch
-                found = _pattern(secret).finditer(piece)
-                places += [(start + place.start(), start + place.end()) for place in found]
+            found = [each for each in self._plainly if each in plain]
+            left -= len(piece) * len(found)
+            if left < 0:
+                raise _TooMuch
+            if found:
+                places += [(start + first, start + end) for first, end in _places_of_escaped(piece, found)]
         return _cut_out(shown, places) if places else shown
 
     def _emptied(self, shown: bytes) -> bytes:
@@ -203,7 +204,7 @@ _EMPTY: Mapping[bytes, Any] = {b"[": msgspec.Raw(b"[]"), b"{": msgspec.Raw(b"{}"
 
 class _Spellings(NamedTuple):
     """A secret in each way of writing it: in texts, and in the bytes of JSON, a character for each byte; and as
-    `_plain` gives it."""
+    `_plain` gives it, unless it has hardly more than backslashes, since that is in many texts."""
 
     texts: tuple[str, ...]
     bodies: tuple[str, ...]
@@ -215,11 +216,10 @@ def _spellings(secret: str) -> _Spellings:
     urls = (quote(secret, safe=""), quote(secret))
     ways = dict.fromkeys([secret, *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)])
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
-    bodies = (form.encode("utf-8", "surrogatepass").decode("latin-1") for form in written)
-    plain = [_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)]
-    plainly = [*plain, *("".join(_in_units(each)) for each in plain)]
+    bodies = map(_as_bytes, written)
+    plainly = dict.fromkeys([_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)])
     texts = tuple(dict.fromkeys([*ways, *written]))
-    return _Spellings(texts, tuple(bodies), tuple(dict.fromkeys(plainly)))
+    return _Spellings(texts, tuple(bodies), tuple(each for each in plainly if len(each) >= SHORTEST))
 
 
 _percent = re.compile("%[0-9A-F]{2}")
@@ -230,7 +230,7 @@ LONGEST_ESCAPE = 2 * (16 + len("u0041"))  # characters that write one, as two un
 
 def _plain(text: str) -> str:
     """A text with all that is written `\\uXXXX`, behind any number of backslashes, as what it stands for, and without
-    other backslashes. A character for each byte of UTF-8 is as good as the characters. In C, whatever the text is."""
+    backslashes. A character for each byte of UTF-8 is as good as the characters. In C, whatever the text is."""
     try:
         text = text.encode("latin-1").decode()
     except UnicodeError:  # these are the characters
@@ -239,42 +239,67 @@ def _plain(text: str) -> str:
     try:
         return _of_escapes(text)
     except UnicodeDecodeError:  # an escaped backslash, and a `u`, for example
-        return _of_escapes(_broken.sub("", text))
+        return _of_escapes(_broken.sub("u", text))
 
 
 def _of_escapes(text: str) -> str:
     ascii = text.replace(_ESCAPE, "\0").replace("\\", "").encode("ascii", "backslashreplace")
-    return ascii.replace(b"\0", b"\\u").decode("unicode_escape")
+    plain = ascii.replace(b"\0", b"\\u").decode("unicode_escape").replace("\\", "")
+    if not plain.isascii():  # what is written as two units is one character
+        plain = plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _in_letters(plain)
 
 
-_broken = re.compile(r"\\u(?![0-9a-fA-F]{4})")
+def _in_letters(text: str) -> str:
+    """Line breaks and the like as what stands behind a backslash for them."""
+    for control, letter in zip("\b\f\n\r\t", "bfnrt", strict=True):
+        text = text.replace(control, letter)
+    return text
 
 
-def _in_units(text: str) -> Generator[str]:
-    """What UTF-16 writes as two units, as these."""
-    for letter in text:
-        pair = letter.encode("utf-16-be", "surrogatepass")
-        yield letter if len(pair) == 2 else chr(int.from_bytes(pair[:2])) + chr(int.from_bytes(pair[2:]))
+_broken = re.compile(r"(?<!\\)\\++u(?![0-9a-fA-F]{4})")
 
 
-@lru_cache(maxsize=64)
-def _pattern(secret: str) -> re.Pattern[str]:
-    """For a secret with any of its characters escaped."""
-    return re.compile("".join(map(_anyhow, secret)))
+def _places_of_escaped(piece: str, plainly: Iterable[str]) -> list[tuple[int, int]]:
+    """Where secrets, as `_plain` gives them, are written with any of their characters escaped. They are nothing to
+    compile: a server chooses how long they are. Raises `_TooMuch`."""
+    parts = _written.split(piece)  # every second one is an escape
+    is_bytes = _is_utf8(piece)
+    meant = {each: _as_bytes(_meant(each)) if is_bytes else _meant(each) for each in set(parts[1::2])}
+    read = [meant[each] if number % 2 else each for number, each in enumerate(parts)]
+    ends, read_ends = (list(itertools.accumulate(map(len, each))) for each in (parts, read))
+    found = _places(_in_letters("".join(read)), set(map(_as_bytes, plainly)) if is_bytes else plainly)
+    places: list[tuple[int, int]] = []
+    for start, stop in found:
+        first, last = bisect.bisect_right(read_ends, start), bisect.bisect_left(read_ends, stop)
+        before = len(parts[first]) if first % 2 else read_ends[first] - start  # an escape goes as a whole
+        if first and before == len(parts[first]) and not read[first - 1]:
+            before += len(parts[first - 1])  # of a line break, for example
+        places.append((ends[first] - before, ends[last] - (0 if last % 2 else read_ends[last] - stop)))
+    return places
 
 
-def _anyhow(letter: str) -> str:
-    """A pattern for one character of a secret in JSON, also inside of texts of JSON."""
-    units = letter.encode("utf-16-be", "surrogatepass").hex()
-    escaped = "".join(rf"\\{{1,16}}u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4))
-    ways = [escaped, *(rf"\\{{1,16}}{short}" for short in _SHORT.get(letter, ()))]
-    if letter not in _SHORT or letter in '"/':
-        ways.append(re.escape(letter))
-    bytes = letter.encode("utf-8", "surrogatepass").decode("latin-1")
-    return f"(?:{'|'.join([*ways, re.escape(bytes)] if bytes != letter else ways)})"
+_high, _low = "u[dD][89abAB][0-9a-fA-F]{2}", "u[dD][c-fC-F][0-9a-fA-F]{2}"
+_written = re.compile(rf"""(\\+(?:{_high}\\{{1,16}}{_low}|u[0-9a-fA-F]{{4}}|["/])?)""")
 
 
-_SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", '"': '"', "/": "/", "\\": ("",)}  # behind backslashes
+def _meant(escape: str) -> str:
+    """Other backslashes are nothing, as in `_plain`."""
+    units = "".join(unit[:4] for unit in escape.split("u")[1:])
+    letter = bytes.fromhex(units).decode("utf-16-be", "surrogatepass") if units else escape[-1]
+    return letter if letter != "\\" else ""
+
+
+def _as_bytes(text: str) -> str:
+    """A character for each byte of its UTF-8."""
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        return bool(text.encode("latin-1").decode())
+    except UnicodeError:
+        return False
 
 
 def _is_token(text: str) -> bool:

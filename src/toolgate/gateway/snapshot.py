@@ -109,7 +109,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     async def looked_at(self, call: Call, outcome: Outcome) -> Outcome:
         """A large result as the last two policies leave it, made in a thread: others would wait for them."""
-        if not isinstance(outcome, Done) or not is_large(outcome):
+        if not isinstance(outcome, Done) or not is_large(outcome, self.redactor.of(call.server).forms):
             return outcome
         if (scrubber := self.scrubber(call.server)).has_work:
             outcome = await scrubber.aside(outcome)

@@ -25,11 +25,16 @@ Mode: TypeAlias = Literal["off", "known", "patterns"]
 
 
 LARGE = 512 * 1024  # bytes of a result that take up to 10 ms
+MOST_SEARCHED = 16 * 1024 * 1024  # bytes of a result, for each form of a secret: up to 20 ms
+MANY_FORMS = 512
 
 
-def is_large(outcome: Outcome) -> bool:
-    """Whether others would wait while a result is scrubbed and cut."""
-    return isinstance(outcome, Done) and len(memoryview(outcome.body)) >= LARGE
+def is_large(outcome: Outcome, forms: int = MANY_FORMS) -> bool:
+    """Whether others would wait while a result is scrubbed of secrets in so many forms, and cut."""
+    if not isinstance(outcome, Done):
+        return False
+    size = len(memoryview(outcome.body))
+    return size >= LARGE or size * forms >= MOST_SEARCHED
 
 
 class Scrubber(msgspec.Struct, frozen=True):

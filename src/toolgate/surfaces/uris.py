@@ -6,6 +6,7 @@ The rule this file keeps: only the members that the protocol defines as resource
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from msgspec import Raw
@@ -20,18 +21,20 @@ _PAGE_BEFORE = "ui/resourceUri"  # where drafts of MCP Apps had it, and hosts st
 
 
 def is_made_by(template: str, uri: str) -> bool:
-    """Whether a URI is one that this template (RFC 6570) can make. Generous: each expression stands for any text."""
-    first, *others = EXPRESSION.split(template)
-    if not others or not uri.startswith(first):
-        return template == uri
-    reached = len(first)
-    *between, last = others
-    for literal in between:
-        found = uri.find(literal, reached)
+    """Whether a URI is one that this template (RFC 6570) can make. Generous: each expression stands for any text. It is
+    read as far as the URI is like it: servers choose how much there is of it."""
+    place = reached = 0
+    for expressions in _EXPRESSIONS.finditer(template):
+        literal = template[place : expressions.start()]
+        found = uri.find(literal, reached) if place else (0 if uri.startswith(literal) else -1)
         if found < 0:
             return False
-        reached = found + len(literal)
-    return uri.endswith(last) and len(uri) - len(last) >= reached
+        reached, place = found + len(literal), expressions.end()
+    last = template[place:]
+    return uri.endswith(last) and len(uri) - len(last) >= reached if place else template == uri
+
+
+_EXPRESSIONS = re.compile(f"(?:{EXPRESSION.pattern})+")  # what follows another at once changes nothing
 
 
 def rewrite(method: str, body: Raw | bytes, rename: Rename) -> Raw | bytes:

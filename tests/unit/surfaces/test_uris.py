@@ -100,3 +100,24 @@ def test_a_tool_that_names_its_page_in_the_older_way_is_renamed_too() -> None:
 def test_a_tool_without_a_page_keeps_its_very_bytes(text: bytes) -> None:
     raw = Raw(text)
     assert uris.rewrite_tool(raw, str.upper) is raw
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "is_made"),
+    [
+        ("file:///{path}", "file:///a/b", True),
+        ("file:///{path}", "notes:///a", False),
+        ("a:{x}/b{?y}", "a:1/b", True),
+        ("a:{x}/b{?y}", "a:1/c", False),
+        ("a:{x}{y}z", "a:z", True),
+        ("{+any}", "a:b", True),
+        ("a:{x}b{y}b", "a:b", False),
+        ("a:{x", "a:{x", True),
+        ("a:{x", "a:1", False),
+        ("a:b", "a:b", True),
+        ("a:b", "a:bc", False),
+        ("a:{x}", "b:a:1", False),
+    ],
+)
+def test_a_template_makes_what_has_its_literals_in_their_order(template: str, uri: str, is_made: bool) -> None:
+    assert uris.is_made_by(template, uri) is is_made

@@ -19,7 +19,7 @@ from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
 from toolgate.core.model import Client
 from toolgate.core.redaction import excerpt
-from toolgate.eras import header_arguments
+from toolgate.eras import calls, header_arguments
 from toolgate.upstreams.base import Items
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.mcp.requests import Requests
@@ -117,18 +117,40 @@ def _joined(pages: Sequence[Page]) -> Items:
 
 
 async def _without_endless(requests: Requests, items: Items) -> Items:
-    """Without items that have so many values that whoever reads them holds up everybody else."""
-    if items.size < 2 * MOST_VALUES:
+    """Without items that have so many values, or so long a name, that whoever reads them holds up everybody else."""
+    if items.size <= calls.LONGEST_NAME:
         return items
-    kept = await asyncio.to_thread(_bounded, items.raw) if items.size > LARGE else _bounded(items.raw)
-    if (less := len(items.raw) - len(kept)) and requests.complaints.takes(requests.server.id):
-        most = f"{MOST_VALUES:,} JSON values"
-        log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
-    return msgspec.structs.replace(items, raw=kept) if less else items
+    kept, left_out = await asyncio.to_thread(_bounded, items.raw) if items.size > LARGE else _bounded(items.raw)
+    for most, less in left_out.items():
+        if less and requests.complaints.takes(requests.server.id):
+            log.warning("%s: ignored %d of its items: more than %s in one", requests.server.name, less, most)
+    return msgspec.structs.replace(items, raw=kept) if len(kept) < len(items.raw) else items
 
 
-def _bounded(items: Sequence[Raw]) -> tuple[Raw, ...]:
-    return tuple(item for item in items if not counting.has_more_values(bytes(item), MOST_VALUES))
+_NAMED_BY = ("name", "uri", "uriTemplate")
+_names: jsonrpc.Decoder[Any] = jsonrpc.Decoder(
+    msgspec.defstruct("_Names", [(name, Raw, jsonrpc.NOTHING) for name in _NAMED_BY])
+)
+_VALUES, _NAME = f"{MOST_VALUES:,} JSON values", f"{calls.LONGEST_NAME:,} characters of a name or URI"
+
+
+def _bounded(items: Sequence[Raw]) -> tuple[tuple[Raw, ...], dict[str, int]]:
+    """Also how many have more than what."""
+    few = [item for item in items if not counting.has_more_values(bytes(item), MOST_VALUES)]
+    kept = tuple(item for item in few if not _has_long_name(item))
+    return kept, {_VALUES: len(items) - len(few), _NAME: len(few) - len(kept)}
+
+
+def _has_long_name(item: Raw) -> bool:
+    """Whether no request can have its name. What cannot be read has none, which is seen later."""
+    if len(memoryview(item)) <= calls.LONGEST_NAME:
+        return False
+    try:
+        found = _names.decode(item)
+        written = [name for name in _NAMED_BY if len(memoryview(getattr(found, name))) > calls.LONGEST_NAME]
+        return any(len(jsonrpc.read(getattr(found, name), type=str)) > calls.LONGEST_NAME for name in written)
+    except jsonrpc.UNREADABLE:
+        return False
 
 
 def _can_be_called(requests: Requests, tool: Raw) -> bool:
