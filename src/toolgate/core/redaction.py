@@ -216,10 +216,9 @@ def _spellings(secret: str) -> _Spellings:
     urls = (quote(secret, safe=""), quote(secret))
     ways = dict.fromkeys([secret, *urls, *(_percent.sub(lambda found: found[0].lower(), url) for url in urls)])
     written = dict.fromkeys(form for way in ways for form in _as_json(way))
-    bodies = map(_as_bytes, written)
     plainly = dict.fromkeys([_plain(json.dumps(secret, ensure_ascii=False)[1:-1]), _plain(secret)])
     texts = tuple(dict.fromkeys([*ways, *written]))
-    return _Spellings(texts, tuple(bodies), tuple(each for each in plainly if len(each) >= SHORTEST))
+    return _Spellings(texts, tuple(map(_as_bytes, written)), tuple(each for each in plainly if len(each) >= SHORTEST))
 
 
 _percent = re.compile("%[0-9A-F]{2}")

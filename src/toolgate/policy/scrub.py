@@ -31,9 +31,7 @@ MANY_FORMS = 512
 
 def is_large(outcome: Outcome, forms: int = MANY_FORMS) -> bool:
     """Whether others would wait while a result is scrubbed of secrets in so many forms, and cut."""
-    if not isinstance(outcome, Done):
-        return False
-    size = len(memoryview(outcome.body))
+    size = len(memoryview(outcome.body)) if isinstance(outcome, Done) else 0
     return size >= LARGE or size * forms >= MOST_SEARCHED
 
 
