@@ -547,19 +547,21 @@ async def test_where_a_host_describes_each_server_a_challenge_cannot_name_the_ho
 @pytest.mark.parametrize(
     ("written", "url", "is_let_through"),
     [
-        ("http://127.0.0.1:{}/mcp", "http://127.0.0.1:{}/token", True),
-        ("http://127.0.0.1:1/mcp", "http://127.0.0.1:{}/token", False),
-        ("http://localhost:1/mcp", "http://localhost:{}/token", False),
-        ("http://[::1]:1/mcp", "http://[::1]:{}/token", False),
+        ("http://10.0.0.5:{}/mcp", "http://10.0.0.5:{}/token", True),
+        ("http://10.0.0.5:1/mcp", "http://10.0.0.5:{}/token", False),
+        ("http://inner:1/mcp", "http://inner:{}/token", False),
+        ("http://[fd00::5]:1/mcp", "http://[fd00::5]:{}/token", False),
+        ("http://10.0.0.5/mcp", "http://10.0.0.5:{}/token", False),
+        ("https://10.0.0.5:1/mcp", "http://10.0.0.5:{}/token", False),
+        ("http://127.0.0.1:1/mcp", "http://127.0.0.1:{}/token", True),  # beside it, in development
+        ("http://localhost:1/mcp", "http://localhost:{}/token", True),
         ("http://127.0.0.1:{}/mcp", "http://localhost:{}/token", False),
-        ("http://127.0.0.1/mcp", "http://127.0.0.1:{}/token", False),
-        ("https://127.0.0.1:1/mcp", "http://127.0.0.1:{}/token", False),
     ],
 )  # fmt: skip
 @real
 async def test_a_url_of_the_operators_opens_its_port_alone(written: str, url: str, is_let_through: bool) -> None:
     async with serving(OK + b"Content-Length: 2\r\n\r\nok") as (port, asked):
-        outside = SafeNet(net=Internet({"localhost": [["127.0.0.1"]]}, port))
+        outside = SafeNet(net=Internet({"localhost": [["127.0.0.1"]], "inner": [["10.0.0.5"]]}, port))
         fetching = outside.fetch(url.format(port), asker="a", trusted=[written.format(port)])
         if is_let_through:
             assert (await fetching).body == b"ok"

@@ -12,7 +12,7 @@ from msgspec import Raw
 from peers import MODERN, LegacyServer, Scene, gateway
 from virtualtime import settle
 
-from toolgate.auth import uri_forms
+from toolgate.auth import uri_readings
 from toolgate.auth.access import Rules
 from toolgate.config.access import KnownClient, Permissions
 from toolgate.core.model import Call, Client, Event, Principal
@@ -35,7 +35,7 @@ class Looked:
         self.here = self.aside = 0
         self.is_aside = False
         self.uris: list[str] = []
-        forms = uri_forms.forms
+        forms = uri_readings.forms
 
         def counted(uri: str) -> tuple[str, ...]:
             self.uris.append(uri)
@@ -45,7 +45,7 @@ class Looked:
                 self.here += len(uri)
             return forms(uri)
 
-        monkeypatch.setattr(uri_forms, "forms", counted)
+        monkeypatch.setattr(uri_readings, "forms", counted)
 
     def from_now_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Tell what is done in threads: with a clock that jumps, these do their work at once."""
@@ -120,7 +120,7 @@ def rules(said: Any, **more: Any) -> Rules:
     return Rules(KnownClient(id="ci", name="ci", servers="all", permissions=Permissions(resources=said, **more)))
 
 
-LONG = "file:///public/" + "x" * uri_forms.LONGEST_URI
+LONG = "file:///public/" + "x" * uri_readings.LONGEST_URI
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_a_uri_is_judged_once_however_long_it_is(monkeypatch: pytest.MonkeyPatch
 def test_each_reading_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the same text: each costs what the URI is long."""
     made: list[tuple[Any, ...]] = []
-    resolved = uri_forms._resolved
-    monkeypatch.setattr(uri_forms, "_resolved", lambda *args, **named: made.append(args) or resolved(*args, **named))
-    uri_forms.forms("file:///" + "a/" * 900)
+    resolved = uri_readings._resolved
+    monkeypatch.setattr(uri_readings, "_resolved", lambda *args, **named: made.append(args) or resolved(*args, **named))
+    uri_readings.forms("file:///" + "a/" * 900)
     assert len(made) <= 8
 
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from toolgate.auth import uri_forms
+from toolgate.auth import uri_readings
 from toolgate.config import Config, permission_names
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import jsonrpc, mcp, names, templates
@@ -261,13 +261,15 @@ class Rules:
         found = table.find(_uris(server, name), is_own)
         if is_own or table.exact(_uris(server, name)):
             return found
-        if uri_forms.is_obscure(name):  # it may be anything there
+        if uri_readings.is_obscure(name):  # it may be anything there
             said = (table, self._meant, self._meant_loosely)
             return "off" if any(each.narrows(server) for each in said) else None
         # What permissions mean may be more than they say: that closes something, and opens nothing.
-        found_forms = uri_forms.forms(name)
+        found_forms = uri_readings.forms(name)
         meant: list[Verdict | None] = [self._meant.find(_uris(server, form)) for form in found_forms]
-        files = dict.fromkeys(as_a_lenient_reader(each) for form in found_forms for each in uri_forms.as_a_file(form))
+        files = dict.fromkeys(
+            as_a_lenient_reader(each) for form in found_forms for each in uri_readings.as_a_file(form)
+        )
         for file in files:
             loosely = self._meant_loosely.find(_uris(server, file))
             if loosely and loosely != "allow":
@@ -437,7 +439,7 @@ def _said(name: str) -> Iterable[str]:
 
 def _meant(name: str) -> Iterable[str]:
     server, join, uri = permission_names.split_uri(name)
-    for form in uri_forms.forms(uri):
+    for form in uri_readings.forms(uri):
         yield from _said(server + join + form)
 
 

@@ -320,11 +320,14 @@ def _is_named(parts: SplitResult, may: tuple[str, ...]) -> bool:
 def _places(url: str) -> tuple[str, ...]:
     """What of a host is meant by who writes this URL: its port, and that of https, where only who has a certificate for
     the host answers. What else listens there is not meant: it may be behind a container's or a tunnel's end, where the
-    server cannot reach it."""
+    server cannot reach it. Of this machine all ports are meant, but our own: in development servers have their
+    authorization servers beside them."""
     try:
         host, port = _place(urlsplit(url))
     except ValueError:
         return ()
+    if host in LOOPBACK:
+        return (host,)
     return (_at(host, port), _at(host, 443)) if host else ()
 
 

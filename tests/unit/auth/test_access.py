@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolgate.auth.access import Access, Rules
-from toolgate.auth.uri_forms import forms
+from toolgate.auth.uri_readings import forms
 from toolgate.config import Config
 from toolgate.config.access import KnownClient, Permissions, Verdict
 from toolgate.core import names
