@@ -31,6 +31,7 @@ from toolgate.config import CatalogLimits, Config, Limits, ParkingLimits, PoolLi
 from toolgate.config.access import Concurrency
 from toolgate.core import surrogates
 from toolgate.core.model import Principal
+from toolgate.frontends.streams import QUICK
 from toolgate.policy.base import Policy
 from toolgate.state.audit import Trail
 from toolgate.state.base import Store
@@ -835,10 +836,10 @@ class Pending:
         return Reply(raw, self.messages, self.http.status if self.http else None, self.raw_messages)
 
     async def gone(self) -> None:
-        """Leave, and let the gateway see it."""
+        """Leave, and let the gateway see it. A legacy call goes on."""
         self.leave()
         if self.http:
-            await soon(self.http.task)
+            await asyncio.wait((self.http.task,), timeout=5 * QUICK)
         await settle()
 
 
