@@ -173,11 +173,11 @@ async def test_a_connection_of_a_principal_counts_but_not_where_anybody_is_that_
 class Up:
     """A server that holds a slot, or waits for one."""
 
-    def __init__(self, pool: Pool, whose: str) -> None:
-        self.pool, self.whose = pool, whose
+    def __init__(self, pool: Pool, whose: str, asker: str = "") -> None:
+        self.pool, self.whose, self.asker = pool, whose, asker or whose
         self.is_idle, self.is_at_work, self.ended = False, True, False
         self.holder = Holder(lambda: 0.0, lambda: self.is_idle, lambda: self.is_at_work, self._give_way)
-        self.entering = asyncio.ensure_future(pool.enter(self.holder, "x", 60.0, whose))
+        self.entering = asyncio.ensure_future(pool.enter(self.holder, "x", 60.0, whose, asker))
 
     @property
     def is_up(self) -> bool:
@@ -188,8 +188,8 @@ class Up:
         asyncio.get_running_loop().call_soon(self.pool.leave, self.holder)
 
 
-async def come(pool: Pool, whose: str, count: int = 1) -> list[Up]:
-    found = [Up(pool, whose) for _ in range(count)]
+async def come(pool: Pool, whose: str, count: int = 1, asker: str = "") -> list[Up]:
+    found = [Up(pool, whose, asker) for _ in range(count)]
     await settle()
     return found
 
@@ -209,6 +209,40 @@ async def test_what_all_share_is_in_nobodys_share_and_is_ended_only_when_it_is_i
     await settle()
     assert [each.is_up for each in (*shared, *anns)] == [True, False, True, True, True, False]
     await done(*shared, *anns)
+
+
+@pytest.mark.parametrize("shared", [1, 2, 3])
+async def test_what_all_share_makes_no_share_smaller(shared: int) -> None:
+    pool = Pool(FakeClock(), PoolLimits(max_live=6))
+    anns, others = await come(pool, "ann", 3), await come(pool, SHARED, shared, "mallory")
+    mallorys = await come(pool, "mallory", 4)
+    assert [each.is_up for each in (*anns, *others)] == [True] * (3 + shared)
+    assert [each.is_up for each in mallorys] == [True] * (3 - shared) + [False] * (1 + shared)
+    further = await come(pool, SHARED, 3, "mallory")
+    assert all(each.is_up for each in (*anns, *others))
+    await done(*anns, *others, *mallorys, *further)
+
+
+async def test_who_waits_for_what_all_share_claims_a_share_of_its_own() -> None:
+    pool = Pool(FakeClock(), PoolLimits(max_live=6))
+    held = [*await come(pool, "ann", 3), *await come(pool, "bob", 3)]
+    [shared] = await come(pool, SHARED, 1, "cid")
+    assert shared.is_up and sum(each.is_up for each in held) == 5
+    await done(*held, shared)
+
+
+async def test_calls_at_shared_servers_end_none_of_a_clients_within_its_share() -> None:
+    shared = {f"s{n}": LegacyServer({"hold": never}, timeout=900.0) for n in range(3)}
+    async with gateway(pool=PoolLimits(max_live=6), own=own(), **shared) as rig:
+        anns = await held_by(rig, "ann", 3)
+        hers = [rig.modern("mallory").start("tools/call", name=f"{id}__hold") for id in shared]
+        await settle()
+        assert len(rig.connections) == 6
+        hers += await held_by(rig, "mallory", 3)
+        assert over(anns) == [] and len(rig.connections) == 6
+        for call in hers:
+            call.leave()
+        await end(rig)
 
 
 async def test_an_idle_one_goes_to_its_own_and_no_call_of_ones_own_ends_for_another() -> None:
@@ -240,7 +274,8 @@ async def test_whoever_comes_nobody_is_ended_within_a_share_and_nobody_starves(s
         up_before = [each for each in there if each.is_up]
         held = Counter(each.whose for each in up_before)
         if random.random() < 0.7 or not there:
-            there.append(Up(pool, random.choice(["ann", "bob", "mallory", "mallory", "mallory", SHARED])))
+            whose = random.choice(["ann", "bob", "mallory", "mallory", "mallory", SHARED])
+            there.append(Up(pool, whose, random.choice(["ann", "cid", "mallory"]) if whose == SHARED else ""))
         else:
             leaving = random.choice(there)
             there.remove(leaving)
@@ -248,8 +283,9 @@ async def test_whoever_comes_nobody_is_ended_within_a_share_and_nobody_starves(s
             await settle()
             pool.leave(leaving.holder)
         await settle()
-        claimants = {each.whose for each in there if not each.ended}
-        fair = max(1, most // max(1, len(claimants)))
+        claimants = {each.asker for each in there if not each.ended} - {SHARED}
+        is_asked = any(each.whose == SHARED and not each.entering.done() for each in there)
+        fair = max(1, most // max(1 + is_asked, len(claimants)))
         up = Counter(each.whose for each in there if each.is_up)
         waiting = Counter(each.whose for each in there if not each.entering.done())
         assert up.total() == len(pool) <= most

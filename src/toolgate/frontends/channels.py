@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -191,39 +191,53 @@ class _Kept(NamedTuple):
 
 
 class ReplayBuffers:
-    """Those of all sessions, which together are bounded."""
+    """Those of all sessions, which together are bounded. Nobody loses anything within a fair share: `MOST_TOGETHER` by
+    the principals that have any."""
 
     def __init__(self, clock: Clock) -> None:
         self.bytes = 0
         self._clock = clock
-        self._all: set[ReplayBuffer] = set()
+        self._bytes: Counter[str] = Counter()  # by principal
+        self._of: dict[str, set[ReplayBuffer]] = {}  # by principal
 
-    def open(self) -> ReplayBuffer:
-        """One for another session, which closes it."""
-        replay_buffer = ReplayBuffer(self._clock, self)
-        self._all.add(replay_buffer)
+    def open(self, whose: str) -> ReplayBuffer:
+        """One for another session, which closes it. `whose` it is: see `Principal.counted_as`."""
+        replay_buffer = ReplayBuffer(self._clock, self, whose)
+        self._of.setdefault(whose, set()).add(replay_buffer)
         return replay_buffer
 
-    def grew(self, by: int) -> None:
-        """One of them is so many bytes larger, or smaller. Where all are too large, the largest lose half, until there
-        is some room again."""
+    def grew(self, whose: str, by: int) -> None:
+        """One of this principal's is so many bytes larger, or smaller."""
         self.bytes += by
+        self._bytes[whose] += by
         if by > 0 and self.bytes > MOST_TOGETHER:
-            for replay_buffer in sorted(self._all, key=lambda replay_buffer: replay_buffer.bytes, reverse=True):
+            self._make_room()
+
+    def closed(self, replay_buffer: ReplayBuffer) -> None:
+        whose = replay_buffer.whose
+        self.grew(whose, -replay_buffer.bytes)
+        self._of[whose].discard(replay_buffer)
+        if not self._of[whose]:
+            del self._of[whose], self._bytes[whose]
+
+    def _make_room(self) -> None:
+        """Who has most gives way first, and its largest session loses half, until there is some room again."""
+        fair = MOST_TOGETHER // len(self._of)
+        for whose, bytes in self._bytes.most_common():
+            if bytes <= fair:
+                return
+            for replay_buffer in sorted(self._of[whose], key=lambda each: each.bytes, reverse=True):
                 replay_buffer.shrink(replay_buffer.bytes // 2)
                 if self.bytes <= MOST_TOGETHER * 15 // 16:
                     return
-
-    def closed(self, replay_buffer: ReplayBuffer) -> None:
-        self._all.discard(replay_buffer)
-        self.bytes -= replay_buffer.bytes
 
 
 class ReplayBuffer:
     """What the open channels of one session have said of late. Made by `ReplayBuffers`."""
 
-    def __init__(self, clock: Clock, together: ReplayBuffers) -> None:
+    def __init__(self, clock: Clock, together: ReplayBuffers, whose: str) -> None:
         self.bytes = 0  # with what keeping takes
+        self.whose = whose
         self._clock = clock
         self._together = together
         self._names = itertools.count(1)
@@ -306,7 +320,7 @@ class ReplayBuffer:
     def _grow(self, by: int) -> None:
         self.bytes += by
         if not self._is_closed:
-            self._together.grew(by)
+            self._together.grew(self.whose, by)
 
 
 def is_of_session(id: str) -> bool:

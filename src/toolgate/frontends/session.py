@@ -250,7 +250,7 @@ class Session:
     def replay_buffer(self) -> ReplayBuffer:
         """What its streams said of late. There is none before the first of them."""
         if not self._replay_buffer:
-            self._replay_buffer = self._replay_buffers.open()
+            self._replay_buffer = self._replay_buffers.open(self.counted_as)
         return self._replay_buffer
 
     def listen(self, stream: Stream) -> None:

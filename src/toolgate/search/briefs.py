@@ -1,4 +1,7 @@
-"""What a description says in one short line."""
+"""What a description says in one short line.
+
+The rule this file keeps: whatever a description is, each of its characters is looked at a few times at most.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import re
 
 _LONGEST = 100
 _READ = 2_000  # characters of a description that are looked at
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
+_LOOKED_THROUGH = 2 * _LONGEST  # characters in which its first sentence is looked for
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*(?:\([^()\n]*\))?\)")
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s+|>\s+|[-*+]\s+|```\w*\s*$|<[^>\n]{1,40}>\s*$)|[*`]|\b__|__\b", re.MULTILINE)
 _BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*+#]|\d+[.)])\s)")
 _END = re.compile(r"[.!?](?=[\s\"')\]]|$)|。")
@@ -14,18 +18,20 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|a\.k\.a|etc|vs|cf|incl|approx|resp|max|min|no|fig|dr|mr|mrs|ms|st|inc|ltd|u\.s|ca|al)|\b[a-z])\.$",
     re.IGNORECASE,
 )
+_LONGEST_ABBREVIATION = 8  # characters, with one before it
 
 
 def brief(description: str) -> str:
     """The first sentence, at most 100 characters."""
     paragraphs = (_MARKUP.sub("", _LINK.sub(r"\1", each)) for each in _BREAK.split(description[:_READ].strip()))
     first = next((each for each in paragraphs if each.strip()), "")
-    return _cut(_first_sentence(" ".join(first.split())))
+    return _cut(_first_sentence(" ".join(first.split())[:_LOOKED_THROUGH]))
 
 
 def _first_sentence(text: str) -> str:
     for end in _END.finditer(text):
-        if not _goes_on(text[: end.end()], text[end.end() :].lstrip(" \"')]")):
+        before = text[max(0, end.end() - _LONGEST_ABBREVIATION) : end.end()]
+        if not _goes_on(before, text[end.end() :].lstrip(" \"')]")):
             return text[: end.end()]
     return text
 

@@ -1,7 +1,8 @@
 """Typed declarations of a tool from its JSON schemas, in TypeScript and in Python, for models that read them faster.
 
 The rules this file keeps: whatever the schema, what is written can be read by a compiler; what cannot be said is
-`unknown` or `Any`. Depth, members and length are bounded, and a reference is followed once on its way.
+`unknown` or `Any`. Depth, members and length are bounded, and so is what is looked at, for one tool and for all of one
+budget; a reference is followed once on its way.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ _DEEPEST = 6
 _MOST_MEMBERS = 100
 _MOST_CHOICES = 40
 _LONGEST_COMMENT = 200
-_MOST_NODES = 2_000
+_LONGEST_CLASS_NAME = 60  # characters of a name that are taken
+_MOST_NODES = 2_000  # of one schema
+_A_NODE = 32  # characters of names and choices, or members, that cost as much as a schema does
+_READ_FOR_A_NODE = 256  # bytes
 
 Schema: TypeAlias = Mapping[str, Any]
 _NOTHING: Schema = {}
@@ -41,26 +45,44 @@ class Tool(NamedTuple):
     output_schema: bytes = b""
 
 
-def typescript(tool: Tool) -> str:
-    """`declare function name(args: {...}): Promise<...>;`, with comments above what they describe."""
-    reading = _Reading(tool.input_schema)
+class Budget:
+    """What may be looked at for all that is written within it: `left` schemas, or what costs as much."""
+
+    def __init__(self, left: int = 10_000) -> None:
+        self.left = left
+
+    @property
+    def is_over(self) -> bool:
+        return self.left < 0
+
+
+def typescript(tool: Tool, budget: Budget | None = None) -> str:
+    """`declare function name(args: {...}): Promise<...>;`, with comments above what they describe. Empty where that is
+    beyond the budget."""
+    budget = budget or Budget()
+    reading = _Reading(tool.input_schema, budget)
     arguments = _ts_object(reading, reading.root, 0) if _properties(reading.root) else "{}"
     optional = "" if _required(reading.root) else "?"
-    result = _Reading(tool.output_schema)
+    result = _Reading(tool.output_schema, budget)
     returns = _ts(result, result.root, 0) if tool.output_schema else "unknown"
+    if budget.is_over:
+        return ""
     comment = _comment(tool.description)
     head = f"/** {comment} */\n" if comment else ""
     return f"{head}declare function {_javascript_name(tool.name)}(args{optional}: {arguments}): Promise<{returns}>;"
 
 
-def python(tool: Tool) -> str:
-    """`TypedDict`s for the objects, and `async def name(*, ...) -> ...: ...`."""
-    reading = _Reading(tool.input_schema)
+def python(tool: Tool, budget: Budget | None = None) -> str:
+    """`TypedDict`s for the objects, and `async def name(*, ...) -> ...: ...`. Empty where that is beyond the budget."""
+    budget = budget or Budget()
+    reading = _Reading(tool.input_schema, budget)
     writer = _Python(reading, _class_name(tool.name))
     parameters = writer.parameters()
-    result = _Reading(tool.output_schema)
+    result = _Reading(tool.output_schema, budget)
     returning = _Python(result, _class_name(tool.name) + "Result")
     returns = returning.type(result.root, returning.prefix, 0) if tool.output_schema else "Any"
+    if budget.is_over:
+        return ""
     comment = _comment(tool.description)
     lines = ["from typing import Any, Literal, NotRequired, TypedDict", "", *writer.classes, *returning.classes]
     lines += [f"async def {python_name(tool.name)}({'*, ' if parameters else ''}{', '.join(parameters)}) -> {returns}:"]
@@ -71,13 +93,17 @@ _LONGEST_LINE = 400
 _PLAIN_NAME = re.compile(r"\w[\w.-]*\Z")
 
 
-def one_line(tool: Tool) -> str:
+def one_line(tool: Tool, budget: Budget | None = None) -> str:
     """`read_file(path: string, head?: integer)`: enough to call it by, in the words of its schema. What does not fit
-    into 400 characters is `…`; names of required parameters come before that in any case."""
-    reading = _Reading(tool.input_schema)
+    into 400 characters is `…`; names of required parameters come before that in any case. Beyond the budget all of them
+    are `…`."""
+    budget = budget or Budget()
+    reading = _Reading(tool.input_schema, budget)
     required = _required(reading.root)
     given = _properties(reading.root)
     said = {name: f"{_named(name, required)}: {_word(reading, schema, 0)}" for name, schema in given.items()}
+    if budget.is_over:
+        return f"{tool.name}(…)"
     if len(", ".join(said.values())) > _LONGEST_LINE:
         short = {name: _named(name, required) for name in said}
         if len(", ".join(short.values())) > _LONGEST_LINE:
@@ -116,26 +142,38 @@ def _word(reading: _Reading, schema: Any, depth: int) -> str:
 class _Reading:
     """One schema, and how much of it is still to be written."""
 
-    def __init__(self, raw: bytes) -> None:
-        self.root = _read(raw)
-        self.left = _MOST_NODES
-        self._following: list[str] = []
+    def __init__(self, raw: bytes, budget: Budget) -> None:
+        self._left = _MOST_NODES
+        self._budget = budget
+        budget.left -= len(raw) // _READ_FOR_A_NODE
+        self.root = _NOTHING if budget.is_over else _read(raw)
+        self._spend(_breadth(self.root) // _A_NODE)
 
     def resolved(self, schema: Any, depth: int) -> Schema | None:
         """The schema that stands here; None where there is none, or no more is to be written."""
-        self.left -= 1
-        if depth > _DEEPEST or self.left < 0 or not isinstance(schema, dict):
+        self._spend(1)
+        if depth > _DEEPEST or self._is_over or not isinstance(schema, dict):
             return None
         found = cast(Schema, schema)
         for _ in range(_DEEPEST):
             reference = found.get("$ref")
             if not isinstance(reference, str):
-                return found
-            target = self._at(reference)
+                self._spend(_breadth(found) // _A_NODE)
+                return None if self._is_over else found
+            self._spend(len(reference) // _A_NODE)
+            target = None if self._is_over else self._at(reference)
             if target is None:
                 return None
             found = target
         return None
+
+    @property
+    def _is_over(self) -> bool:
+        return self._left < 0 or self._budget.is_over
+
+    def _spend(self, nodes: int) -> None:
+        self._left -= nodes
+        self._budget.left -= nodes
 
     def _at(self, reference: str) -> Schema | None:
         found: Any = self.root
@@ -153,6 +191,14 @@ def _read(raw: bytes) -> Schema:
     except (ValueError, RecursionError):
         read = None
     return cast(Schema, read) if isinstance(read, dict) else _NOTHING
+
+
+def _breadth(schema: Schema) -> int:
+    """How much there is to write of a schema itself, and to look through for that."""
+    inside = (cast(Any, schema.get(key)) for key in ("properties", "required", "enum", "anyOf", "oneOf"))
+    found = [cast(Any, each) for each in inside if isinstance(each, dict | list)]
+    found.append([schema.get("const")])
+    return len(schema) + sum(len(each) + sum(len(text) for text in each if isinstance(text, str)) for each in found)
 
 
 def _properties(schema: Schema) -> Schema:
@@ -252,7 +298,8 @@ def python_name(name: str) -> str:
 
 
 def _class_name(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in re.findall(r"[A-Za-z0-9]+", name)) or "Tool"
+    parts = re.findall(r"[A-Za-z0-9]+", name[:_LONGEST_CLASS_NAME])  # those of what is inside begin with it
+    return "".join(part[:1].upper() + part[1:] for part in parts) or "Tool"
 
 
 class _Python:

@@ -5,7 +5,8 @@ Slots are given to the principal that holds the fewest, and among equals in the 
 idle gives way to others of its principal, to a principal that holds fewer, or to one that holds less than a fair share.
 What is needed gives way only where its principal holds more than a fair share, to one that holds less: the latest
 first, so that nobody can end what another holds within its own. What everybody shares is of no principal's share; it
-is given a slot first, and gives way only when it is idle.
+is given a slot first, and gives way only when it is idle. A share is `max_live` by the principals for whom something
+was started or waits, be it their own or what everybody shares: each counts once, whatever it wants.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Pool:
         self._holders: dict[Holder, str] = {}  # by whose they are, the latest last
         self._leaving: set[Holder] = set()
         self._queue: dict[str, dict[Holder, asyncio.Future[None]]] = {}  # by whose
+        self._askers: dict[Holder, str] = {}  # for whom each waits, or was started
 
     def __len__(self) -> int:
         return len(self._holders)
@@ -62,10 +64,12 @@ class Pool:
         self._limits = limits
         self._serve()
 
-    async def enter(self, holder: Holder, name: str, patience: float, whose: str = SHARED) -> None:
-        """Take a slot; wait `patience` seconds for one. `whose` it will be: see `Principal.counted_as`. Raises `Fault`,
-        not sent, where none comes free."""
+    async def enter(self, holder: Holder, name: str, patience: float, whose: str = SHARED, asker: str = "") -> None:
+        """Take a slot; wait `patience` seconds for one. `whose` it will be; where that is `SHARED`, `asker` is for
+        whom it starts, empty for the gateway itself: see `Principal.counted_as`. Raises `Fault`, not sent, where none
+        comes free."""
         slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._askers[holder] = whose if whose != SHARED else asker
         self._queue.setdefault(whose, {})[holder] = slot
         self._serve()
         try:
@@ -81,6 +85,7 @@ class Pool:
     def leave(self, holder: Holder) -> None:
         """It is gone. No matter where it held no slot."""
         self._holders.pop(holder, None)
+        self._askers.pop(holder, None)
         self._leaving.discard(holder)
         self._serve()
 
@@ -102,6 +107,8 @@ class Pool:
                 held[whose] += 1
                 self._holders[holder] = whose
                 slot.set_result(None)
+            else:
+                del self._askers[holder]
         if self._waiting + len(self._holders) > self._limits.max_live + len(self._leaving):
             self._make_room()
         self.is_short = bool(self._queue) or len(self._holders) > self._limits.max_live
@@ -117,7 +124,7 @@ class Pool:
     def _make_room(self) -> None:
         """As much as is missing when all that leave are gone, for those whose turn is next."""
         stay = {holder: whose for holder, whose in self._holders.items() if holder not in self._leaving}
-        shares, free = _FairShares(stay, self._queue, self._limits.max_live), self._limits.max_live - len(stay)
+        shares, free = _FairShares(stay, self._fair_share(stay)), self._limits.max_live - len(stay)
         going = shares.longest_idle(-free)
         waiting = [(_own(shares.held, whose), turn, whose) for turn, whose in enumerate(self._queue)]
         heapq.heapify(waiting)
@@ -138,12 +145,19 @@ class Pool:
             self._leaving.add(holder)
             holder.give_way()
 
+    def _fair_share(self, stay: Iterable[Holder]) -> int:
+        """How many slots are one. What all share may wait for others than who holds the rest, whoever asked first."""
+        shared = self._queue.get(SHARED, {})
+        claimants = {*(self._askers[each] for each in (*stay, *shared)), *self._queue} - {SHARED}
+        return max(1, self._limits.max_live // max(2 if shared else 1, len(claimants)))
+
     def _get_up(self, holder: Holder, whose: str, slot: asyncio.Future[None]) -> None:
         """Give up waiting; a slot that came at the same moment is given back."""
         if slot.done() and not slot.cancelled():
             self.leave(holder)
         elif holder in self._queue.get(whose, ()):
             self._forget(whose, holder)
+            del self._askers[holder]
 
     def _is_full(self, name: str) -> Fault:
         most = self._limits.max_live
@@ -159,13 +173,13 @@ def _own(held: Mapping[str, int], whose: str) -> int:
 
 class _FairShares:
     """Who holds how much, and who gives way to whom. `stay` are those that hold a slot and keep it so far, the latest
-    last."""
+    last; `fair` is how many slots are a share."""
 
-    def __init__(self, stay: dict[Holder, str], waiting: Iterable[str], most: int) -> None:
+    def __init__(self, stay: dict[Holder, str], fair: int) -> None:
         self.held = Counter(stay.values())
         self.idle = sorted((holder for holder in stay if holder.is_idle()), key=lambda holder: holder.used())
         self._stay = stay
-        self._fair = max(1, most // len({*stay.values(), *waiting}))
+        self._fair = fair
 
     @property
     def may_give_way(self) -> bool:

@@ -27,7 +27,7 @@ async def test_what_was_said_before_the_opening_gets_its_ids_then() -> None:
     channel = Channel(can_stream=True, can_ask=True)
     channel.send(b"one")
     channel.end(b"two")
-    assert channel.open(ReplayBuffers(FakeClock()).open(), "c") == "c1.0"
+    assert channel.open(ReplayBuffers(FakeClock()).open("ann"), "c") == "c1.0"
     assert await read(channel) == [("c1.1", b"one"), ("c1.2", b"two")]
     assert await channel.get(FakeClock(), 1, 1) is None
 
@@ -41,7 +41,7 @@ async def test_a_channel_that_cannot_stream_keeps_its_answer_only() -> None:
 
 
 async def test_a_later_reader_takes_the_turn_from_the_one_before() -> None:
-    channel = opened(ReplayBuffers(FakeClock()).open())
+    channel = opened(ReplayBuffers(FakeClock()).open("ann"))
     channel.send(b"one")
     turn = channel.take(0)
     with pytest.raises(Taken):
@@ -57,7 +57,7 @@ async def test_beyond_the_bounds_the_oldest_goes_but_not_for_the_reader_that_wai
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(channels, "MOST_EVENTS", 3)
-    replay_buffer = ReplayBuffers(FakeClock()).open()
+    replay_buffer = ReplayBuffers(FakeClock()).open("ann")
     channel = opened(replay_buffer)
     for number in range(5):
         channel.send(b"%d" % number)
@@ -67,7 +67,7 @@ async def test_beyond_the_bounds_the_oldest_goes_but_not_for_the_reader_that_wai
 
 async def test_bytes_are_bounded_too_and_one_message_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "MOST_BYTES", channels.CHANNEL + channels.EVENT + 10)
-    replay_buffer = ReplayBuffers(FakeClock()).open()
+    replay_buffer = ReplayBuffers(FakeClock()).open("ann")
     channel = opened(replay_buffer)
     channel.send(b"x" * 6)
     channel.send(b"y" * 6)
@@ -78,7 +78,7 @@ async def test_bytes_are_bounded_too_and_one_message_may_be_too_large(monkeypatc
 
 async def test_a_channel_is_forgotten_when_it_is_over_and_nothing_of_it_is_kept() -> None:
     clock = FakeClock()
-    replay_buffer = ReplayBuffers(clock).open()
+    replay_buffer = ReplayBuffers(clock).open("ann")
     call, own = opened(replay_buffer), opened(replay_buffer, "s")
     call.send(b"one")
     call.leave(1)
@@ -100,7 +100,7 @@ async def test_what_all_sessions_keep_together_is_bounded_and_the_largest_loses_
 ) -> None:
     monkeypatch.setattr(channels, "MOST_TOGETHER", 200_000)
     replay_buffers = ReplayBuffers(FakeClock())
-    small, large = replay_buffers.open(), replay_buffers.open()
+    small, large = replay_buffers.open("ann"), replay_buffers.open("ann")
     opened(small).send(b"kept")
     said = opened(large)
     for _ in range(1000):
@@ -117,7 +117,7 @@ async def test_what_all_sessions_keep_together_is_bounded_and_the_largest_loses_
 async def test_many_small_streams_count_with_what_keeping_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channels, "MOST_TOGETHER", 200_000)
     replay_buffers = ReplayBuffers(FakeClock())
-    replay_buffer = replay_buffers.open()
+    replay_buffer = replay_buffers.open("ann")
     for _ in range(1000):
         channel = opened(replay_buffer)
         channel.end(b"1")
@@ -128,7 +128,7 @@ async def test_many_small_streams_count_with_what_keeping_takes(monkeypatch: pyt
 @pytest.mark.promise("b.memory.streams")
 async def test_a_stream_whose_end_was_sent_is_kept_for_a_moment_only() -> None:
     clock = FakeClock()
-    replay_buffer = ReplayBuffers(clock).open()
+    replay_buffer = ReplayBuffers(clock).open("ann")
     whole, broken = opened(replay_buffer), opened(replay_buffer)
     for channel in (whole, broken):
         channel.end(b"one")
@@ -145,7 +145,7 @@ async def test_a_stream_whose_end_was_sent_is_kept_for_a_moment_only() -> None:
 
 async def test_a_stream_that_is_over_holds_nothing_of_its_request() -> None:
     channel = Channel(can_stream=True, can_ask=True, headers={"x-large": "x" * 1000})
-    channel.open(ReplayBuffers(FakeClock()).open(), "c")
+    channel.open(ReplayBuffers(FakeClock()).open("ann"), "c")
     channel.failed(ValueError())
     channel.end(b"one")
     channel.leave(1)
@@ -153,7 +153,7 @@ async def test_a_stream_that_is_over_holds_nothing_of_its_request() -> None:
 
 
 async def test_a_reader_that_is_too_slow_goes_without_notes() -> None:
-    channel = opened(ReplayBuffers(FakeClock()).open())
+    channel = opened(ReplayBuffers(FakeClock()).open("ann"))
     for _ in range(5):
         channel.note(b"x" * channels.NOTES_KEPT)
     assert len(await read(channel)) == 1

@@ -6,13 +6,14 @@ look is its family's business, whatever surface it is called on."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from toolgate.catalog.base import View
+from toolgate.catalog.base import ServerList, View
 from toolgate.core import jsonrpc, mcp, names, surrogates
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Hints
@@ -232,6 +233,16 @@ def check_offered(server: str, kind: str, target: str, view: View) -> None:
         reach="not_sent",
         extra={f"available_{kind}": list(server_list.items)[:MOST_NAMED]},
     )
+
+
+async def derived(server_list: ServerList, what: str, make: Callable[[], Derived]) -> Derived:
+    """What is made of a list in a thread, once for all who ask, and kept with it."""
+    if what not in server_list.memo:
+        server_list.memo[what] = asyncio.ensure_future(asyncio.to_thread(make))
+    return await asyncio.shield(server_list.memo[what])  # who goes away ends it for nobody
+
+
+Derived = TypeVar("Derived")
 
 
 def _check_length(what: str, named: str) -> None:

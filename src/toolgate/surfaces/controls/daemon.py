@@ -132,18 +132,25 @@ async def list_tools(given: Given, context: ControlContext) -> Object:
         server_list = view.server_list(one, "tools")
         if server_list is None:
             raise view.fault(one, "tools") or base.not_listed_yet(one)
-        return {"success": True, "server": view.servers[one], "tools": _briefs(server_list)}
+        return {"success": True, "server": view.servers[one], "tools": await _briefs(server_list)}
     listed: list[Object] = []
     for id in servers:
         server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
-        said: dict[str, Any] = {"name": view.servers[id], "tools": _briefs(server_list) if server_list else []}
+        said: dict[str, Any] = {"name": view.servers[id], "tools": await _briefs(server_list) if server_list else []}
         listed.append(said | ({"error": fault.message} if fault else {} if server_list else {"pending": True}))
     return {"success": True, "servers": listed}
 
 
-def _briefs(server_list: ServerList) -> list[Object]:
-    tools = map(items.read, server_list.items.values())
-    return [{"name": tool.name, "brief": brief(tool.description)} for tool in tools]
+async def _briefs(server_list: ServerList) -> list[Object]:
+    """A line on each tool of a list."""
+    return await base.derived(
+        server_list,
+        "briefs",
+        lambda: [
+            {"name": tool.name, "brief": brief(tool.description)}
+            for tool in map(items.read, server_list.items.values())
+        ],
+    )
 
 
 async def get_tool_schema(given: Given, context: ControlContext) -> Object:
@@ -170,7 +177,7 @@ async def add_mcp_server(given: Given, context: ControlContext) -> Object:
     view = await context.gateway.lists([(id, "tools")])
     server_list, fault = view.server_list(id, "tools"), view.fault(id, "tools")
     status = context.gateway.status(id)
-    told = {**said, "state": IN_004[status.state], "tools": _briefs(server_list) if server_list else []}
+    told = {**said, "state": IN_004[status.state], "tools": await _briefs(server_list) if server_list else []}
     if not fault:
         return told
     hint = status.hint or fault.hint

@@ -55,7 +55,8 @@ async def _discovered(
     servers = [one] if one else list(known)
     if "query" in given:
         hits = await context.gateway.search(given["query"], servers=servers, limit=given.get("limit", 10))
-        return [_found(hit, context, given.get("format")) for hit in hits]
+        budget = signatures.Budget(_MOST_OF_A_SEARCH)
+        return [_found(hit, context, given.get("format"), budget) for hit in hits]
     if not one:
         return [
             _summary(known[id], context.gateway.status(id), view.server_list(id, "tools"))
@@ -63,9 +64,9 @@ async def _discovered(
             if id in context.gateway.servers
         ]
     server_list = view.server_list(one, "tools")
-    tools = [_told(raw, given.get("format")) for raw in server_list.items.values()] if server_list else []
+    told: Object = await _all_told(server_list, given.get("format")) if server_list else {"tools": []}
     fault = view.fault(one, "tools")
-    said = {**_summary(known[one], context.gateway.status(one), server_list), "tools": tools}
+    said = {**_summary(known[one], context.gateway.status(one), server_list), **told}
     return said | ({"error": fault.message} if fault and not server_list else {})
 
 
@@ -78,7 +79,11 @@ def _summary(server: ServerSummary, status: Status, tools: ServerList | None) ->
     }
 
 
-def _found(hit: Hit, context: ControlContext, format: str | None) -> Object:
+# What is looked at of schemas (see `signatures.Budget`): of a search's hits at once, of a list beside the event loop.
+_MOST_OF_A_SEARCH, _MOST_OF_A_LIST = 5_000, 30_000
+
+
+def _found(hit: Hit, context: ControlContext, format: str | None, budget: signatures.Budget) -> Object:
     found = hit.document
     said: dict[str, Any] = {
         "tool": found.name,
@@ -88,22 +93,34 @@ def _found(hit: Hit, context: ControlContext, format: str | None) -> Object:
         "confidence": round(hit.confidence, 2),
     }
     server_list = context.gateway.known(found.server, "tools")
-    return {**said, **_declared(server_list.items.get(found.name) if server_list else None, format)}
+    raw = server_list.items.get(found.name) if server_list else None
+    return {**said, **(_declared(items.read(raw), format, budget) if raw is not None else {})}
 
 
-def _told(raw: Raw, format: str | None) -> Object:
-    tool = items.read(raw)
-    return {"tool": tool.name, "description": tool.description, **_declared(raw, format)}
+async def _all_told(server_list: ServerList, format: str | None) -> Object:
+    """All tools of a list, which is written once for all who ask for it."""
+    return await base.derived(server_list, f"told {format or ''}", lambda: _written(server_list, format))
 
 
-def _declared(raw: Raw | None, format: str | None) -> dict[str, Any]:
-    """How a tool is called: in one line, and in full where that is wanted."""
-    if raw is None:
-        return {}
-    read = items.read(raw)
-    tool = signatures.Tool(read.name, read.description, bytes(read.inputSchema), bytes(read.outputSchema))
-    said = {"signature": signatures.one_line(tool)}
-    return said | ({"declaration": _DECLARE[format](tool)} if format else {})
+def _written(server_list: ServerList, format: str | None) -> Object:
+    budget = signatures.Budget(_MOST_OF_A_LIST)
+    told: list[Object] = []
+    whole = 0
+    for tool in map(items.read, server_list.items.values()):
+        told.append({"tool": tool.name, "description": tool.description, **_declared(tool, format, budget)})
+        whole += not budget.is_over
+    if whole == len(told):
+        return {"tools": told}
+    note = f"{len(told) - whole:,} tools are shown without their parameters, since all together are too large: search"
+    return {"tools": told, "note": f"{note} for one of them by a query"}
+
+
+def _declared(tool: items.Item, format: str | None, budget: signatures.Budget) -> dict[str, Any]:
+    """How a tool is called: in one line, and in full where that is wanted and the budget allows it."""
+    written = signatures.Tool(tool.name, tool.description, bytes(tool.inputSchema), bytes(tool.outputSchema))
+    said = {"signature": signatures.one_line(written, budget)}
+    declaration = _DECLARE[format](written, budget) if format else ""
+    return said | ({"declaration": declaration} if declaration else {})
 
 
 _DECLARE = {"typescript": signatures.typescript, "python": signatures.python}

@@ -261,7 +261,7 @@ class UpstreamSession:
         if self._closing:
             await asyncio.wait((self._closing,))
         before, self._why = self.condition, ""
-        await self._take_slot(client.principal)
+        await self._take_slot(client)
         eras = self._deps.eras
         order = (self.beside,) if self.beside else eras.order(client, self.era)
         try:
@@ -328,13 +328,14 @@ class UpstreamSession:
         scope = self._server.scope
         return SHARED if scope == "shared" or (scope == "principal" and who.id == _ANYBODY) else who.counted_as
 
-    async def _take_slot(self, who: Principal) -> None:
+    async def _take_slot(self, client: Client) -> None:
         before = self.condition
         self._becomes("starting")
         if self._stays:
             return
         try:
-            await self._pool.enter(self._holder, self._server.name, self._server.start_timeout, self._whose(who))
+            patience, asker = self._server.start_timeout, client.principal.counted_as if client.revision else ""
+            await self._pool.enter(self._holder, self._server.name, patience, self._whose(client.principal), asker)
         except Fault as fault:  # no fault of this server
             self.condition = before
             raise not_started(self._server, fault, self._diagnosis(fault)) from None
