@@ -5,7 +5,7 @@
     connect   the pages by which a user signs in at a server
 
 Another page is a class with `answer` in a file here, and its row in `Web`. It passes the guards itself, and refuses by
-raising `Refused`. No framework stands behind it: see docs/decisions/0027-pages-without-a-framework.md.
+raising `Refused`. No framework stands behind it: see docs/decisions/0028-pages-without-a-framework.md.
 """
 
 from __future__ import annotations
