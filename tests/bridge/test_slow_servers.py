@@ -86,7 +86,7 @@ async def test_an_eager_server_that_is_added_later_keeps_nobody_waiting_either()
         return Config(servers=(*config.servers, added))
 
     async with gateway(there=there, edited=edited) as rig:
-        rig.app._links["stuck"] = stuck.make_link  # type: ignore[index]
+        rig.app._given.links["stuck"] = stuck.make_link  # type: ignore[index]
         await soon(rig.app.reload())
         await settle()
         assert state(rig, "stuck") == "starting"

@@ -56,13 +56,15 @@ class GrantVault:
     def read_again(self, server: Server, principal: str) -> Grant | None:
         """As it is in the store: another process may have another by now."""
         key = _key(principal, server.id, server.url)
+        kept = self._store.get(GRANTS, key)
         grant = self._stored(server, principal)
         if grant is None or not self._is_of(server, grant):
             self._grants.pop(key, None)
             return None
         self._remember(key, grant)
-        if self._clock.wall() - grant.kept > RENEWED:
-            self._store.put(GRANTS, key, self._sealed(msgspec.structs.replace(grant, kept=self._clock.wall())), KEPT)
+        if self._clock.wall() - grant.kept > RENEWED:  # where it still stands: another process may renew it meanwhile
+            young = self._sealed(msgspec.structs.replace(grant, kept=self._clock.wall()))
+            self._store.compare_and_set(GRANTS, key, kept, young, KEPT)
         return grant
 
     def _is_of(self, server: Server, grant: Grant) -> bool:
