@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 TICKS = 256  # in a second
+FARTHEST = 100 * 365 * 24 * 3600.0  # seconds
 
 
 class Timer(Protocol):
@@ -40,7 +41,8 @@ class Clock(Protocol):
 class SystemClock:
     """The clock of the running event loop. Nearly all timers are cancelled before their time, several in each call: so
     those of one tick share one timer of the loop, and to make and cancel one costs a tenth of that. What is due within
-    two ticks has a timer of its own."""
+    two ticks has a timer of its own; what is due late is so by a thousandth of its time later, so that there are some
+    ten thousand ticks at most, whatever was cancelled."""
 
     def __init__(self) -> None:
         self._timers: dict[int, set[_Timer]] = {}  # by the number of the tick at which they are due
@@ -56,7 +58,9 @@ class SystemClock:
     def call_later(self, seconds: float, then: Callable[[], object]) -> Timer:
         if seconds * TICKS < 2:
             return asyncio.get_running_loop().call_later(seconds, then)
-        tick = int((time.monotonic() + seconds) * TICKS) + 1
+        ticks = int(min(seconds, FARTHEST) * TICKS)
+        step = 1 << max(0, ticks.bit_length() - 11)
+        tick = ((int(time.monotonic() * TICKS) + ticks + 1) // step + 1) * step
         timers = self._timers.get(tick)
         if timers is None:
             timers = self._timers[tick] = set()

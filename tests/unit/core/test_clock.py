@@ -9,6 +9,9 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
 
+import pytest
+
+from toolgate.core import clock as clock_module
 from toolgate.core.clock import TICKS, SystemClock
 
 BOUND = 20.0  # seconds
@@ -82,3 +85,15 @@ async def test_what_one_timer_raises_is_no_matter_to_the_others() -> None:
     clock.call_later(0.01, over.set)
     await asyncio.wait_for(over.wait(), BOUND)
     assert told == ["a bug"]
+
+
+@by_the_systems_time
+async def test_timers_of_very_long_times_that_are_cancelled_leave_a_bounded_number_of_ticks() -> None:
+    clock, now = SystemClock(), [0.0]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(clock_module.time, "monotonic", lambda: now[0])
+        for _ in range(50_000):
+            now[0] += 1 / TICKS
+            clock.call_later(24 * 3600.0, int).cancel()
+        clock.call_later(float("inf"), int).cancel()
+    assert len(clock._ticks) == len(clock._timers) < 2_000
