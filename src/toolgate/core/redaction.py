@@ -154,11 +154,19 @@ class Redactor(Secrets):
 
     def of(self, server: str) -> Secrets:
         """What is taken out of the words of a server, and of ours about it: the same object each time."""
-        if server not in self._of:
+        found = self._of.get(server)
+        if found is None:
             with self._turn:
-                self._of[server] = Secrets()
-                self._look_for_tokens([server])
-        return self._of[server]
+                found = self._known(server)
+        return found
+
+    def _known(self, server: str) -> Secrets:
+        found = self._of.get(server)
+        if found is None:
+            found = Secrets()
+            found._look_for([*self._lasting.values()])
+            self._of[server] = found  # not before it knows what all servers' words are searched for
+        return found
 
     def learn(self, secrets: Iterable[str]) -> None:
         with self._turn:
@@ -169,7 +177,7 @@ class Redactor(Secrets):
     def learn_tokens(self, server: str, tokens: Iterable[str]) -> None:
         """Tokens that this server is shown, and others will soon replace."""
         with self._turn:
-            self._of.setdefault(server, Secrets())
+            self._known(server)
             known = self._tokens.setdefault(server, {})
             if _added(known, (each for each in tokens if len(each) >= SHORTEST and _is_token(each)), MOST_TOKENS):
                 self._look_for_tokens([server])

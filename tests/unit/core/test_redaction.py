@@ -355,6 +355,13 @@ def test_tokens_of_a_server_are_taken_out_of_what_is_said_by_it_and_of_nothing_e
     assert excerpt("delete_table_2 of tables", server="tables") == excerpt("delete_table_2 of tables")
 
 
+@pytest.mark.parametrize("tokens", [[], [""], ["short"], ["nodigitsinthistoken"]])
+def test_a_server_without_a_token_worth_looking_for_is_searched_for_the_others(tokens: list[str]) -> None:
+    redactor = Redactor([SECRET])
+    redactor.learn_tokens("mail", tokens)
+    assert redactor.of("mail").knows_any and redactor.of("mail").text(SECRET) == GONE
+
+
 def test_what_a_configuration_brings_later_is_taken_out_everywhere() -> None:
     redactor = Redactor()
     redactor.learn_tokens("mail", ["Abcdefghij0123456789"])
