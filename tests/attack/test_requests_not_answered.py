@@ -64,6 +64,21 @@ async def test_what_one_client_has_under_way_is_bounded_and_leaves_others_theirs
             await each.gone()
 
 
+async def test_a_large_answer_to_a_question_is_taken_whatever_is_under_way() -> None:
+    script = Scripted(tools_list=tools("t"), tools_call=...)
+    async with gateway(scripts={"docs": script}, identify=identify) as app:
+        mal = Visitor(app, authorization="mal")
+        await mal.initialize()
+        await mal.ask("tools/list")
+        begun = [call(mal, LATEST, number) for number in range(10, 14)]
+        await settle()
+        assert [each.so_far.status for each in begun][-1] == 429
+        answer = {"jsonrpc": "2.0", "id": 77, "result": {"content": {"type": "text", "text": "x" * SIZE}}}
+        assert (await mal.post(json.dumps(answer).encode())).status == 202
+        for each in begun:
+            await each.gone()
+
+
 def test_each_principal_can_have_one_whatever_others_have() -> None:
     kept = Unanswered()
     ended = [kept.begun(who, 2 * SIZE) for who in ("a", "b", "c")]

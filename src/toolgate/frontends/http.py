@@ -123,18 +123,23 @@ class HttpFrontend(Application):
 
     async def _post(self, request: Request, response: Response) -> None:
         data = await self._guards.read(request)
-        answered = self._begun(request, data) if len(data) > LARGE else None
+        malformed: Malformed | None = None
+        message = jsonrpc.Message()
         try:
-            try:
-                message = jsonrpc.decode(data)
-            except Malformed as error:
-                await self._other_post(request, response, data, error)
-                return
-            if modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
+            message = jsonrpc.decode(data)
+        except Malformed as error:
+            malformed = error
+        is_kept = len(data) > LARGE and (message.is_request or malformed)  # what answers a question is always taken
+        answered = self._begun(request, data) if is_kept else None
+        try:
+            if malformed:
+                await self._other_post(request, response, data, malformed)
+            elif modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
                 await self._modern_post(request, response, message)
             else:
                 await self._legacy_post(request, response, message)
         finally:
+            del malformed  # or this frame and it would hold each other
             if answered:
                 answered()
 
