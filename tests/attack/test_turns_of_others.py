@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from peers import LegacyServer, Scene, gateway
-from virtualtime import FakeClock
+from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
 from toolgate.config import Server, access
@@ -24,7 +24,7 @@ from toolgate.core.redaction import Redactor
 from toolgate.gateway import finder
 from toolgate.gateway.finder import Finder
 from toolgate.policy.approval import Approval
-from toolgate.policy.approvals import MOST_UNDECIDED, Approvals, Place, StoredRequest
+from toolgate.policy.approvals import MOST_CALLS, MOST_UNDECIDED, Approvals, Place, StoredRequest
 from toolgate.policy.base import Wait
 from toolgate.policy.limits import MOST_WAITING, Meters
 from toolgate.policy.overflow import OverflowStore
@@ -246,6 +246,27 @@ async def test_a_call_that_asks_waits_for_one_of_each_other_client(count: int) -
     assert ahead <= 2 and book.order.count("mallory") <= 2 * MOST_UNDECIDED + 1
     assert sum("nobody has decided yet" in each.error["message"] for each in replies) == MOST_UNDECIDED
     assert sum("too many calls are already waiting" in each.error["message"] for each in replies) == count - 32
+
+
+async def test_calls_that_repeat_one_that_waits_for_an_operator_are_counted() -> None:
+    clock = FakeClock()
+    book = Approvals(MemoryStore(clock), clock)
+    settings = access.Approvals(by=("operator",), wait=60.0)
+    rule = Approval(lambda _call: "ask", book, settings, Redactor(), clock, {})
+    async with gateway(policies=[rule], there=LegacyServer({"echo": echo})) as rig:
+        mallory, bob = rig.modern("mallory"), rig.modern("bob")
+        await bob.request("tools/list")
+        same = [mallory.start("tools/call", name="there__echo", arguments={})]
+        await settle()
+        same += [mallory.start("tools/call", name="there__echo", arguments={}) for _ in range(MOST_CALLS + 49)]
+        over = [await each.reply() for each in same[MOST_CALLS:]]
+        his = bob.start("tools/call", name="there__echo")
+        await settle()
+        assert all("too many calls are already waiting for an operator" in each.error["message"] for each in over)
+        for request in book.requests():
+            await book.allow(request, "hour", 60)
+        await clock.advance(1)
+        assert {(await each.reply()).text for each in (*same[:MOST_CALLS], his)} == {"echo"}
 
 
 # Kept results.

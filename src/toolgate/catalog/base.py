@@ -15,12 +15,13 @@ from toolgate.core.model import Hints
 
 class Change(msgspec.Struct, frozen=True):
     """How a tool that an operator has changed leads back to its server's own. `renamed` are the server's names of
-    parameters by those that callers know; `refused` is what no caller may give; `defaults` and `fixed` are arguments
-    by the server's names."""
+    parameters by those that callers know; `refused` is what no caller may give, as `same_parameter` spells it, but for
+    `known`, the names that are listed; `defaults` and `fixed` are arguments by the server's names."""
 
     own: str
     renamed: Mapping[str, str] = {}
     refused: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
     defaults: Mapping[str, Raw] = {}
     fixed: Mapping[str, Raw] = {}
 

@@ -12,15 +12,18 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
+from toolgate.auth.access import as_a_lenient_reader
 from toolgate.catalog.base import Change, ServerList
 from toolgate.config import Overlay, Parameter
 from toolgate.config.shapes import EVERY
-from toolgate.core import jsonrpc, names
+from toolgate.core import jsonrpc, names, templates
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Call
 
 Overlays: TypeAlias = Mapping[str, Overlay]  # of one server, by its own names of its tools
+
+MOST_UNKNOWN = 1000  # parameters of a call that are looked at and not in its tool's schema, where some are refused
 
 _TRUE = Raw(b"true")  # a schema, too
 
@@ -118,9 +121,12 @@ def enter(call: Call, change: Change) -> Call:
         given = jsonrpc.members(call.arguments)
     except jsonrpc.UNREADABLE as error:
         raise _invalid(call, str(error)) from None
-    refused = [name for name in given if name in change.refused]
-    if refused:
-        raise _invalid(call, f"{call.target} has no parameter {', '.join(refused)}")
+    if change.refused and (unknown := given.keys() - change.known):
+        if len(unknown) > MOST_UNKNOWN:
+            raise _invalid(call, f"{len(unknown)} parameters that {call.target} does not have")
+        refused = [name for name in given if name in unknown and same_parameter(name) in change.refused]
+        if refused:
+            raise _invalid(call, f"{call.target} has no parameter {', '.join(refused)}")
     own = {change.renamed.get(name, name): value for name, value in given.items()}
     own = {**own, **{name: value for name, value in change.defaults.items() if name not in own}, **change.fixed}
     arguments = call.arguments if own == given else Raw(jsonrpc.encode(own))
@@ -205,7 +211,8 @@ class _Tool:
         return Change(
             self._own,
             renamed={shown: own for own, shown in self._names.items() if shown != own},
-            refused=frozenset(away - set(self._names.values())),
+            refused=frozenset(same_parameter(own) for own in away),
+            known=frozenset(self._names.values()),
             defaults=_values({own: each.default for own, each in sent.items() if each.fixed is UNSET}),
             fixed=_values({own: each.fixed for own, each in sent.items()}),
         )
@@ -226,6 +233,11 @@ class _Tool:
             if (each := self._parameter(own)).hidden and each.fixed is UNSET and each.default is UNSET
         ]
         return found
+
+
+def same_parameter(name: str) -> str:
+    """What a server may take a parameter's name for: some mind neither case, width, `_`, nor what cannot be seen."""
+    return templates.same(as_a_lenient_reader(name))
 
 
 _UNCHANGED = Parameter()

@@ -99,9 +99,7 @@ class Approval(Policy):
             return call  # it was sent long ago: what comes now only answers what its server asked
         if resumed and resumed.asker == Asker("policy", self.name):
             return self._answered(approval_requests.of(call, place, self._redactor))
-        is_let = verdict == "allow" or (
-            not is_change(place) and self._approvals.is_granted(place, approval_requests.session_of(call))
-        )
+        is_let = verdict == "allow" or self._is_granted(call, place)
         if is_let and not was_passed:
             return call
         return (
@@ -109,6 +107,9 @@ class Approval(Policy):
             if was_passed
             else self._ask(approval_requests.of(call, place, self._redactor))
         )
+
+    def _is_granted(self, call: Call, place: Place) -> bool:
+        return not is_change(place) and self._approvals.is_granted(place, approval_requests.session_of(call))
 
     def _as_it_went(self, call: Call, place: Place, is_let: bool) -> Decision:
         """The next round of a call, with the arguments that it was let go on with. Where that is not known, it is asked
@@ -228,18 +229,20 @@ class Approval(Policy):
 
     async def _wait_for_operator(self, approval_request: ApprovalRequest) -> Decided:
         try:
-            return await self._by_operator(approval_request)
+            with self._approvals.waiting(approval_request.call.client.principal.counted_as):
+                return await self._by_operator(approval_request)
         except (NotKept, TooMany) as why:
             return _required(approval_request, f"and no operator can be asked: {why}")
 
     async def _by_operator(self, approval_request: ApprovalRequest) -> Decided:
         end = self._clock.now() + self._settings.wait
         while True:
-            request = self._approvals.find(approval_request.place, approval_request.digest) or await self._new_request(
-                approval_request
-            )
-            if request.state != "undecided" and (decided := await self._used(approval_request, request)):
+            request = self._approvals.find(approval_request.place, approval_request.digest)
+            if request and request.state != "undecided" and (decided := await self._used(approval_request, request)):
                 return decided
+            if self._is_granted(approval_request.call, approval_request.place):
+                return approval_request, None  # by what was decided of another call meanwhile
+            request = request or await self._new_request(approval_request)
             left = end - self._clock.now()
             if left <= 0:
                 return _undecided(approval_request, request)

@@ -11,7 +11,8 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -29,6 +30,7 @@ HOUR = 3600.0
 LONGEST_SESSION = 7 * 24 * 3600.0  # seconds; the id of a session comes never again
 MOST_UNDECIDED = 32  # requests of one principal
 MOST_REQUESTS = 512  # of all
+MOST_CALLS = 128  # of one principal that wait for what an operator decides, on few requests or on many
 TOO_MANY = "too many calls are already waiting for an operator"
 MOST_GRANTS = 4096
 MOST_GRANTS_OF_ONE = 256  # principal
@@ -122,6 +124,7 @@ class Approvals:
         self._store = store
         self._clock = clock
         self._being_written: Counter[str] = Counter()  # requests, by principal
+        self._calls: Counter[str] = Counter()  # that wait for an operator, by whose they are
         self._passages: OrderedDict[str, ApprovalPass] = OrderedDict()  # the store's, some of them not written yet
 
     # Requests.
@@ -157,6 +160,19 @@ class Approvals:
         theirs += self._being_written[principal]
         if theirs >= MOST_UNDECIDED or len(known) + self._being_written.total() >= MOST_REQUESTS:
             raise TooMany(TOO_MANY)
+
+    @contextmanager
+    def waiting(self, whose: str) -> Iterator[None]:
+        """A call waits for an operator meanwhile. `whose` it is: see `Principal.counted_as`. Raises `TooMany`."""
+        if self._calls[whose] >= MOST_CALLS:
+            raise TooMany(TOO_MANY)
+        self._calls[whose] += 1
+        try:
+            yield
+        finally:
+            self._calls[whose] -= 1
+            if not self._calls[whose]:
+                del self._calls[whose]
 
     async def use(self, request: StoredRequest) -> bool:
         """Use a decision up. Whether it was there to be used: somebody else may have been faster."""

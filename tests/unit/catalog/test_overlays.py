@@ -130,6 +130,33 @@ def test_a_caller_cannot_give_what_is_fixed_hidden_or_renamed_away(parameter: Pa
     assert caught.value.message == "Invalid arguments: search has no parameter limit"
 
 
+@pytest.mark.parametrize("parameter", [Parameter(hidden=True), Parameter(fixed=1), Parameter(name="other")])
+@pytest.mark.parametrize("spelling", ["LIMIT", "Limit", "li_mit", "\uff4cimit", "limit\u200b", " limit", "limit\u00ad"])
+def test_nor_in_a_spelling_that_a_server_may_take_for_it(parameter: Parameter, spelling: str) -> None:
+    server_list = overlays.apply(ServerList(ITEMS), {"search": with_parameters(limit=parameter)})
+    call = Call("tools/call", "search", Client(), Raw(json.dumps({"q": "a", spelling: 5}).encode()), server="docs")
+    with pytest.raises(Fault) as caught:
+        overlays.enter(call, overlays.find(server_list, call))
+    assert caught.value.message == f"Invalid arguments: search has no parameter {spelling}"
+
+
+def test_a_parameter_that_is_listed_beside_a_hidden_one_is_its_own() -> None:
+    tool = b'{"name":"search","inputSchema":{"type":"object","properties":{"limit":{},"Limit":{}}}}'
+    server_list = overlays.apply(
+        ServerList({"search": Raw(tool)}), {"search": with_parameters(limit=Parameter(hidden=True))}
+    )
+    call = Call("tools/call", "search", Client(), Raw(b'{"Limit":5}'), server="docs")
+    assert overlays.enter(call, overlays.find(server_list, call)).arguments == Raw(b'{"Limit":5}')
+
+
+def test_of_very_many_unknown_parameters_none_is_looked_at() -> None:
+    server_list = overlays.apply(ServerList(ITEMS), {"search": with_parameters(limit=Parameter(hidden=True))})
+    many = Raw(json.dumps({f"\u00e4{n}": 1 for n in range(overlays.MOST_UNKNOWN + 1)}).encode())
+    call = Call("tools/call", "search", Client(), many, server="docs")
+    with pytest.raises(Fault, match="1001 parameters that search does not have"):
+        overlays.enter(call, overlays.find(server_list, call))
+
+
 @pytest.mark.parametrize("spelled", [b"[]", b"null", b'"x"', b"7"])
 def test_arguments_that_are_no_object_are_refused(spelled: bytes) -> None:
     assert refusal(with_parameters(q=Parameter(name="query")), json.loads(spelled))
