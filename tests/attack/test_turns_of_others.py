@@ -16,7 +16,7 @@ from peers import LegacyServer, Scene, gateway
 from virtualtime import FakeClock, settle
 
 from toolgate.catalog.base import ServerList
-from toolgate.config import Server, access
+from toolgate.config import Config, Limits, Server, access
 from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Client, Principal, ToolInfo
@@ -285,3 +285,32 @@ async def test_a_range_of_a_large_result_takes_no_copy_of_all_of_it(line: str, a
     finally:
         tracemalloc.stop()
         kept.close()
+
+
+async def test_large_results_of_one_client_take_one_thread_and_another_waits_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    whole = FairLimit.in_thread
+
+    async def noted(turns: FairLimit, whose: str, work: Callable[[], Any], threads: Any = None) -> Any:
+        def worked() -> Any:
+            order.append(whose)
+            return work()
+
+        return await whole(turns, whose, worked, threads)
+
+    monkeypatch.setattr(FairLimit, "in_thread", noted)
+
+    async def large(scene: Scene) -> str:
+        return "word " * 400_000
+
+    async with gateway(config=Config(limits=Limits(result_limit=1000)), there=LegacyServer({"large": large})) as rig:
+        mallory, bob = rig.modern("mallory"), rig.modern("bob")
+        await bob.request("tools/list")
+        hers = [mallory.start("tools/call", name="there__large") for _ in range(20)]
+        his = bob.start("tools/call", name="there__large")
+        assert len((await his.reply()).text) < 2000
+        for each in hers:
+            await each.reply()
+    assert order.index("bob") <= 3 and order.count("mallory") == 20

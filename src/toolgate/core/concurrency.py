@@ -8,10 +8,10 @@ turn that is taken in a thread lasts as long as the thread works, also where nob
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from toolgate.core.fairness import RoundRobin
 from toolgate.core.fault import Fault
@@ -25,6 +25,10 @@ class Unfinished(Enum):
     """What work returns that wants another turn."""
 
     MORE = "more"
+
+
+InThread: TypeAlias = Callable[[Callable[[], "Result | Unfinished"]], Awaitable[Result]]
+"""Has something done in a thread when its turn comes."""
 
 
 class FairLimit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,9 +10,10 @@ import msgspec
 
 from toolgate import __version__
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Message
-from toolgate.core.model import Listing, Note
+from toolgate.core.model import Client, Listing, Note
 from toolgate.eras import revisions
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,11 @@ SendMessage = Callable[[bytes], None]
 """Sends one message to a client, whole."""
 
 
-async def listing(page: Listing, write: Callable[[Listing], bytes]) -> bytes:
+async def listing(page: Listing, write: Callable[[Listing], bytes], in_turns: FairLimit, client: Client) -> bytes:
     """A page as `write` writes it, in a thread where that takes so long that others would wait."""
     if sum(len(memoryview(item)) for item in page.items) <= LARGE:
         return write(page)
-    return await asyncio.to_thread(write, page)
+    return await in_turns.in_thread(client.principal.counted_as, lambda: write(page))
 
 
 def rescued(error: BaseException) -> Fault:

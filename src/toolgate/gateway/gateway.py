@@ -75,7 +75,7 @@ class Gateway:
         )
         self._audience = Audience(access, events)
         self._subscriptions = Subscriptions()
-        self._completions = FairLimit(1)  # that are looked through
+        self.in_turns = FairLimit(1)  # what is done in a thread: large lists and results, completions
 
     def _current(self) -> Snapshot:
         return self.snapshot
@@ -133,7 +133,7 @@ class Gateway:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            return await snapshot.looked_at(call, await resumed(resumption, resumption.live))
+            return await snapshot.looked_at(call, await resumed(resumption, resumption.live), self.in_turns)
         if call.server == names.OWN:
             return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
@@ -144,8 +144,8 @@ class Gateway:
         except Fault as fault:
             outcome = await send_again(call, upstream, fault, self._current)
         if call.reference:
-            outcome = await looked_through(self._completions, self.access, call, outcome)
-        return await snapshot.looked_at(call, outcome) if is_large(outcome) else outcome
+            outcome = await looked_through(self.in_turns, self.access, call, outcome)
+        return await snapshot.looked_at(call, outcome, self.in_turns) if is_large(outcome) else outcome
 
     # What is told without a call.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -15,6 +16,7 @@ from toolgate.auth.access import Rules
 from toolgate.catalog.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.core import names
+from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
 from toolgate.core.model import Call, Done, EventSink, Outcome
 from toolgate.core.redaction import Redactor
@@ -107,13 +109,14 @@ class Snapshot(msgspec.Struct, frozen=True):
             raise Fault("SERVER_NOT_FOUND", f"{path} is no longer served", reach="not_sent")
         return found
 
-    async def looked_at(self, call: Call, outcome: Outcome) -> Outcome:
+    async def looked_at(self, call: Call, outcome: Outcome, in_turns: FairLimit) -> Outcome:
         """A large result as the last two policies leave it, made in a thread: others would wait for them."""
         if not isinstance(outcome, Done) or not is_large(outcome, self.redactor.of(call.server).forms):
             return outcome
+        aside = partial(in_turns.in_thread, call.client.principal.counted_as)
         if (scrubber := self.scrubber(call.server)).has_work:
-            outcome = await scrubber.aside(outcome)
-        return await self.truncate.aside(call, outcome) if self.truncate else outcome
+            outcome = await scrubber.aside(outcome, aside)
+        return await self.truncate.aside(call, outcome, aside) if self.truncate else outcome
 
     def take_over(self) -> None:
         """Have the catalog know these servers, and no others, from now on."""

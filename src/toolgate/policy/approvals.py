@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Literal, TypeAlias, TypeVar
 
@@ -162,7 +162,7 @@ class Approvals:
             raise TooMany(TOO_MANY)
 
     @contextmanager
-    def waiting(self, whose: str) -> Iterator[None]:
+    def waiting(self, whose: str) -> Generator[None]:
         """A call waits for an operator meanwhile. `whose` it is: see `Principal.counted_as`. Raises `TooMany`."""
         if self._calls[whose] >= MOST_CALLS:
             raise TooMany(TOO_MANY)

@@ -7,7 +7,6 @@ scrubbed, whatever the configuration says of other servers.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import names, redaction
+from toolgate.core.concurrency import InThread
 from toolgate.core.fault import Fault
 from toolgate.core.model import Accepted, Ask, Call, Done, Event, Note, Outcome
 from toolgate.core.redaction import Redactor, Secrets
@@ -66,9 +66,9 @@ class Scrubber(msgspec.Struct, frozen=True):
         after = self.body(before)
         return outcome if after is before else msgspec.structs.replace(outcome, body=after)
 
-    async def aside(self, outcome: Done) -> Done:
+    async def aside(self, outcome: Done, in_thread: InThread[Outcome]) -> Done:
         """The same as `outcome` in a thread."""
-        found = await asyncio.to_thread(self.outcome, outcome)
+        found = await in_thread(lambda: self.outcome(outcome))
         assert isinstance(found, Done)
         return msgspec.structs.replace(found, is_scrubbed=True)
 

@@ -8,7 +8,6 @@ Only tools' results are limited: a resource or a prompt is what its reader asked
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from toolgate.core import counting, excerpts, jsonrpc, mcp, surrogates
+from toolgate.core.concurrency import InThread
 from toolgate.core.excerpts import Ends, Excerpt
 from toolgate.core.model import Call, Done, Outcome
 from toolgate.policy import content_kinds
@@ -63,13 +63,13 @@ class Truncate(Policy):
         keeping.done()
         return cut
 
-    async def aside(self, call: Call, outcome: Done) -> Done:
+    async def aside(self, call: Call, outcome: Done, in_thread: InThread[Done]) -> Done:
         """The same in a thread, for what is so large that others would wait for it."""
         limit = self._limits.get(call.server, self._limit)
         if call.method not in _LIMITED or limit.surely_holds(memoryview(outcome.body).nbytes):
             return outcome
         keeping = self._overflow.later()
-        cut = await asyncio.to_thread(_cut, call, limit, outcome, keeping)
+        cut = await in_thread(lambda: _cut(call, limit, outcome, keeping))
         keeping.done()
         return msgspec.structs.replace(cut, is_cut=True)
 
