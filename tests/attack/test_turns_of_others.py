@@ -295,7 +295,7 @@ async def test_large_results_of_one_client_take_one_thread_and_another_waits_for
 
     async def noted(turns: FairLimit, whose: str, work: Callable[[], Any], threads: Any = None) -> Any:
         def worked() -> Any:
-            order.append(whose)
+            order.append(whose.partition("@")[0])
             return work()
 
         return await whole(turns, whose, worked, threads)
