@@ -62,7 +62,9 @@ async def _watch(config: Config, as_json: bool) -> None:
                 if as_json:
                     typer.echo(json.dumps(_row(request)))
                 else:
-                    typer.echo(f"{_text(request)}\n- Decide: toolgate approvals allow {request.id}{where} (or deny)\n")
+                    typer.echo(
+                        f"{described(request)}\n- Decide: toolgate approvals allow {request.id}{where} (or deny)\n"
+                    )
             seen = {each.id for each in waiting}
             await asyncio.sleep(LOOK)
 
@@ -72,7 +74,7 @@ def show(id: Id, config: common.ConfigPath = None, as_json: AsJson = False) -> N
     async def work() -> None:
         async with _opened(common.load_config(config)) as (approvals, _):
             request = _find(approvals.requests(), id, "no waiting call with the id")
-            typer.echo(json.dumps(_row(request), indent=2) if as_json else _text(request))
+            typer.echo(json.dumps(_row(request), indent=2) if as_json else described(request))
 
     common.run(work())
 
@@ -90,7 +92,7 @@ def allow(
 async def _allow(config: Config, id: str, lasts: Lasts, arguments: str, yes: bool) -> None:
     async with _opened(config) as (approvals, trail):
         request = _find(approvals.requests(), id, "no waiting call with the id")
-        typer.echo(_text(request))
+        typer.echo(described(request))
         if arguments:
             _check(request, arguments)
             typer.echo("\n".join(("It will be called with these arguments instead:", *_laid_out(arguments))))
@@ -185,13 +187,14 @@ _TITLES: dict[Lasts, str] = {
 }
 
 
-def _text(request: StoredRequest) -> str:
+def described(request: StoredRequest) -> str:
     facts = approval_requests.facts(request.place, request.via, request.known_as)
     who = f"- Caller: {safe_text.named(request.place.principal)}"
     state = f"- State: {request.state}, {_left(request.until)}"
     shown = safe_text.read(request.shown)
-    told = (*facts, *approval_requests.consequence(request.place, shown), *approval_requests.arguments(shown))
-    return "\n".join((who, *told, f"- SHA-256: {request.digest}", state))
+    beside = approval_requests.beside(safe_text.read(request.beside))
+    told = (*approval_requests.consequence(request.place, shown), *approval_requests.arguments(shown), *beside)
+    return "\n".join((who, *facts, *told, f"- SHA-256: {request.digest}", state))
 
 
 def _laid_out(arguments: str) -> Sequence[str]:
@@ -217,6 +220,7 @@ def _row(request: StoredRequest) -> dict[str, Any]:
         "target": place.target,
         "via": request.via,
         "arguments": request.shown,
+        "beside": request.beside,
         "sha256": request.digest,
         "until": request.until,
     }

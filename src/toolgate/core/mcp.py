@@ -47,6 +47,16 @@ HOP_KEYS: Final = frozenset(
         RELATED_TASK_KEY,
     }
 )
+LABELS: Final = frozenset(  # members of `_meta` by which clients name a call to who watches: another in each call
+    {
+        "traceparent",
+        "tracestate",
+        "claudecode/toolUseId",
+        "vscode.conversationId",
+        "vscode.requestId",
+        "x-codex-turn-metadata",
+    }
+)
 
 UI_EXTENSION: Final = PREFIX + "ui"  # MCP Apps
 

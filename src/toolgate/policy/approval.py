@@ -288,6 +288,7 @@ def _about(approval_request: ApprovalRequest) -> dict[str, str | bytes]:
     schema = tool_info.schema if tool_info and len(tool_info.schema) <= LARGEST_SCHEMA else b""
     return {
         "shown": shown,
+        "beside": safe_text.written(approval_request.beside),
         "session": approval_request.session,
         "via": approval_request.call.via,
         "known_as": known_as,

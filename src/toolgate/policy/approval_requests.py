@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate.auth import safe_text
 from toolgate.auth.safe_text import Ambiguous, Tree
 from toolgate.config import masking
-from toolgate.core import jsonrpc
+from toolgate.core import jsonrpc, mcp
 from toolgate.core.asks import answer_value
 from toolgate.core.fault import Fault
 from toolgate.core.model import Answer, Ask, Call
@@ -43,13 +43,15 @@ class Unsendable(Exception):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """`arguments` as they are, `shown` without the secrets that are known; `digest` is of the arguments as they are."""
+    """`arguments` as they are, `shown` without the secrets that are known; `beside` is what else goes to the server,
+    shown likewise. `digest` is of all of it as it is."""
 
     call: Call
     place: Place
     digest: str
     arguments: Tree
     shown: Tree
+    beside: Tree
 
     @property
     def key(self) -> str:
@@ -68,20 +70,33 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 
 def of(call: Call, place: Place, redactor: Redactor) -> ApprovalRequest:
     """Raises `Fault` for arguments that one reader takes for something else than another, or that are too long."""
-    if len(memoryview(call.arguments)) > LARGEST:
+    more = _beside(call)
+    if len(memoryview(call.arguments)) + sum(map(len, more.values())) > LARGEST:
         message = f"Invalid arguments for {call.shown}: more than {LARGEST:,} bytes cannot be approved"
         raise Fault("INVALID_ARGS", message, reach="not_sent")
     try:
         arguments = safe_text.read(bytes(call.arguments or b"{}"))
+        beside = {name: safe_text.read(raw) for name, raw in more.items()}
     except Ambiguous as why:
         message = f"Invalid arguments for {call.shown}: they cannot be shown for approval: {why}"
         raise Fault("INVALID_ARGS", message, reach="not_sent") from None
     given = safe_text.canonical(arguments)
-    if call.extra:  # goes to the server beside them
-        given += b"\0" + jsonrpc.encode(dict(sorted(call.extra.items())))
+    if beside:
+        given += b"\0" + safe_text.canonical(beside)
     digest = hashlib.sha256(given).hexdigest()
     shown = masked(arguments, redactor)
-    return ApprovalRequest(call, place, digest, arguments, _without_credentials(shown) if is_change(place) else shown)
+    shown = _without_credentials(shown) if is_change(place) else shown
+    return ApprovalRequest(call, place, digest, arguments, shown, masked(beside, redactor))
+
+
+def _beside(call: Call) -> dict[str, bytes]:
+    """What a caller sends to the server beside the arguments, save for what only names the call."""
+    found = {name: bytes(raw) for name, raw in call.extra.items()}
+    if meta := {name: raw for name, raw in call.meta.items() if name not in mcp.LABELS}:
+        found["_meta"] = jsonrpc.encode(meta)
+    if call.volunteered:
+        found["inputResponses"] = bytes(call.volunteered)
+    return found
 
 
 def session_of(call: Call) -> str:
@@ -118,7 +133,7 @@ def _without_credentials(shown: Tree) -> Tree:
 
 def question(case: ApprovalRequest, problem: str) -> Ask | None:
     """None where it would be too long. `problem` is what was wrong with the answer before."""
-    if safe_text.is_longer(case.shown, MOST_SHOWN):
+    if safe_text.is_longer([case.shown, case.beside], MOST_SHOWN):
         return None
     message = text(case, problem)
     if len(message) > MOST_SHOWN:
@@ -138,7 +153,8 @@ def text(case: ApprovalRequest, problem: str = "") -> str:
     lines = facts(case.place, call.via, known_as)
     before = [safe_text.plain(problem), ""] if problem else []
     first = "toolgate asks for your approval. Nothing has been sent yet."
-    return "\n".join((*before, first, "", *lines, *consequence(case.place, case.shown), *arguments(case.shown)))
+    told = (*lines, *consequence(case.place, case.shown), *arguments(case.shown), *beside(case.beside))
+    return "\n".join((*before, first, "", *told))
 
 
 def facts(place: Place, via: str, known_as: str) -> Sequence[str]:
@@ -176,6 +192,11 @@ def _names(given: Mapping[str, Tree], key: str, title: str) -> Sequence[str]:
 def arguments(shown: Tree) -> Sequence[str]:
     """Indented, so that Markdown leaves them as they are."""
     return ["- Arguments:", "", *safe_text.laid_out(shown, "    ")] if shown else ["- Arguments: none"]
+
+
+def beside(shown: Tree) -> Sequence[str]:
+    """Nothing where nothing else is sent."""
+    return ["- Sent beside the arguments:", "", *safe_text.laid_out(shown, "    ")] if shown else []
 
 
 def offered(case: ApprovalRequest) -> Sequence[str]:

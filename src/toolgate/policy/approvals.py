@@ -56,9 +56,9 @@ def is_change(place: Place) -> bool:
 
 
 class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that an operator is to decide on. `shown` are its arguments, with known secrets taken out; `digest` is of
-    the arguments as they are. `session` (hashed) is empty where there is none. Times in seconds since 1970. What was
-    decided: `edited` are other arguments to call with, in JSON."""
+    """A call that an operator is to decide on. `shown` are its arguments, and `beside` what else is sent, with
+    known secrets taken out; `digest` is of both as they are. `session` (hashed) is empty where there is none. Times in
+    seconds since 1970. What was decided: `edited` are other arguments to call with, in JSON."""
 
     id: str
     place: Place
@@ -69,6 +69,7 @@ class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     via: str = ""
     known_as: str = ""
+    beside: str = "{}"
     schema: bytes = b""
     state: Literal["undecided", "allowed", "denied"] = "undecided"
     lasts: Lasts = "once"

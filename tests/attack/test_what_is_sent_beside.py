@@ -1,0 +1,103 @@
+"""An approval is for all that goes to the server: arguments, what stands beside them, and answers to no question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from peers import LATEST, MODERN, ModernServer, Rig, Scene, gateway
+from virtualtime import FakeClock
+
+from toolgate.cli.approvals import described
+from toolgate.config import access
+from toolgate.core.redaction import Redactor
+from toolgate.policy.approval import Approval
+from toolgate.policy.approvals import Approvals
+from toolgate.state.memory import MemoryStore
+
+REVISIONS = pytest.mark.parametrize("revision", [LATEST, MODERN])
+FORCED = {"com.example/force": True}
+ANSWERS = {"confirm": {"action": "accept", "content": {"sure": True}}}
+
+
+async def danger(scene: Scene) -> str:
+    return "done"
+
+
+class Asking:
+    """A server each of whose calls asks first."""
+
+    def __init__(self, *by: access.Who) -> None:
+        self.there = ModernServer({"danger": danger})
+        clock = FakeClock()
+        self.book = Approvals(MemoryStore(clock), clock)
+        settings = access.Approvals(by=by, wait=0.0)
+        self._policy = Approval(lambda _call: "ask", self.book, settings, Redactor(["canary-0123456789"]), clock, {})
+
+    @asynccontextmanager
+    async def gateway(self) -> AsyncGenerator[Rig]:
+        async with gateway(policies=[self._policy], there=self.there) as rig:
+            yield rig
+
+    async def call(self, client: Any, **more: Any) -> Any:
+        return (await client.request("tools/call", name="there__danger", arguments={"x": 1}, **more)).message
+
+
+@pytest.mark.parametrize(
+    ("revision", "more"),
+    [
+        *[(revision, more) for revision in (LATEST, MODERN) for more in ({"meta": FORCED}, {"force": True})],
+        (MODERN, {"inputResponses": ANSWERS}),  # a word of no other revision
+    ],
+    ids=json.dumps,
+)
+async def test_what_an_operator_allowed_is_not_sent_with_more_than_was_shown(revision: str, more: Any) -> None:
+    asking = Asking("operator")
+    async with asking.gateway() as rig:
+        ann = await rig.client(revision)
+        await asking.call(ann)
+        (request,) = asking.book.requests()
+        await asking.book.allow(request, "once", 600)
+        assert (await asking.call(ann, **more))["error"]["data"]["code"] == "APPROVAL_REQUIRED"
+        assert not asking.there.calls
+        (other,) = [each for each in asking.book.requests() if each.state == "undecided"]
+        assert "Sent beside the arguments" in described(other) and '"x": 1' in described(other)
+        assert any(word in described(other) for word in ("force", "sure"))
+        assert "beside" not in described(request)
+
+
+@REVISIONS
+async def test_what_only_numbers_a_call_makes_no_other_call_of_it(revision: str) -> None:
+    asking = Asking("operator")
+    async with asking.gateway() as rig:
+        ann = await rig.client(revision)
+        await asking.call(ann, meta={"claudecode/toolUseId": "toolu_1", "vscode.requestId": "1"})
+        (request,) = asking.book.requests()
+        assert "beside" not in described(request)
+        await asking.book.allow(request, "once", 600)
+        assert "result" in await asking.call(ann, meta={"claudecode/toolUseId": "toolu_2"})
+
+
+@REVISIONS
+async def test_a_form_shows_what_is_sent_beside_the_arguments_without_secrets(revision: str) -> None:
+    asking = Asking("client")
+    asked: list[str] = []
+
+    def decide(question: Any) -> Any:
+        asked.append(question["message"])
+        return {"action": "accept", "content": {"decision": "once"}}
+
+    async with asking.gateway() as rig:
+        ann = await rig.client(revision)
+        meta = {**FORCED, "com.example/token": "canary-0123456789"}
+        reply = await ann.converse(
+            "tools/call", {"elicitation/create": decide}, name="there__danger", arguments={}, meta=meta
+        )
+        assert "result" in reply.message
+    (message,) = asked
+    assert "Sent beside the arguments" in message and '"com.example/force": true' in message
+    assert "canary" not in message
+    assert asking.there.calls[0]["params"]["_meta"]["com.example/token"] == "canary-0123456789"
