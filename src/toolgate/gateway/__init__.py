@@ -19,6 +19,7 @@ May import `policy`, `surfaces` and the rooms below them.
 A call keeps the route that it began with. Whatever holds a `Route` across an `await` must be ready for a server that is
 gone: `Route.upstream` and `Snapshot.route` raise the `Fault` that says so.
 
-Another thing that is told to clients of all servers belongs to `audience`. Another path belongs to
-`snapshot.build_routes`.
+What another control tool needs of the gateway is a method of `GatewayView`, and of `route_view`; the tool itself
+belongs to `surfaces.controls`. Another thing that is told to clients of all servers belongs to `audience`. Another path
+belongs to `snapshot.build_routes`.
 """

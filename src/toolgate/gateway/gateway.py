@@ -32,6 +32,7 @@ from toolgate.gateway.snapshot import Route, Snapshot
 from toolgate.gateway.subscriptions import Subscriptions
 from toolgate.policy import schemas, scrub
 from toolgate.policy.access import looked_through
+from toolgate.policy.large_results import looked_at
 from toolgate.policy.overflow import OverflowStore
 from toolgate.policy.run import Hooks, PolicyRun, missed
 from toolgate.policy.scrub import is_large
@@ -128,12 +129,12 @@ class Gateway:
         return then(outcome, policy_run.after, policy_run.failed)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
-        resumption, snapshot = call.resumption, self.snapshot
+        resumption = call.resumption
         if resumption and resumption.asker.kind == "upstream" and resumption.asker.name != call.server:
             # A bare name that means another server than on the round before: the policies have judged the wrong one.
             raise Fault("INVALID_STATE", "requestState belongs to another server", reach="not_sent")
         if resumption and resumption.live:
-            return await snapshot.looked_at(call, await resumed(resumption, resumption.live), self.in_turns)
+            return await self._looked_at(call, await resumed(resumption, resumption.live))
         if call.server == names.OWN:
             return await self._views.upstream(route, self._clock).invoke(call)
         if call.task and not (call.tool_info and call.tool_info.task_support):
@@ -145,7 +146,11 @@ class Gateway:
             outcome = await send_again(call, upstream, fault, self._current)
         if call.reference:
             outcome = await looked_through(self.in_turns, self.access, call, outcome)
-        return await snapshot.looked_at(call, outcome, self.in_turns) if is_large(outcome) else outcome
+        return await self._looked_at(call, outcome) if is_large(outcome) else outcome
+
+    async def _looked_at(self, call: Call, outcome: Outcome) -> Outcome:
+        scrubber = self.snapshot.scrubber(call.server)
+        return await looked_at(call, outcome, scrubber, self.snapshot.truncate, self.in_turns)
 
     # What is told without a call.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import msgspec
 
@@ -16,9 +15,8 @@ from toolgate.auth.access import Rules
 from toolgate.catalog.catalog import Catalog
 from toolgate.config import Config, Server
 from toolgate.core import names
-from toolgate.core.concurrency import FairLimit
 from toolgate.core.fault import Fault
-from toolgate.core.model import Call, Done, EventSink, Outcome
+from toolgate.core.model import Call, EventSink
 from toolgate.core.redaction import Redactor
 from toolgate.gateway.changes import Changes
 from toolgate.gateway.plan import Plans
@@ -26,7 +24,7 @@ from toolgate.policy import chain
 from toolgate.policy.base import Policy
 from toolgate.policy.chain import PolicyDeps
 from toolgate.policy.run import Hooks, compiled
-from toolgate.policy.scrub import Scrubber, is_large
+from toolgate.policy.scrub import Scrubber
 from toolgate.policy.truncate import Truncate
 from toolgate.surfaces import bundle
 from toolgate.surfaces.base import Surface
@@ -108,15 +106,6 @@ class Snapshot(msgspec.Struct, frozen=True):
         if not found:
             raise Fault("SERVER_NOT_FOUND", f"{path} is no longer served", reach="not_sent")
         return found
-
-    async def looked_at(self, call: Call, outcome: Outcome, in_turns: FairLimit) -> Outcome:
-        """A large result as the last two policies leave it, made in a thread: others would wait for them."""
-        if not isinstance(outcome, Done) or not is_large(outcome, self.redactor.of(call.server).forms):
-            return outcome
-        aside = partial(in_turns.in_thread, call.client.principal.counted_as)
-        if (scrubber := self.scrubber(call.server)).has_work:
-            outcome = await scrubber.aside(outcome, aside)
-        return await self.truncate.aside(call, outcome, aside) if self.truncate else outcome
 
     def take_over(self) -> None:
         """Have the catalog know these servers, and no others, from now on."""

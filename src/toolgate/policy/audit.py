@@ -78,6 +78,7 @@ class Audit(Policy):
     """`blocks`: no call goes on while nothing can be noted."""
 
     name = "audit"
+    sees_misses = True
 
     def __init__(self, settings: config.Audit, trail: Trail, clock: Clock) -> None:
         self._trail = trail

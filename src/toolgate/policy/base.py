@@ -36,6 +36,7 @@ class Policy:
     in its ticket."""
 
     name = ""
+    sees_misses = False  # whether it looks at calls whose target is not found, too
 
     def applies(self, call: Call) -> bool:
         """Whether it may have anything to do with first rounds of calls like this one: of the same tool, as it is
@@ -62,7 +63,8 @@ class Policy:
         return outcome
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: Any) -> None:
-        """A round of a call that the policy let go on is over, however it went: `ending` is what its client gets of it
+        """A round of a call that the policy let go on is over, however it went, also where a policy behind this one
+        refused it: `ending` is what its client gets of it
         (questions too), or what was raised, a cancellation as well; `call` is as it got to its server. After questions
         of a server that the client answers on the spot it is told once more, of what came of them; after those of a
         policy there is another round."""

@@ -121,6 +121,7 @@ class Limits(Policy):
     """Of one configuration. What is of no limit is not metered."""
 
     name = "limits"
+    sees_misses = True
 
     def __init__(self, config: Config, meters: Meters) -> None:
         rates, most = config.limits.rates, config.limits.concurrency

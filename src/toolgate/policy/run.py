@@ -26,6 +26,7 @@ class Hooks(NamedTuple):
     after: Callable[[Call, Outcome, Any], Outcome] | None
     ended: Callable[[Call, Outcome | BaseException, Any], None] | None
     applies: Callable[[Call], bool] | None
+    sees_misses: bool
 
 
 def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
@@ -38,6 +39,7 @@ def compiled(policies: Iterable[Policy]) -> tuple[Hooks, ...]:
             None if type(each).after is Policy.after else each.after,
             None if type(each).ended is Policy.ended else each.ended,
             None if type(each).applies is Policy.applies else each.applies,
+            each.sees_misses,
         )
         for each in policies
     )
@@ -105,15 +107,12 @@ class PolicyRun:
                 policy.ended(self.call, ending, ticket)
 
 
-COUNT_MISSES = frozenset({"audit", "limits"})  # policies that look at calls whose target is not found
-
-
 def missed(call: Call, fault: Fault, policies: Sequence[Hooks]) -> Fault:
     """Have a call whose target is not found (`server` is empty) counted and noted. Returns the fault that its client
     gets: this one, or what a policy says instead."""
     passed: list[tuple[Hooks, Any]] = []
     for policy in policies:
-        if policy.name in COUNT_MISSES:
+        if policy.sees_misses:
             try:
                 decision = policy.before(call, bool(call.resumption))
             except Fault as refusal:
