@@ -28,6 +28,7 @@ from toolgate.core.fault import Fault
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})  # as hosts are written
 LONGEST = 1024 * 1024  # bytes of an answer
+LONGEST_URL = 8192  # characters
 PATIENCE = 10.0  # seconds for one, with its redirects and the wait for its turn
 AT_ONCE = 4  # answers on one asker's word
 HOPS = 3
@@ -123,6 +124,8 @@ class SafeNet:
         try:
             async with asyncio.timeout(PATIENCE), turns:
                 for _ in range(HOPS + 1):
+                    if len(url) > LONGEST_URL:
+                        raise _refused(url[:200], f"it has more than {LONGEST_URL:,} characters", "")
                     fetched = await self._once(asker, method, url, told, body, may)
                     location = fetched.headers.get("location")
                     if not follow or method != "GET" or not location or fetched.status not in REDIRECTS:

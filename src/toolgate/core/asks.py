@@ -46,11 +46,9 @@ def check_page(page: Raw) -> None:
     try:
         found, members = jsonrpc.read(page, type=_Elicitation), jsonrpc.members(page)
         is_plain = not any(name != "url" and name.lower() == "url" for name in members)
-        parts = urlsplit(found.url)
+        parts = urlsplit(found.url if _uri.fullmatch(found.url) else "")  # it keeps what it has read
         is_web = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _OWN_MACHINE)
-        is_fine = (
-            is_plain and is_web and bool(parts.hostname) and "@" not in parts.netloc and bool(_uri.fullmatch(found.url))
-        )
+        is_fine = is_plain and is_web and bool(parts.hostname) and "@" not in parts.netloc
     except (ValueError, *jsonrpc.UNREADABLE):
         is_fine = False
     if not is_fine:

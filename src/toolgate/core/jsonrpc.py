@@ -169,6 +169,8 @@ def _fault_of(message: Message) -> str:
         return '"jsonrpc" must be "2.0"'
     if not message.method:
         return "" if bool(message.result) != bool(message.error) else "it must have a method, a result or an error"
+    if len(message.method) > LONGEST_METHOD:  # it is repeated where nobody knows it
+        return f"a method must have at most {LONGEST_METHOD} characters"
     if message.id and len(memoryview(message.id)) > LONGEST_ID:
         return f"an id must have at most {LONGEST_ID:,} bytes"
     if message.id and not _is_id(message.id):
@@ -233,6 +235,7 @@ def _is_readable_id(id: bytes) -> bool:
         return False
 
 
+LONGEST_METHOD = 256
 LONGEST_ID = 4096  # bytes, of a progress token too
 SALVAGED = 256 * 1024  # bytes that are looked at: one token may be a text of millions of escapes
 # White space is a token too: else each byte of it would be tried as the beginning of one.

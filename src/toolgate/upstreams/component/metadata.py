@@ -68,9 +68,9 @@ def _sorted_out(items: Iterable[Raw], is_array: bool) -> Tools:
             faults.append(f"{error}: {shown(bytes(item))}")
             continue
         if is_array and name in _NOT_IN_PATHS:
-            faults.append(f"the name {name} cannot be part of a path")
+            faults.append(f"the name {shown(name.encode())} cannot be part of a path")
         elif name in good:
-            faults.append(f"a second tool with the name {name}")
+            faults.append(f"a second tool with the name {shown(name.encode())}")
         else:
             good[name] = item
     return Tools(tuple(good.values()), {name: _path(name, is_array) for name in good}, tuple(faults))

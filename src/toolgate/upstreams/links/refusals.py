@@ -47,6 +47,8 @@ def moved_hint(status: int, url: str, location: str, server: str) -> str:
     if status >= 400 or not location:
         return ""
     said = f"it says that it has moved to {redaction.excerpt(location, server=server)!r}"
+    if len(location) > LONGEST_PLACE:
+        return said
     try:
         there, here = urlsplit(place := urljoin(masking.url(url), location)), urlsplit(url)
     except ValueError:  # a place that is none

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _visible = re.compile(r"[\x21-\x7e]{1,8192}")  # as servers take paths
 MOST_TRIES = 3  # to open the stream: with what we have, for a token, and for one that allows more
+LONGEST_ENDPOINT = 8192  # characters; what takes URLs apart keeps what it has read
 _LONGEST_REFUSAL = 64 * 1024  # bytes that are read of it
 
 
@@ -155,7 +156,7 @@ class SseLink(PipeLink):
         """A stream that names another origin would have our headers sent there."""
         url, told = self._server.url, masking.url(self._server.url)
         try:
-            endpoint = Target(urljoin(url, written))
+            endpoint = Target(urljoin(url, written)) if len(written) <= LONGEST_ENDPOINT else None
         except ValueError:
             endpoint = None
         if endpoint and endpoint.origin == self._pool.target.origin and _visible.fullmatch(endpoint.path):
