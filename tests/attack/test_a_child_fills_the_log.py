@@ -17,6 +17,7 @@ from virtualtime import FakeClock, settle
 
 from toolgate.config import Server
 from toolgate.core.complaints import MOST, WHILE, Complaints
+from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links.stdio import StdioLink
 
 NONSENSE = "what is not a message " + "x" * 200
@@ -51,7 +52,7 @@ class Nobody:
 async def test_of_lines_that_are_no_message_some_are_logged_and_the_rest_is_counted(told: Told) -> None:
     clock = FakeClock()
     complaints = Complaints(clock)
-    link = StdioLink(Server(id="there", name="There", type="stdio", command="x"), Nobody(), complaints)
+    link = StdioLink(Server(id="there", name="There", type="stdio", command="x"), Nobody(), IntakeQueue(), complaints)
     link._output((NONSENSE + "\n").encode() * 10_000)
     await settle()
     assert len(told()) == MOST + 1 and "not logged for the next" in told()[-1]

@@ -6,12 +6,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from websockets.client import ClientProtocol
 from websockets.uri import parse_uri
 
+from toolgate.core.inflow import IntakeQueue
+from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.paced import paced_connection
 
 MANY = 100_000
@@ -21,12 +23,12 @@ PING, NOTHING, TEXT = b"\x89\x00", b"\x00\x00", b"\x81\x02{}"
 class Peer(asyncio.Transport):
     """A connection that has shaken hands, as what it is read from and written to."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: IntakeQueue | None = None, server: str = "there") -> None:
         super().__init__()
-        self.is_paused = False
+        self.is_paused = self.is_aborted = False
         self.written = 0
-        protocol = ClientProtocol(parse_uri("ws://127.0.0.1/mcp"))
-        self.connection = paced_connection()(protocol)
+        protocol = ClientProtocol(parse_uri("ws://127.0.0.1/mcp"), max_size=LONGEST_MESSAGE)
+        self.connection: Any = paced_connection()(turns or IntakeQueue(), server, protocol)
         self.connection.connection_made(self)
         asked = protocol.connect()
         protocol.send_request(asked)
@@ -41,6 +43,9 @@ class Peer(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.is_paused = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def is_closing(self) -> bool:
         return False

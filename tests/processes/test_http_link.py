@@ -455,7 +455,7 @@ async def test_an_event_without_an_end_fails_its_call_and_is_not_read_on(monkeyp
 
 @real
 async def test_a_head_without_an_end_fails_its_call_and_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http1, "LONGEST_HEAD", 1000)
+    monkeypatch.setattr(http1, "MOST_BESIDE", 1000)
 
     def endless(request: Request) -> None:
         request.write(b"HTTP/1.1 200 OK\r\n" + b"".join(b"X-%d: y\r\n" % number for number in range(200)))

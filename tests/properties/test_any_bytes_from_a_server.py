@@ -17,6 +17,7 @@ from virtualtime import FakeClock, play, settle
 from toolgate.config import Server
 from toolgate.core import mcp
 from toolgate.core.fault import Fault
+from toolgate.core.inflow import IntakeQueue
 from toolgate.core.model import Accepted, Call, Client, Done, NeedInput, Notes, Outcome, Principal
 from toolgate.core.sse import Event, Reader, TooLong
 from toolgate.eras import legacy, modern
@@ -202,7 +203,7 @@ def exchanged(chunks: list[bytes]) -> Reply:
     """One request on a connection of its own, what comes back, and its end."""
 
     async def conversation() -> None:
-        pool = OneConnection(Target("http://localhost/"), FakeClock(), nowhere)
+        pool = OneConnection(Target("http://localhost/"), FakeClock(), nowhere, IntakeQueue(), "there")
         wire = Wire(pool)
         transport: Any = Transport()
         wire.connection_made(transport)

@@ -1,18 +1,17 @@
 """What comes on a connection, taken a piece at a time, so that whoever sends without end keeps nobody else waiting.
 
 The rules this file keeps: in a round of the event loop large reads are taken for a moment, however many connections and
-reads of one connection bring them; those whose turn has not come wait, and nothing more is read from them; whoever has
-many of them has no more turns than who has one; their order stays. Nothing is taken either while anybody holds the
-intake.
+reads of one connection bring them, and so are small ones, which need no turn; those whose turn has not come wait, and
+nothing more is read from them; whoever has many of them has no more turns than who has one; their order stays. Nothing
+is taken either while anybody holds the intake.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from toolgate.core.fairness import RoundRobin
@@ -37,6 +36,7 @@ class IntakeQueue:
     def __init__(self) -> None:
         self._queue: RoundRobin[Intake] = RoundRobin()
         self._is_over = False  # the moment of this round
+        self.left = MOMENT  # seconds for what is small, until the next round that is asked for
 
     def ask(self, intake: Intake) -> None:
         """A turn for one that does not wait for one yet."""
@@ -59,6 +59,7 @@ class IntakeQueue:
 
     def _round(self) -> None:
         self._is_over = False
+        self.left = MOMENT
         if not self._queue:
             return
         self._end()
@@ -69,28 +70,25 @@ class IntakeQueue:
                 break
 
 
-def _anybody() -> str:
-    return ""
-
-
 class Intake:
-    """`take` gets each piece, and may hold the intake. Of bytes a piece is at most `piece` long. `transport` is not
-    read from while anything waits; it may be told later, when there is one. `turns` are those of all who are to share a
-    moment, and `whose` says by whom they go; without them it shares with nobody."""
+    """`take` gets each piece, of at most `piece` bytes, and may hold the intake. `transport` is not read from while
+    anything waits; it may be told later, when there is one. `turns` are those of all who are to share a moment, and
+    `whose` says by whom they go."""
 
     def __init__(
         self,
         take: Callable[[bytes], object],
-        transport: Readable | None = None,
-        piece: int = 0,
-        turns: IntakeQueue | None = None,
-        whose: Callable[[], str] = _anybody,
+        transport: Readable | None,
+        piece: int,
+        turns: IntakeQueue,
+        whose: Callable[[], str],
     ) -> None:
         self.transport = transport
         self.whose = whose
-        self._turns = turns or IntakeQueue()
+        self._turns = turns
         self._take = take
         self._piece = piece
+        self._then: Callable[[], object] | None = None  # when all is taken, for nothing more comes
         self._waiting: deque[bytes] = deque()
         self._holders: set[object] = set()
         self._is_taking = False
@@ -100,31 +98,31 @@ class Intake:
 
     def put(self, data: bytes) -> None:
         """These bytes, in pieces."""
-        if len(data) <= self._piece and not self.is_busy:
+        if len(data) <= self._piece and not self.is_busy and self._turns.left > 0:
+            began = time.perf_counter()
             self._take(data)
+            self._turns.left -= time.perf_counter() - began
         else:
-            self.put_all(data[start : start + self._piece] for start in range(0, len(data), self._piece))
-
-    def put_all(self, pieces: Iterable[bytes]) -> None:
-        self._waiting.extend(pieces)
-        self._go_on()
+            self._waiting.extend(data[start : start + self._piece] for start in range(0, len(data), self._piece))
+            self._go_on()
 
     def hold(self, holder: object) -> None:
-        self._holders.add(holder)
-        self._pause()
+        if not self._then:
+            self._holders.add(holder)
+            self._pause()
 
     def let_go(self, holder: object) -> None:
         if holder in self._holders:
             self._holders.discard(holder)
             self._go_on()
 
-    def finish(self, within: float = math.inf) -> None:
-        """Take what is left, whoever holds it: nothing comes after it. What is left after so many seconds is
-        dropped."""
-        until = time.perf_counter() + within
-        while self._waiting and time.perf_counter() < until:
-            self._take(self._waiting.popleft())
-        self.drop()
+    def finish(self, then: Callable[[], object]) -> None:
+        """Nothing more comes: take what is left, in its turns and whoever holds it; `then` is called when all is taken
+        or dropped."""
+        self._then = then
+        self._holders.clear()
+        self._go_on()
+        self._end()
 
     def drop(self) -> None:
         self._waiting.clear()
@@ -150,6 +148,12 @@ class Intake:
             self._is_taking = False
             self.is_due = bool(self._waiting and not self._holders)
             self._pause()
+            self._end()
+
+    def _end(self) -> None:
+        if self._then and not self._waiting and not self._is_taking:
+            then, self._then = self._then, None
+            then()
 
     def _pause(self) -> None:
         self.is_busy = bool(self._waiting or self._holders)
@@ -183,7 +187,7 @@ class PacedProtocol(asyncio.Protocol):
     class to be named before the protocol's own."""
 
     piece = 1024  # bytes that are taken in one go
-    turns: IntakeQueue | None = None  # see Intake
+    turns: IntakeQueue  # see Intake
 
     def whose(self) -> str:
         return ""

@@ -31,7 +31,7 @@ COMMENT = b": keep-alive\n\n"
 
 
 class TooLong(Exception):
-    """One event grew past the limit."""
+    """One event, or another message, grew past its limit, and no more of it is taken."""
 
 
 class Reader:

@@ -22,27 +22,25 @@ MakeUpstream: TypeAlias = Callable[[Server, LinkDeps, EventSink], Upstream]
 
 
 async def _stdio(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = stdio.StdioLink(server, receiver, link_deps.complaints)
+    link = stdio.StdioLink(server, receiver, link_deps.turns, link_deps.complaints)
     await link.connect(link_deps.supervisor)
     return link
 
 
 async def _http(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    return http.HttpLink(
-        server, receiver, link_deps.clock, link_deps.dial(server), _credential(server, receiver, link_deps)
-    )
+    credential = _credential(server, receiver, link_deps)
+    return http.HttpLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns, credential)
 
 
 async def _sse(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = sse.SseLink(
-        server, receiver, link_deps.clock, link_deps.dial(server), _credential(server, receiver, link_deps)
-    )
+    credential = _credential(server, receiver, link_deps)
+    link = sse.SseLink(server, receiver, link_deps.clock, link_deps.dial(server), link_deps.turns, credential)
     await link.connect(server.start_timeout)
     return link
 
 
 async def _ws(server: Server, receiver: Receiver, link_deps: LinkDeps) -> Link:
-    link = ws.WsLink(server, receiver, link_deps.dial(server))
+    link = ws.WsLink(server, receiver, link_deps.dial(server), link_deps.turns)
     await link.connect()
     return link
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from virtualtime import settle
 
@@ -27,14 +29,18 @@ class Transport:
         self.is_paused = False
 
 
+def alone(take: Callable[[bytes], object], transport: Transport | None = None, piece: int = 1) -> Intake:
+    return Intake(take, transport, piece, IntakeQueue(), lambda: "them")
+
+
 async def test_what_takes_long_is_taken_in_order_while_nothing_more_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inflow, "MOMENT", -1.0)  # each piece takes longer
     taken: list[bytes] = []
     transport = Transport()
-    intake = Intake(taken.append, transport)
-    intake.put_all([b"a", b"b", b"c"])
+    intake = alone(taken.append, transport)
+    intake.put(b"abc")
     assert taken == [b"a"] and transport.is_paused
-    intake.put_all([b"d"])
+    intake.put(b"d")
     assert taken == [b"a"]
     await settle()
     assert taken == [b"a", b"b", b"c", b"d"]
@@ -44,8 +50,8 @@ async def test_what_takes_long_is_taken_in_order_while_nothing_more_is_read(monk
 async def test_what_is_taken_at_once_pauses_nothing() -> None:
     taken: list[bytes] = []
     transport = Transport()
-    intake = Intake(taken.append, transport)
-    intake.put_all([b"a", b"b"])
+    intake = alone(taken.append, transport)
+    intake.put(b"ab")
     assert taken == [b"a", b"b"] and not transport.pauses and not intake.is_busy
 
 
@@ -53,18 +59,48 @@ async def test_what_was_left_at_the_end_is_taken_then_or_dropped(monkeypatch: py
     monkeypatch.setattr(inflow, "MOMENT", -1.0)
     for ends_well in (True, False):
         taken: list[bytes] = []
-        intake = Intake(taken.append)
-        intake.put_all([b"a", b"b"])
-        (intake.finish if ends_well else intake.drop)()
-        assert taken == ([b"a", b"b"] if ends_well else [b"a"])
+        intake = alone(taken.append)
+        intake.put(b"ab")
+        ended: list[list[bytes]] = []
+        intake.hold("a writer")
+        intake.finish(lambda: ended.append([*taken]))
+        intake.hold("another")
+        assert taken == [b"a"] and not ended
+        if not ends_well:
+            intake.drop()
         await settle()
         assert taken == ([b"a", b"b"] if ends_well else [b"a"])
+        assert ended == [taken]
+
+
+async def test_the_end_of_what_has_been_taken_is_at_once() -> None:
+    ended: list[str] = []
+    alone(lambda piece: None).finish(lambda: ended.append("at once"))
+    assert ended == ["at once"]
+
+
+async def test_small_reads_of_many_connections_share_a_moment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inflow, "MOMENT", 1e-9)
+    monkeypatch.setattr(inflow, "SLICE", -1.0)
+    taken: list[str] = []
+    turns = IntakeQueue()
+
+    def of(whose: str) -> Intake:
+        return Intake(lambda piece: taken.append(whose), Transport(), 8, turns, lambda: whose)
+
+    for _ in range(100):
+        of("eve").put(b"e")
+    assert len(taken) <= 2
+    of("bob").put(b"b")
+    assert "bob" not in taken
+    await settle()
+    assert taken.index("bob") <= 4 and len(taken) == 101
 
 
 async def test_nothing_is_taken_while_anybody_holds_it() -> None:
     taken: list[bytes] = []
     transport = Transport()
-    intake = Intake(taken.append, transport, piece=1)
+    intake = alone(taken.append, transport)
     intake.hold("a reader")
     intake.hold("a writer")
     intake.put(b"ab")
@@ -84,7 +120,7 @@ async def test_a_piece_that_fails_does_not_end_the_taking() -> None:
         taken.append(piece)
 
     transport = Transport()
-    intake = Intake(take, transport, piece=1)
+    intake = alone(take, transport)
     with pytest.raises(ValueError):
         intake.put(b"abc")
     assert transport.is_paused
@@ -96,7 +132,7 @@ async def test_of_many_reads_of_one_connection_in_a_round_two_are_taken_at_most(
     """A transport reads on while it is not paused."""
     taken: list[bytes] = []
     transport = Transport()
-    intake = Intake(taken.append, transport, piece=2)
+    intake = alone(taken.append, transport, 2)
     reads = 0
     while not transport.is_paused:
         intake.put(b"abcd")

@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Mapping
 import msgspec
 
 from toolgate.auth.safe_net import Dial
+from toolgate.core import sse
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Reach, Words
+from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links.base import LONGEST_MESSAGE
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
 
@@ -47,20 +49,20 @@ class _Reply:
         self._status = 0
         self._location = ""
         self._body = bytearray()
-        self._size = 0
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         self._location = headers.get(b"location", b"").decode("latin-1")
 
     def body(self, chunk: bytes) -> None:
-        self._size += len(chunk)
-        if self._status != 200:
-            chunk = chunk[: max(0, MOST_OF_A_REFUSAL - self._size + len(chunk))]
-        elif self._size > self._most:
-            self.fail(Lost(f"its answer has more than {self._most} bytes", "executed"))
-            return
         self._body += chunk
+        most = self._most if self._status == 200 else MOST_OF_A_REFUSAL
+        if len(self._body) > most:
+            if self._status == 200:
+                self.fail(Lost(f"its answer has more than {most} bytes", "executed"))
+            del self._body[most:]
+            self.complete()
+            raise sse.TooLong(f"more than {most} bytes")
 
     def complete(self) -> None:
         if not self.answer.done():
@@ -75,12 +77,14 @@ class _Reply:
 
 
 class ComponentClient:
-    """Raises `ValueError` for what is no URL."""
+    """Raises `ValueError` for what is no URL. `turns` are those of all servers, which `server` takes by its id."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], clock: Clock, dial: Dial, turns: IntakeQueue, server: str
+    ) -> None:
         self.url = url
         self._headers = headers
-        self._pool = ConnectionPool(Target(url), clock, dial)
+        self._pool = ConnectionPool(Target(url), clock, dial, turns, server)
         self._waiting: set[_Reply] = set()
         self._end = ""  # why it was closed
 

@@ -305,7 +305,9 @@ class ComponentUpstream:
         """`{name}` in a URL is the server's in kebab case, as ids are."""
         try:
             dial = self._link_deps.dial(self._server)
-            return ComponentClient(url.replace("{name}", self.id), self._server.headers, self._clock, dial)
+            return ComponentClient(
+                url.replace("{name}", self.id), self._server.headers, self._clock, dial, self._link_deps.turns, self.id
+            )
         except ValueError as error:
             hint = f"correct url in the configuration of {self.name}"
             raise Fault("SERVER_FAILED", str(error), server=self.id, reach="not_sent", hint=hint) from None

@@ -30,6 +30,7 @@ from toolgate.auth.safe_net import Dial, SafeNet
 from toolgate.config import Server
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
+from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.bounds import Bounds
 from toolgate.upstreams.known_eras import Eras
 from toolgate.upstreams.links.base import Link, Receiver
@@ -48,6 +49,7 @@ class LinkDeps(msgspec.Struct, frozen=True):
     eras: Eras | None = None
     complaints: Complaints | None = None  # None: all that servers do wrong is logged
     bounds: Bounds = msgspec.field(default_factory=Bounds)
+    turns: IntakeQueue = msgspec.field(default_factory=IntakeQueue)  # of what servers send, each by its id
 
     def dial(self, server: Server) -> Dial:
         """How to connect to a server. What the operator has written may be anywhere; what is started here may be on

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NoReturn
 
 import msgspec
 
@@ -20,6 +21,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc, sse
 from toolgate.core.clock import Clock
 from toolgate.core.fault import Fault, Reach
+from toolgate.core.inflow import IntakeQueue
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, Link, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
 from toolgate.upstreams.links.http1 import ConnectionPool, Target, Wire
@@ -67,15 +69,17 @@ class HttpLink:
         receiver: Receiver,
         clock: Clock,
         dial: Dial,
+        turns: IntakeQueue,
         credential: UpstreamCredential | None = None,
     ) -> None:
         self._server = server
         self._receiver = receiver
         self._clock = clock
         self._dial = dial
+        self._turns = turns
         self._credential = credential
         self._trying: dict[asyncio.Task[None], int | None] = {}  # messages that wait for other credentials
-        self._pool = ConnectionPool(Target(server.url), clock, dial, self._is_needless)
+        self._pool = ConnectionPool(Target(server.url), clock, dial, turns, server.id, self._is_needless)
         self._receipts = Receipts(clock)
         self._session: bytes | None = None
         self._named: bytes | None = None  # the session that the newest answer to a request named
@@ -145,7 +149,7 @@ class HttpLink:
         Compatibility")."""
         if self._was_understood or not self._refusals or not self._refusals <= _NO_SUCH_ENDPOINT:
             return None
-        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._credential)
+        other = SseLink(self._server, self._receiver, self._clock, self._dial, self._turns, self._credential)
         try:
             await other.connect(min(FALL_BACK_PATIENCE, self._server.start_timeout))
         except Fault as refused:
@@ -353,8 +357,8 @@ class _Reply:
             return
         self._size += len(chunk)
         if self._size > LONGEST_BODY:
-            if self._size - len(chunk) <= LONGEST_BODY:
-                self._too_long()
+            self._body, self._more = b"", bytearray()
+            self._too_long(f"an answer of more than {LONGEST_BODY} bytes", "executed")
         elif self._size == len(chunk):
             self._body = chunk
         else:
@@ -375,16 +379,13 @@ class _Reply:
                 if event.data and event.event == "message":
                     self._received(event.data)
         except sse.TooLong as error:
-            self._link.broke(self.origin, f"sent {error}")
-            if self.origin is not None:
-                self._link.abandon(self.origin)
+            self._too_long(str(error))
 
-    def _too_long(self) -> None:
+    def _too_long(self, what: str, reach: Reach = "sent_unknown") -> NoReturn:
         """Nobody waits for the rest."""
-        self._body, self._more = b"", bytearray()
-        self._link.broke(self.origin, f"sent an answer of more than {LONGEST_BODY} bytes", "executed")
-        if self.origin is not None:
-            self._link.abandon(self.origin)
+        self._link.done(self)
+        self._link.broke(self.origin, f"sent {what}", reach)
+        raise sse.TooLong(what)
 
     def complete(self) -> None:
         self._link.done(self)
@@ -393,7 +394,7 @@ class _Reply:
             self._link.refused(self.origin, self._status, body, self._location)
         elif self._cursor:
             self._link.broke_off(self.origin, self._cursor, "ended its stream without an answer")
-        elif self._size <= LONGEST_BODY:
+        else:
             if body:
                 self._received(body)
             if self.origin is not None and self._link.awaits(self.origin):

@@ -18,15 +18,16 @@ import httptools  # pyright: ignore[reportMissingTypeStubs]
 
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
+from toolgate.core import sse
 from toolgate.core.clock import Clock, Timer
-from toolgate.core.inflow import Intake
+from toolgate.core.inflow import Intake, IntakeQueue
 
 IDLE = 4.0  # seconds; common servers close after 5
 LONGEST_IDLE = 60.0  # seconds, for servers that promise more
 CONNECT_TIMEOUT = 10.0
 _CHALLENGE = b"www-authenticate"
 PIECE = 2 * 1024  # bytes of an answer that are taken in one go, in chunks of one byte, or in events of nothing
-LONGEST_HEAD = 256 * 1024  # bytes of an answer's status and headers
+MOST_BESIDE = 256 * 1024  # bytes in a row that bring no body: of status and headers, or chunk lines, or trailers
 MOST_UNNEEDED = 32  # connections that a server keeps open behind the answers it owed
 
 # A stream may be silent for hours; a machine that vanished is noticed after a minute of that.
@@ -38,7 +39,9 @@ class ResponseReader(Protocol):
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None: ...
 
-    def body(self, chunk: bytes) -> None: ...
+    def body(self, chunk: bytes) -> None:
+        """Raises `sse.TooLong` where it takes no more. Then nobody reads on, and it is told nothing else."""
+        ...
 
     def complete(self) -> None: ...
 
@@ -86,9 +89,9 @@ class Wire(asyncio.Protocol):
         self._reply: ResponseReader | None = None
         self._headers: dict[bytes, bytes] = {}
         self._until_close = False
-        self._head = 0  # bytes that have come of a head that is not whole; some of its body may be among them
+        self._beside = 0  # bytes that have come since there was any body
         self._is_in_head = True
-        self._intake = Intake(self._take, piece=PIECE)
+        self._intake = Intake(self._take, None, PIECE, pool.turns, pool.whose)
         self.sent = 0.0
         self.idle_since = 0.0
         self.keep = IDLE
@@ -104,6 +107,7 @@ class Wire(asyncio.Protocol):
     def send(self, head: bytes, body: bytes, reply: ResponseReader) -> None:
         assert self._transport
         self._reply = reply
+        self._beside = 0
         self._transport.writelines((head, body))
 
     def close(self) -> None:
@@ -138,17 +142,19 @@ class Wire(asyncio.Protocol):
         if not self._reply:
             self.close()  # nobody asked: whatever it says, the next request must not take it for its answer
             return
+        self._beside += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._break(f"the answer is not valid HTTP: {error}")
             return
-        self._head = self._head + len(data) if self._is_in_head else 0
-        if self._head > LONGEST_HEAD:
-            self._break(f"the header of its answer has more than {LONGEST_HEAD} bytes")
+        if self._beside > MOST_BESIDE:
+            self._break(f"its answer has more than {MOST_BESIDE} bytes in a row that are not its body")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._intake.finish()
+        self._intake.finish(lambda: self._ended(exc))
+
+    def _ended(self, exc: Exception | None) -> None:
         self._pool.forget(self)
         if self._reply and self._until_close and exc is None:
             self.on_message_complete()
@@ -187,8 +193,12 @@ class Wire(asyncio.Protocol):
             self._reply.head(status, self._headers)
 
     def on_body(self, chunk: bytes) -> None:
+        self._beside = 0
         if self._reply:
-            self._reply.body(chunk)
+            try:
+                self._reply.body(chunk)
+            except sse.TooLong:
+                self.abort()
 
     def on_message_complete(self) -> None:
         if self._parser.get_status_code() < 200:
@@ -224,17 +234,21 @@ def _kept(headers: dict[bytes, bytes]) -> float:
 
 class ConnectionPool:
     """Connections to one server. Grows with what is in flight; idle ones are used newest first. `dial` may raise
-    `Fault` too. `is_needless`: a reply that has all that anybody waits for;
-    a server that goes on with many of these would have all files that the gateway may open."""
+    `Fault` too. `turns` are those of all servers, which this one takes by its id. `is_needless`: a reply that has all
+    that anybody waits for; a server that goes on with many of these would have all files that the gateway may open."""
 
     def __init__(
         self,
         target: Target,
         clock: Clock,
         dial: Dial,
+        turns: IntakeQueue,
+        server: str,
         is_needless: Callable[[ResponseReader], bool] = lambda reply: False,
     ) -> None:
         self.target = target
+        self.turns = turns
+        self._server = server
         self._dial = dial
         self._clock = clock
         self._idle: list[Wire] = []
@@ -247,6 +261,9 @@ class ConnectionPool:
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def whose(self) -> str:
+        return self._server
 
     async def take(self) -> Wire:
         """A connection to send on. Raises `OSError` or `TimeoutError`."""

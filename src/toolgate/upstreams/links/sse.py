@@ -17,6 +17,7 @@ from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
 from toolgate.core import sse
 from toolgate.core.clock import Clock
+from toolgate.core.inflow import IntakeQueue
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams.links.base import AUTHORIZATION, LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.disowned import is_disowned
@@ -53,13 +54,14 @@ class SseLink(PipeLink):
         receiver: Receiver,
         clock: Clock,
         dial: Dial,
+        turns: IntakeQueue,
         credential: UpstreamCredential | None = None,
     ) -> None:
         self._credential = credential
         self._server = server
         self._receiver = receiver
         self._clock = clock
-        self._pool = ConnectionPool(Target(server.url), clock, dial, self._is_needless)
+        self._pool = ConnectionPool(Target(server.url), clock, dial, turns, server.id, self._is_needless)
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._where = ""  # messages go; it names the session
         self._prefix = b""
@@ -243,11 +245,14 @@ class _Stream:
             self._link.no_stream(status)
 
     def body(self, chunk: bytes) -> None:
+        if not self._events:
+            raise sse.TooLong("nobody reads more of a refusal than its head")
         try:
-            for event in self._events.feed(chunk) if self._events else ():
+            for event in self._events.feed(chunk):
                 self._link.event(event)
         except sse.TooLong as error:
             self._link.over(f"sent {error}")
+            raise
 
     def complete(self) -> None:
         if not self._was_refused:
@@ -265,19 +270,21 @@ class _Receipt:
         self._link = link
         self.origin = origin
         self._status = 0
-        self._body = b""
+        self._body = bytearray()  # in one piece: chunks may be of one byte
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
 
     def body(self, chunk: bytes) -> None:
-        if len(self._body) < _LONGEST_REFUSAL:
-            self._body += chunk
+        self._body += chunk
+        if len(self._body) > _LONGEST_REFUSAL:
+            self.complete()
+            raise sse.TooLong(f"more than {_LONGEST_REFUSAL} bytes")
 
     def complete(self) -> None:
         self._link.over_with(self)
         if self._status >= 300:
-            self._link.not_taken(self.origin, self._status, self._body)
+            self._link.not_taken(self.origin, self._status, bytes(self._body))
 
     def lost(self, reason: str) -> None:
         self._link.over_with(self)

@@ -11,7 +11,7 @@ from toolgate.config import Server
 from toolgate.core import jsonrpc
 from toolgate.core.complaints import Complaints
 from toolgate.core.fault import Fault, Words
-from toolgate.core.inflow import Intake
+from toolgate.core.inflow import Intake, IntakeQueue
 from toolgate.core.lines import Lines
 from toolgate.core.redaction import excerpt
 from toolgate.upstreams import diagnosis
@@ -21,18 +21,21 @@ from toolgate.upstreams.process.supervisor import Child, Supervisor
 log = logging.getLogger(__name__)
 
 LONGEST_LINE = LONGEST_MESSAGE
+PIECE = 1024  # bytes that are taken in one go: 341 messages at most, in 3 ms
 
 
 class StdioLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, complaints: Complaints | None = None) -> None:
+    def __init__(
+        self, server: Server, receiver: Receiver, turns: IntakeQueue, complaints: Complaints | None = None
+    ) -> None:
         self._complaints = complaints
         self._signs = 0
         self._server = server
         self._receiver = receiver
         self._lines = Lines()
-        self._intake = Intake(self._take)
+        self._intake = Intake(self._take, None, PIECE, turns, lambda: server.id)
         self._child: Child | None = None
 
     async def connect(self, supervisor: Supervisor) -> None:
@@ -42,6 +45,7 @@ class StdioLink(PipeLink):
             *(self._output, self._exited, self._stderr),
             may_gain_privileges=server.new_privileges and server.by_operator,
         )
+        self._intake.transport = self._child.output
 
     @property
     def signs_of_life(self) -> int | None:
@@ -71,18 +75,17 @@ class StdioLink(PipeLink):
 
     def _output(self, chunk: bytes) -> None:
         self._signs += 1
-        lines = self._lines.feed(chunk)
-        if len(lines) == 1 and not self._intake.is_busy:
-            self._take(lines[0])
-        elif lines:
-            self._intake.transport = self._child.output if self._child else None
-            self._intake.put_all(lines)
+        self._intake.put(chunk)
+
+    def _take(self, piece: bytes) -> None:
+        for line in self._lines.feed(piece):
+            self._hear(line)
         if self._lines.pending > LONGEST_LINE and self._child:
             self._lines.drop()
             log.error("%s wrote a line of more than %d bytes and was stopped", self._server.name, LONGEST_LINE)
             self._child.end(f"wrote a line of more than {LONGEST_LINE} bytes and was stopped")
 
-    def _take(self, line: bytes) -> None:
+    def _hear(self, line: bytes) -> None:
         text = line.strip()
         if text[:1] == b"{":
             self._receiver.received(text, None)
@@ -93,7 +96,9 @@ class StdioLink(PipeLink):
         self._signs += 1
 
     def _exited(self, reason: str) -> None:
-        self._intake.finish()
+        self._intake.finish(lambda: self._over(reason))
+
+    def _over(self, reason: str) -> None:
         hint = f"{diagnosis.LOOK}: toolgate doctor --server {self._server.id}"
         fault = Fault("SERVER_FAILED", reason, server=self._server.id, reach="sent_unknown", hint=hint)
         if self._child and (last := diagnosis.last_words(self._child.stderr.text())) and not reason.endswith("stopped"):

@@ -150,8 +150,9 @@ class _Events:
         self.is_stream = is_stream(status, headers)
 
     def body(self, chunk: bytes) -> None:
-        if not self.is_stream or self._is_too_long:
-            return
+        if not self.is_stream:
+            self.complete()
+            raise sse.TooLong("nobody reads more of a refusal than its head")
         try:
             for event in self._events.feed(chunk):
                 self.was_heard = True
@@ -160,7 +161,8 @@ class _Events:
                     self._hear(event.data)
         except sse.TooLong:
             self._is_too_long = True
-            self.over.set()
+            self.complete()
+            raise
 
     def complete(self) -> None:
         self._let_go()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING
 
 from toolgate import __version__
 from toolgate.auth.safe_net import Dial
 from toolgate.config import Server, masking
-from toolgate.core.inflow import MOMENT
+from toolgate.core.inflow import MOMENT, IntakeQueue
 from toolgate.upstreams.links.base import LONGEST_MESSAGE, Headers, PipeLink, Receiver
 from toolgate.upstreams.links.http1 import Target
 from toolgate.upstreams.links.paced import paced_connection
@@ -36,7 +37,8 @@ CONNECT_TIMEOUT = 10.0
 class WsLink(PipeLink):
     discovers = True
 
-    def __init__(self, server: Server, receiver: Receiver, dial: Dial) -> None:
+    def __init__(self, server: Server, receiver: Receiver, dial: Dial, turns: IntakeQueue) -> None:
+        self._turns = turns
         self._dial = dial
         self._server = server
         self._receiver = receiver
@@ -70,7 +72,7 @@ class WsLink(PipeLink):
                 ping_interval=PING,
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
-                create_connection=paced_connection(),
+                create_connection=partial(paced_connection(), self._turns, self._server.id),  # type: ignore[arg-type]  # is called
                 write_limit=MOST_UNREAD,
                 sock=await self._dialled(),
             )
