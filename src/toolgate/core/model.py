@@ -39,12 +39,7 @@ class Principal(msgspec.Struct, frozen=True):
     def shown_anew(self, by: Principal) -> Principal:
         """The same one with what it shows now: other scopes, another key."""
         return msgspec.structs.replace(
-            self,
-            client=by.client,
-            scopes=by.scopes,
-            via=by.via,
-            credential=by.credential,
-            expires=by.expires,
+            self, client=by.client, scopes=by.scopes, via=by.via, credential=by.credential, expires=by.expires
         )
 
     @property
@@ -61,13 +56,12 @@ class Principal(msgspec.Struct, frozen=True):
 
 class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
-    `revision` is None for the gateway itself, which speaks any. `told` is what modern servers hear of its
-    `capabilities`, where that was written down already."""
+    `revision` is None for the gateway itself, which speaks any. `capabilities` are as `asks.declared` has them, `told`
+    is what modern servers hear of them, where that was written down already."""
 
     principal: Principal = Principal()
     session: str = ""
     capabilities: Mapping[str, Any] = {}
-    info: Mapping[str, Any] = {}
     revision: mcp.Revision | None = None
     told: Raw = jsonrpc.NOTHING
 
