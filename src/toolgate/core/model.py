@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.addresses import counted
+from toolgate.core.fault import Reached
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -274,6 +275,7 @@ class Call(msgspec.Struct, frozen=True):
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
     asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
     is_notification: bool = False  # of such a method: it has no answer
+    reached: Reached | None = None  # which whoever lets it go on, or sends it, writes to
     is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
 
     @property
