@@ -16,6 +16,7 @@ from msgspec import Raw
 
 from toolgate.core import counting, jsonrpc, mcp
 from toolgate.core.fault import Fault
+from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Answer, Ask
 
 MOST_OPEN = 16  # questions of one call at once
@@ -140,6 +141,47 @@ def _required(ask: Ask) -> Mapping[str, Any]:
 
 # What a client may declare that we relay questions for, and what each may hold.
 _RELAYED = {"elicitation": ("form", "url"), "sampling": ("tools",), "roots": ()}
+
+
+LONGEST_CAPABILITIES = 64 * 1024  # bytes that a client may declare; those of real ones have some hundreds
+LONGEST_EXTENSION = 4 * 1024  # bytes of what it says of an extension, which is kept for as long as its session
+
+
+def declared(capabilities: Raw | bytes) -> dict[str, Any]:
+    """What a client declares, as far as anything here goes by it: in another form, so that what is kept is small,
+    whatever came. Raises `Fault` INVALID_ARGS where that is too large; as `jsonrpc.members` does where it is misshapen.
+    """
+    _refuse_longer(capabilities, LONGEST_CAPABILITIES, "capabilities")
+    given = jsonrpc.members(capabilities)
+    found: dict[str, Any] = {}
+    for name, known in _RELAYED.items():
+        if (parts := _parts(given, name)) is not None:
+            found[name] = {part: {} for part in known if part in parts}
+            if name == "roots" and parts.get("listChanged") == Raw(b"true"):
+                found[name] = {"listChanged": True}
+    extensions = {name: _kept(name, raw) for name, raw in (_parts(given, "extensions") or {}).items() if name in _KNOWN}
+    return found | {"extensions": extensions} if extensions else found
+
+
+_KNOWN = (mcp.TASKS_EXTENSION, mcp.UI_EXTENSION)
+
+
+def _parts(given: Members, name: str) -> Members | None:
+    """Those of a capability; None where it is not declared."""
+    raw = given.get(name, jsonrpc.NOTHING)
+    return jsonrpc.members(raw) if bytes(raw)[:1] == b"{" else None
+
+
+def _kept(name: str, raw: Raw) -> Raw | None:
+    """What a client says of an extension, in one spelling, and apart from the request that it came with."""
+    _refuse_longer(raw, LONGEST_EXTENSION, name)
+    return None if raw == Raw(b"null") else Raw(jsonrpc.canonical(jsonrpc.value(raw)))
+
+
+def _refuse_longer(raw: Raw | bytes, most: int, name: str) -> None:
+    if memoryview(raw).nbytes > most:
+        message = f"Invalid params: {name} must have at most {most:,} bytes"
+        raise Fault("INVALID_ARGS", message, reach="not_sent", hint="declare only what MCP or an extension defines")
 
 
 def relayed_capabilities(capabilities: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -305,6 +305,10 @@ class Retry:
         """Nothing waits anywhere."""
 
 
+def _nobody(_error: BaseException) -> None:
+    """Nobody wants to know."""
+
+
 def raised(fault: Fault) -> Outcome:
     """What a fault becomes where nothing else is to become of it."""
     raise fault
@@ -312,14 +316,19 @@ def raised(fault: Fault) -> Outcome:
 
 class Then:
     """A resume whose next outcome goes through `then`, and its fault through `rescue`: how the gateway keeps its
-    policies around what comes later."""
+    policies around what comes later. `given_up` is told, once, where there is neither."""
 
     def __init__(
-        self, inner: Resume, then: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised
+        self,
+        inner: Resume,
+        then: Callable[[Outcome], Outcome],
+        rescue: Callable[[Fault], Outcome] = raised,
+        given_up: Callable[[BaseException], None] = _nobody,
     ) -> None:
         self._inner = inner
         self._then = then
         self._rescue = rescue
+        self._given_up = given_up
 
     @property
     def asker(self) -> Asker:
@@ -353,18 +362,35 @@ class Then:
         try:
             outcome = await self._inner.next()
         except Fault as fault:
+            self._given_up = _nobody
             return self._rescue(fault)
+        except BaseException as error:
+            self._is_over(error)
+            raise
+        self._given_up = _nobody
         return self._then(outcome)
 
     def cancel(self) -> None:
         self._inner.cancel()
+        self._is_over(asyncio.CancelledError())
+
+    def _is_over(self, error: BaseException) -> None:
+        given_up, self._given_up = self._given_up, _nobody
+        given_up(error)
 
 
-def then(next: Outcome, do: Callable[[Outcome], Outcome], rescue: Callable[[Fault], Outcome] = raised) -> Outcome:
+def then(
+    next: Outcome,
+    do: Callable[[Outcome], Outcome],
+    rescue: Callable[[Fault], Outcome] = raised,
+    given_up: Callable[[BaseException], None] = _nobody,
+) -> Outcome:
     """`do` applied to the last outcome: now, or when the questions before it are answered; `rescue` to the fault that
-    it may turn out to be."""
+    it may turn out to be. `given_up` is told where nobody waits for it any more."""
     if isinstance(next, NeedInput):
-        return NeedInput(next.asks, Then(next.resume, lambda later: then(later, do, rescue), rescue))
+        return NeedInput(
+            next.asks, Then(next.resume, lambda later: then(later, do, rescue, given_up), rescue, given_up)
+        )
     try:
         return do(next)
     except Fault as fault:

@@ -12,6 +12,16 @@ from toolgate.core import jsonrpc, mcp
 
 Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
 
+
+class Reached(msgspec.Struct):
+    """How far a round of a call has got, where somebody wants to know: whether all policies have let it go on, or by
+    which it still waits; and whether anything of it was, or may have been, sent to its server."""
+
+    waits_for: str = ""
+    is_let: bool = False
+    is_sent: bool = False
+
+
 # String code → JSON-RPC code (behaviour.md section 5).
 Code: TypeAlias = Literal[
     "SERVER_NOT_FOUND",

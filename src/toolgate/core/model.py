@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from toolgate.core import jsonrpc, mcp
 from toolgate.core.addresses import counted
+from toolgate.core.fault import Reached
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -39,12 +40,7 @@ class Principal(msgspec.Struct, frozen=True):
     def shown_anew(self, by: Principal) -> Principal:
         """The same one with what it shows now: other scopes, another key."""
         return msgspec.structs.replace(
-            self,
-            client=by.client,
-            scopes=by.scopes,
-            via=by.via,
-            credential=by.credential,
-            expires=by.expires,
+            self, client=by.client, scopes=by.scopes, via=by.via, credential=by.credential, expires=by.expires
         )
 
     @property
@@ -61,13 +57,12 @@ class Principal(msgspec.Struct, frozen=True):
 
 class Client(msgspec.Struct, frozen=True):
     """Who asks, as far as anyone below the frontends may know. `session` is empty for clients that have none,
-    `revision` is None for the gateway itself, which speaks any. `told` is what modern servers hear of its
-    `capabilities`, where that was written down already."""
+    `revision` is None for the gateway itself, which speaks any. `capabilities` are as `asks.declared` has them, `told`
+    is what modern servers hear of them, where that was written down already."""
 
     principal: Principal = Principal()
     session: str = ""
     capabilities: Mapping[str, Any] = {}
-    info: Mapping[str, Any] = {}
     revision: mcp.Revision | None = None
     told: Raw = jsonrpc.NOTHING
 
@@ -280,6 +275,7 @@ class Call(msgspec.Struct, frozen=True):
     volunteered: Raw = jsonrpc.NOTHING  # answers to no question of ours, for a server alone to judge
     asked_in: Literal["", "legacy", "modern"] = ""  # the era, of a method that MCP does not define
     is_notification: bool = False  # of such a method: it has no answer
+    reached: Reached | None = None  # which whoever lets it go on, or sends it, writes to
     is_by_admin: bool = False  # an administrator makes it at the admin door, and not a model
 
     @property

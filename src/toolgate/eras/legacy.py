@@ -27,11 +27,20 @@ _date = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class Initialize(msgspec.Struct):
-    """The parameters of `initialize`."""
+    """Of the parameters of `initialize` what is kept: nothing goes by who a client says that it is."""
 
     protocolVersion: str
-    capabilities: dict[str, Any] = {}
-    clientInfo: dict[str, Any] = {}
+    capabilities: Mapping[str, Any] = {}
+
+
+class _Info(msgspec.Struct, frozen=True):
+    """An object."""
+
+
+class _Initialize(msgspec.Struct):
+    protocolVersion: str
+    capabilities: Raw = jsonrpc.EMPTY_OBJECT
+    clientInfo: _Info = _Info()
 
 
 def read_initialize(params: Raw) -> Initialize:
@@ -40,7 +49,8 @@ def read_initialize(params: Raw) -> Initialize:
         message = f"initialize is too large: the limit is {LONGEST_INITIALIZE} bytes"
         raise Fault("INVALID_ARGS", message, hint="omit the icons, or give them by URL")
     try:
-        asked = jsonrpc.read(params or b"{}", type=Initialize)
+        read = jsonrpc.read(params or b"{}", type=_Initialize)
+        asked = Initialize(read.protocolVersion, asks.declared(read.capabilities))
     except jsonrpc.UNREADABLE as error:
         raise Fault("INVALID_ARGS", f"Invalid params of initialize: {error}") from None
     if not _date.fullmatch(asked.protocolVersion):

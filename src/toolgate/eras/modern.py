@@ -42,7 +42,6 @@ class Envelope(msgspec.Struct, frozen=True):
 
     version: str
     capabilities: Mapping[str, Any]
-    info: Mapping[str, Any]
     log_level: str | None
     meta: calls.Meta
     told: Raw  # as `Client` has it
@@ -82,7 +81,6 @@ def check_version(version: str) -> Revision:
 
 
 _text = jsonrpc.Decoder(str)
-_object = jsonrpc.Decoder(dict[str, Any])
 
 
 LONGEST_STATE = 256 * 1024  # characters of what a server wants back; those of real ones have some hundreds
@@ -103,11 +101,15 @@ def _once(read: Callable[[Raw], Value]) -> Callable[[Raw], Value]:
 @_once
 def _declared(raw: Raw) -> tuple[Mapping[str, Any], Raw]:
     """Capabilities, and what servers hear of them."""
-    capabilities = _object.decode(raw)
+    capabilities = asks.declared(raw)
     return capabilities, told(capabilities)
 
 
-_info = _once(_object.decode)
+class _Info(msgspec.Struct):
+    """An object."""
+
+
+_info = jsonrpc.Decoder(_Info)
 
 
 @_once
@@ -117,8 +119,8 @@ def read_envelope(meta: Raw) -> Envelope:
     read = calls.read_meta(meta)
     version = _required(read.members, mcp.VERSION_KEY, _text.decode)
     capabilities, told = _required(read.members, mcp.CAPABILITIES_KEY, _declared)
-    info = _optional(read.members, mcp.CLIENT_INFO_KEY, _info) or {}
-    return Envelope(version, capabilities, info, _log_level(read.members), read, told)
+    _optional(read.members, mcp.CLIENT_INFO_KEY, _info.decode)  # nothing goes by it
+    return Envelope(version, capabilities, _log_level(read.members), read, told)
 
 
 def _required(meta: Members, key: str, read: Callable[[Raw], Value]) -> Value:

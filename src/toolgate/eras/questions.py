@@ -46,10 +46,8 @@ def known_capabilities(declared: Mapping[str, Any], revision: Revision) -> dict[
     found = {name: value for name, value in known.items() if name in revision.asks or name not in _ASKS}
     if not revision.has_parts_of_asks:
         for name in found.keys() & {"elicitation", "sampling"}:
-            knows_url = name == "elicitation" and "url" in (found[name] or ())
-            found[name] = (
-                {"form": {}, "url": {}} if knows_url else {} if isinstance(found[name], Mapping) else found[name]
-            )
+            knows_url = name == "elicitation" and "url" in found[name]
+            found[name] = {"form": {}, "url": {}} if knows_url else {}
     return found
 
 

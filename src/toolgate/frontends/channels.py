@@ -198,13 +198,19 @@ class ReplayBuffers:
         self.bytes = 0
         self._clock = clock
         self._bytes: Counter[str] = Counter()  # by principal
-        self._of: dict[str, set[ReplayBuffer]] = {}  # by principal
+        self._of: dict[str, set[ReplayBuffer | PendingEvents]] = {}  # by principal
 
     def open(self, whose: str) -> ReplayBuffer:
         """One for another session, which closes it. `whose` it is: see `Principal.counted_as`."""
         replay_buffer = ReplayBuffer(self._clock, self, whose)
         self._of.setdefault(whose, set()).add(replay_buffer)
         return replay_buffer
+
+    def pending(self, whose: str) -> PendingEvents:
+        """What another session cannot be told yet. It counts as what is kept of streams does."""
+        pending_events = PendingEvents(self, whose)
+        self._of.setdefault(whose, set()).add(pending_events)
+        return pending_events
 
     def grew(self, whose: str, by: int) -> None:
         """One of this principal's is so many bytes larger, or smaller."""
@@ -213,7 +219,7 @@ class ReplayBuffers:
         if by > 0 and self.bytes > MOST_TOGETHER:
             self._make_room()
 
-    def closed(self, replay_buffer: ReplayBuffer) -> None:
+    def closed(self, replay_buffer: ReplayBuffer | PendingEvents) -> None:
         whose = replay_buffer.whose
         self.grew(whose, -replay_buffer.bytes)
         self._of[whose].discard(replay_buffer)
@@ -329,21 +335,44 @@ def is_of_session(id: str) -> bool:
 
 
 class PendingEvents:
-    """What a session could tell nobody yet. What is said twice is told once; beyond the bounds the oldest is lost."""
+    """What a session could tell nobody yet. What is said twice is told once; beyond the bounds the oldest is lost. Made
+    by `ReplayBuffers`."""
 
-    def __init__(self) -> None:
+    def __init__(self, together: ReplayBuffers, whose: str) -> None:
+        self.bytes = 0
+        self.whose = whose
+        self._together = together
         self._messages: deque[bytes] = deque()
-        self._bytes = 0
+        self._is_closed = False
 
     def add(self, message: bytes) -> None:
-        if message in self._messages:
+        if message in self._messages or self._is_closed:
             return
         self._messages.append(message)
-        self._bytes += len(message)
-        while len(self._messages) > MOST_PENDING_EVENTS or self._bytes > NOTES_KEPT:
-            self._bytes -= len(self._messages.popleft())
+        self._grow(len(message) + EVENT)
+        if len(self._messages) > MOST_PENDING_EVENTS:
+            self._forget_oldest()
+        self.shrink(NOTES_KEPT)
+
+    def shrink(self, bytes: int) -> None:
+        """Let go of the oldest until there are no more than so many bytes."""
+        while self.bytes > bytes:
+            self._forget_oldest()
 
     def take(self) -> list[bytes]:
-        messages, self._bytes = list(self._messages), 0
-        self._messages.clear()
+        messages = list(self._messages)
+        self.shrink(0)
         return messages
+
+    def close(self) -> None:
+        """The session is over."""
+        self.shrink(0)
+        self._is_closed = True
+        self._together.closed(self)
+
+    def _forget_oldest(self) -> None:
+        self._grow(-len(self._messages.popleft()) - EVENT)
+
+    def _grow(self, by: int) -> None:
+        self.bytes += by
+        self._together.grew(self.whose, by)

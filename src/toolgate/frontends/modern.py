@@ -120,7 +120,7 @@ class ModernResponses:
             named = mcp.NAMED.get(message.method)
             headers.check(http, message, envelope.version, calls.read_text(params, named) if named else None)
         revision = modern.check_version(envelope.version)
-        client = Client(principal, "", envelope.capabilities, envelope.info, revision, envelope.told)
+        client = Client(principal, "", envelope.capabilities, revision, envelope.told)
         handle = self._HANDLERS.get(message.method, ModernResponses._undefined)
         return await handle(self, Request(message, params, envelope, http, client, route, send))
 
@@ -203,17 +203,17 @@ class ModernResponses:
         if sealed is None:
             if "inputResponses" in params:
                 call = msgspec.structs.replace(call, volunteered=params["inputResponses"])
-            return await self._reply(call, route, None, await self._handled(call, route))
+            return await self._reply(request, call, None, await self._handled(call, route))
         state = self._unseal_state(sealed, call, route)
         answers = modern.read_answers(params)
         if state.parked_call is None:
             again = msgspec.structs.replace(call, resumption=Resumption(state.asker, answers, state=state.inner))
             spent = hashlib.sha256(sealed.encode()).digest()
-            return await self._parking.once(spent, lambda: self._afresh(again, route))
+            return await self._parking.once(spent, lambda: self._afresh(request, again))
         parked_call = self._parking.find(state.parked_call, state.round)
         if parked_call.notes and not parked_call.running_round:
             parked_call.notes.attach(listen)
-        return await self._parking.run_round(parked_call, lambda: self._round(parked_call, call, route, answers))
+        return await self._parking.run_round(parked_call, lambda: self._round(request, parked_call, call, answers))
 
     _HANDLERS: ClassVar[Mapping[str, Callable[..., Awaitable[Reply]]]] = mcp.handlers(
         "modern", {"call": _call, "task": _task, "list": _list, "discover": _discover, "listen": _listen}, _refuse
@@ -238,16 +238,18 @@ class ModernResponses:
     def _is_wanted(self, note: Note, envelope: modern.Envelope) -> bool:
         return bool(envelope.log_level) and responses.is_loud_enough(note, envelope.log_level or "")
 
-    async def _afresh(self, call: Call, route: Route) -> Reply:
+    async def _afresh(self, request: Request, call: Call) -> Reply:
         """A round behind which nothing waits yet."""
-        return await self._reply(call, route, None, await self._handled(call, route))
+        return await self._reply(request, call, None, await self._handled(call, request.route))
 
-    async def _round(self, parked_call: ParkedCall, call: Call, route: Route, answers: Mapping[str, Answer]) -> Reply:
+    async def _round(
+        self, request: Request, parked_call: ParkedCall, call: Call, answers: Mapping[str, Answer]
+    ) -> Reply:
         """One retry of parked work, run once however many ask for it."""
         resumption = Resumption(parked_call.resume.asker, answers, live=parked_call.resume)
         call = msgspec.structs.replace(call, notes=parked_call.notes, resumption=resumption)
         try:
-            return await self._reply(call, route, parked_call, await self._handled(call, route))
+            return await self._reply(request, call, parked_call, await self._handled(call, request.route))
         except BaseException:
             self._parking.finished(parked_call)
             parked_call.resume.cancel()
@@ -271,7 +273,8 @@ class ModernResponses:
             again = Retry(asker, call, required, lambda next: self._handled(next, route), self._clock)
             return NeedInput(required.asks, again)
 
-    async def _reply(self, call: Call, route: Route, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
+    async def _reply(self, request: Request, call: Call, parked_call: ParkedCall | None, outcome: Outcome) -> Reply:
+        route = request.route
         while isinstance(outcome, NeedInput):
             origin = outcome.resume.origin
             if not origin.is_live:
@@ -286,7 +289,7 @@ class ModernResponses:
                 )
             questions = await self._gathered(outcome)
             if questions:
-                parked_call = self._held(parked_call, outcome, call)
+                parked_call = self._held(parked_call, outcome, request, call.notes)
                 state = self._seal_state(call, route, origin.asker, parked_call.round, parked_call.id, None)
                 return Reply(modern.write_required(call.client, questions, state), parked_call, asks=True)
             outcome = await outcome.resume.next()  # withdrawn, or over, while we gathered
@@ -306,9 +309,12 @@ class ModernResponses:
         origin = outcome.resume.origin
         return self._gateway.snapshot.scrubber(origin.asker.name).asks(origin.open_asks())
 
-    def _held(self, parked_call: ParkedCall | None, outcome: NeedInput, call: Call) -> ParkedCall:
+    def _held(
+        self, parked_call: ParkedCall | None, outcome: NeedInput, request: Request, notes: Notes | None
+    ) -> ParkedCall:
         if parked_call is None:
-            return self._parking.hold(outcome.resume.origin, call.notes, call.client.principal, len(call.arguments))
+            size = memoryview(request.message.params).nbytes  # whatever is kept of a request keeps all of it
+            return self._parking.hold(outcome.resume.origin, notes, request.client.principal, size)
         self._parking.ask_again(parked_call, outcome.resume.origin)
         return parked_call
 

@@ -270,7 +270,7 @@ class Session:
         if self._listeners:
             self._listeners[-1].note(message)
         elif self.is_initialized:
-            self._pending_events = self._pending_events or PendingEvents()
+            self._pending_events = self._pending_events or self._replay_buffers.pending(self.counted_as)
             self._pending_events.add(message)
 
     def expire(self) -> None:
@@ -292,8 +292,9 @@ class Session:
         for listener in self._listeners:
             listener.end()
         self._subscriber.close()
-        if self._replay_buffer:
-            self._replay_buffer.close()
+        for kept in (self._replay_buffer, self._pending_events):
+            if kept:
+                kept.close()
         await self._gateway.leave(self.client)
 
     # Requests.
@@ -321,7 +322,7 @@ class Session:
         self.revision = legacy.negotiate(asked.protocolVersion)
         self.is_initialized = True
         can = questions.known_capabilities(asked.capabilities, self.revision)
-        self.client = Client(self.client.principal, self.id, can, asked.clientInfo, self.revision, modern.told(can))
+        self.client = Client(self.client.principal, self.id, can, self.revision, modern.told(can))
         self._subscriber.client = self.client
         about = await self._gateway.lists.about(self.route, self.client)
         self._has_tasks = "tasks" in tasks.known_to(self.revision, about.capabilities)

@@ -126,7 +126,7 @@ class Gateway:
             policy_run.ended(outcome)
             if not isinstance(decision, Call) and isinstance(outcome.resume, Retry):
                 return outcome  # its next round goes through all of this itself
-        return then(outcome, policy_run.after, policy_run.failed)
+        return then(outcome, policy_run.after, policy_run.failed, policy_run.ended)
 
     async def _invoke(self, call: Call, route: Route) -> Outcome:
         resumption = call.resumption
@@ -168,16 +168,9 @@ class Gateway:
         except Fault as fault:
             raise _missed(call, fault, route) from None
         try:
-            watched = await self._let_watch(entered, route)
+            return await self._let_watch(entered, route)
         except Fault as fault:
             raise self._resolver.placed(fault, entered, call.target) from None
-        if watched.server == names.OWN:
-            raise Fault("METHOD_NOT_FOUND", "The gateway does not report changes of its own resources")
-        try:
-            await self._subscriptions.begin(watched, route.upstream(watched.server))
-        except Fault as fault:
-            raise fault.at(watched.server, watched.target) from None
-        return watched
 
     async def _let_watch(self, call: Call, route: Route) -> Call:
         policy_run = PolicyRun(call, route.hooks, self._clock)
@@ -185,6 +178,9 @@ class Gateway:
             decision = await policy_run.before(lambda next: self._through(next, route.hooks, route))
             if not isinstance(decision, Call):
                 raise Fault("ACCESS_DENIED", "A subscription cannot ask the user, so it was refused")
+            if decision.server == names.OWN:
+                raise Fault("METHOD_NOT_FOUND", "The gateway does not report changes of its own resources")
+            await self._subscriptions.begin(decision, route.upstream(decision.server))
         except BaseException as error:
             policy_run.ended(error)
             raise

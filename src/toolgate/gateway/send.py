@@ -36,7 +36,7 @@ async def send_again(call: Call, upstream: Upstream, before: Fault, current: Cal
     try:
         return await upstream.invoke(call)
     except Fault as fault:
-        if fault.reach == "not_sent" and before.reach == "sent_unknown":
+        if fault.reach == "not_sent" and before.reach != "not_sent":
             raise before from None
         raise
 

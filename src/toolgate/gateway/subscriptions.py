@@ -35,6 +35,8 @@ class Subscriptions:
     async def begin(self, call: Call, upstream: Upstream) -> None:
         """Raises `Fault`."""
         self._count(call)
+        if call.reached:
+            call.reached.is_sent = True  # or may be, with those of others
         try:
             await upstream.watch(call.target, call.client, call.kind)
         except BaseException:

@@ -16,7 +16,7 @@ from msgspec import Raw
 from toolgate import config
 from toolgate.core import jsonrpc
 from toolgate.core.clock import Clock
-from toolgate.core.fault import Fault
+from toolgate.core.fault import Fault, Reached
 from toolgate.core.model import Accepted, Call, Done, NeedInput, Outcome
 from toolgate.policy.base import Passed, Policy
 from toolgate.state.audit import Trail
@@ -32,12 +32,13 @@ REFUSALS = frozenset(
     }
 )  # fmt: skip
 
-Decision = Literal["allow", "deny", "ask"]
+Decision = Literal["allow", "deny", "ask", "undecided"]
+EndedAs = Literal["done", "error", "asked", "cancelled"]
 
 
 class AuditEntry(msgspec.Struct, omit_defaults=True):
     """A line. `via` is the control tool that the call came through, `shown_by` how the caller showed who it is; `code`
-    is a fault's; `reason` is why the gateway refused or asked; `ms` is how long the round took;
+    is a fault's; `reason` is why the gateway refused or asked, or what it waited for; `ms` is how long the round took;
     `arguments` are there where all of them are wanted."""
 
     time: str
@@ -47,7 +48,7 @@ class AuditEntry(msgspec.Struct, omit_defaults=True):
     server: str
     target: str
     decision: Decision
-    outcome: Literal["done", "error", "asked", "cancelled"]
+    outcome: EndedAs
     code: str = ""
     reason: str = ""
     ms: float | None = None
@@ -58,6 +59,7 @@ class AuditEntry(msgspec.Struct, omit_defaults=True):
     arguments_sha256: str = ""
     arguments: Raw | None = None
     edited: bool = False  # between the caller and its server
+    sent: bool = True  # or it may have been; otherwise nothing of this round has got to its server
     resumed: bool = False  # a later round, or the rest of one that has asked
 
 
@@ -65,7 +67,7 @@ class _Result(msgspec.Struct):
     isError: bool = False
 
 
-class _Begun(msgspec.Struct):
+class _Begun(Reached, kw_only=True):
     """A round: since when, and with which arguments it came. `has_ended`: it is told once more, of what came of the
     questions of its server."""
 
@@ -94,11 +96,13 @@ class Audit(Policy):
                 reach="not_sent",
                 hint="see toolgate's log for the reason; `audit.on_failure` sets whether calls are refused",
             )
-        return Passed(call, _Begun(self._clock.now(), call.arguments))
+        answers = call.resumption is not None and call.resumption.live is not None
+        begun = _Begun(when=self._clock.now(), arguments=call.arguments, is_sent=answers)
+        return Passed(msgspec.structs.replace(call, reached=begun), begun)
 
     def ended(self, call: Call, ending: Outcome | BaseException, ticket: _Begun) -> None:
         is_rest, ticket.has_ended = ticket.has_ended, True
-        decision, outcome, code, reason = _told(ending)
+        decision, outcome, code, reason, sent = _told(ending, ticket)
         server = call.server
         if not server and outcome == "error":
             decision = "deny"  # there is no such target
@@ -126,6 +130,7 @@ class Audit(Policy):
             if self._arguments == "full":
                 entry.arguments = self._whole(given)
         entry.edited = given is not ticket.arguments and given != ticket.arguments
+        entry.sent = sent
         entry.resumed = is_rest or call.resumption is not None
         self._trail.put(entry)
 
@@ -136,24 +141,25 @@ class Audit(Policy):
         return Raw(self._trail.redactor.body(_in_one_line(bytes(arguments))))
 
 
-def _told(
-    ending: Outcome | BaseException,
-) -> tuple[Decision, Literal["done", "error", "asked", "cancelled"], str, str]:
-    """Decision, outcome, code, reason."""
+def _told(ending: Outcome | BaseException, reached: Reached) -> tuple[Decision, EndedAs, str, str, bool]:
+    """Decision, outcome, code, reason, and whether it was sent."""
     if isinstance(ending, Done):
-        return "allow", "error" if _is_error(ending.body) else "done", "", ""
+        return "allow", "error" if _is_error(ending.body) else "done", "", "", reached.is_let
+    if isinstance(ending, Accepted):
+        return "allow", "done", "", "accepted as a task", True
     if isinstance(ending, NeedInput):
         asker = ending.resume.origin.asker
-        return "ask" if asker.kind == "policy" else "allow", "asked", "", str(asker)
+        return "allow" if reached.is_let else "ask", "asked", "", str(asker), reached.is_let
     if isinstance(ending, Fault):
-        if ending.code in REFUSALS and not ending.upstream:
-            return "deny", "error", ending.code, ending.message
-        return "allow", "error", ending.code, ""
-    if isinstance(ending, asyncio.CancelledError):
-        return "allow", "cancelled", "", ""
-    if isinstance(ending, Accepted):
-        return "allow", "done", "", "accepted as a task"
-    return "allow", "error", "INTERNAL", type(ending).__name__
+        has_run = ending.upstream is not None or ending.reach in ("executed", "sent_unknown")
+        if not reached.is_let or (ending.code in REFUSALS and not has_run):
+            return "deny", "error", ending.code, ending.message, False
+        return "allow", "error", ending.code, "", has_run or (reached.is_sent and ending.reach is None)
+    outcome: EndedAs = "cancelled" if isinstance(ending, asyncio.CancelledError) else "error"
+    code, why = ("", "") if outcome == "cancelled" else ("INTERNAL", type(ending).__name__)
+    if reached.is_let:
+        return "allow", outcome, code, why, reached.is_sent
+    return "undecided", outcome, code, why or f"policy:{reached.waits_for}", False
 
 
 def _in_one_line(arguments: bytes) -> bytes:

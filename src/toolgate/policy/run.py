@@ -70,6 +70,8 @@ class PolicyRun:
                 if isinstance(decision, Passed):
                     decision, ticket = decision
                 elif isinstance(decision, Wait):
+                    if call.reached:
+                        call.reached.waits_for = policy.name
                     decision = policy.before(call, index < depth, await decision.until())
                 elif isinstance(decision, Required):
                     _refuse_if_unanswerable(call, decision)
@@ -79,6 +81,8 @@ class PolicyRun:
             call = decision
             if policy.after or policy.ended:
                 self._passed.append((policy, ticket))
+        if call.reached:
+            call.reached.is_let = True
         self.call = call
         return call
 

@@ -97,7 +97,8 @@ class Upstream(Protocol):
         ...
 
     async def invoke(self, call: Call) -> Outcome:
-        """One round of a call whose target is this server's own name for it. Raises `Fault`."""
+        """One round of a call whose target is this server's own name for it; `call.reached` is told when any of it is
+        sent. Raises `Fault`."""
         ...
 
     async def tasks(self, client: Client) -> Mapping[str, tuple[Raw, Made]]:

@@ -50,7 +50,7 @@ def test_any_other_request_is_legacy(found: dict[str, Any]) -> None:
 
 def test_an_envelope_says_who_asks() -> None:
     found = envelope(clientInfo=b'{"name":"a"}', logLevel=b'"error"', clientCapabilities=b'{"roots":{}}')
-    assert (found.version, found.info, found.log_level) == ("2026-07-28", {"name": "a"}, "error")
+    assert (found.version, found.log_level) == ("2026-07-28", "error")
     assert found.capabilities == {"roots": {}}
     assert not found.meta.progress_token
 

@@ -6,7 +6,7 @@ import pytest
 from virtualtime import FakeClock, settle
 
 from toolgate.frontends import channels
-from toolgate.frontends.channels import Channel, PendingEvents, ReplayBuffer, ReplayBuffers, Taken
+from toolgate.frontends.channels import Channel, ReplayBuffer, ReplayBuffers, Taken
 
 
 def opened(replay_buffer: ReplayBuffer, kind: channels.Kind = "c") -> Channel:
@@ -160,7 +160,7 @@ async def test_a_reader_that_is_too_slow_goes_without_notes() -> None:
 
 
 async def test_what_nobody_could_be_told_is_bounded_and_told_once() -> None:
-    untold = PendingEvents()
+    untold = ReplayBuffers(FakeClock()).pending("ann")
     for number in range(channels.MOST_PENDING_EVENTS + 10):
         untold.add(b"%d" % number)
         untold.add(b"%d" % number)

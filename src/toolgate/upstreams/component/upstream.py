@@ -152,11 +152,10 @@ class ComponentUpstream:
     # One call.
 
     async def _run(self, call: Call) -> bytes:
-        tool, arguments = call.target, bytes(call.arguments) or b"{}"
         try:
             await self._concurrency.take(self._server.timeout, call.client.principal.counted_as)
             try:
-                answer = await self._posted_or_again(tool, arguments)
+                answer = await self._posted_or_again(call)
             finally:
                 self._concurrency.give_back()
         except Lost as lost:
@@ -170,12 +169,12 @@ class ComponentUpstream:
             raise self._failed(fault.message, "not_sent", fault.code, fault.hint, fault.words) from None
         return answers.result(answer, self._server)
 
-    async def _posted_or_again(self, tool: str, arguments: bytes) -> ComponentResponse:
+    async def _posted_or_again(self, call: Call) -> ComponentResponse:
         """A process that does not listen any more is ending: what it was not sent is for another one."""
-        line = await self._line_for(tool)
+        line = await self._line_for(call.target)
         program = self._program
         try:
-            return await self._posted(line, tool, arguments)
+            return await self._posted(line, call)
         except Lost as lost:
             if not program or lost.is_meant or lost.reach == "executed":
                 raise
@@ -186,7 +185,7 @@ class ComponentUpstream:
                 raise
             if self._line is line:
                 await self._let_go(str(lost))
-        return await self._posted(await self._line_for(tool), tool, arguments)
+        return await self._posted(await self._line_for(call.target), call)
 
     async def _line_for(self, tool: str) -> ComponentClient:
         """The line that this tool is reached by. It is asked again what it has where that is not known of it."""
@@ -198,10 +197,12 @@ class ComponentUpstream:
         self._line = self._line or self._line_to(self._server.url)
         return self._line
 
-    async def _posted(self, line: ComponentClient, tool: str, arguments: bytes) -> ComponentResponse:
+    async def _posted(self, line: ComponentClient, call: Call) -> ComponentResponse:
+        if call.reached:
+            call.reached.is_sent = True
         try:
             async with self._clock.timeout(self._server.timeout):
-                answer = await line.post(self._heads[tool], arguments)
+                answer = await line.post(self._heads[call.target], bytes(call.arguments) or b"{}")
         except Lost as lost:
             if lost.reach == "not_sent" and self._line is line:
                 self._set_failed(answers.none(lost, self._server))

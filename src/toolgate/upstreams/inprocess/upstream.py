@@ -59,6 +59,8 @@ class InProcessUpstream:
         if call.kind == "methods":
             raise Fault("METHOD_NOT_FOUND", f"Method not found: {call.method}", reach="not_sent")
         self._is_stopped = False
+        if call.reached:
+            call.reached.is_sent = True
 
         async def done(exchange: Exchange) -> Outcome:
             return Done(jsonrpc.encode(await self._counted(self._tools.answer(call, exchange))))

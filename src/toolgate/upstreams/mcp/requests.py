@@ -21,7 +21,7 @@ from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.clock import Clock
 from toolgate.core.complaints import Complaints
 from toolgate.core.exchange import Exchange, Part, Retry
-from toolgate.core.fault import Fault, Reach
+from toolgate.core.fault import Fault, Reach, Reached
 from toolgate.core.jsonrpc import Members, Message, Params, RpcError
 from toolgate.core.model import Accepted, Asker, Call, Done, NeedInput, Outcome, Required
 from toolgate.core.redaction import excerpt
@@ -124,9 +124,11 @@ class Requests:
         """One request for a call: for all of it, or as a part of something longer. Raises `Fault`."""
         if call.resumption and call.resumption.asker != self.asker:
             call = msgspec.structs.replace(call, resumption=None)  # answers and state that are somebody else's
+        reached = call.reached or Reached()
         if call.asked_in:
             self._check_relayed(call)
             if call.is_notification:
+                reached.is_sent = True
                 self.remark(jsonrpc.notification(call.method, jsonrpc.encode(calls.write_params(call, {}))))
                 return Done(b"{}")
         limit = self._concurrency
@@ -135,13 +137,16 @@ class Requests:
         self.used = self.clock.now()
         timeout = LONGEST_RESULT if call.method == mcp.TASK_RESULT else self.server.timeout
         id = next(self._ids)
-        exchange = self._expect(id, call, timeout, whole=whole)
+        exchange, was_sent = self._expect(id, call, timeout, whole=whole), reached.is_sent
         try:
             params, headers = self.dialect.call(call, id)
             if call.passed_on:
                 headers = [*headers, *passed_on(self.server, call)]
+            reached.is_sent = True
             await self._send(id, call.method, params, headers)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Fault) and error.reach == "not_sent":
+                reached.is_sent = was_sent
             self._drop(id, exchange)
             raise
         for told in self.on_sent:
