@@ -58,6 +58,7 @@ class WsLink(PipeLink):
                 """Not followed: the configured headers are for the configured URL."""
                 return exc
 
+        paced = partial(paced_connection(), self._turns, self._server.id)
         url, address = self._server.url, masking.url(self._server.url)
         try:
             self._socket = await Connect(
@@ -72,7 +73,7 @@ class WsLink(PipeLink):
                 ping_interval=PING,
                 ping_timeout=PING,
                 max_size=LONGEST_MESSAGE,
-                create_connection=partial(paced_connection(), self._turns, self._server.id),  # type: ignore[arg-type]  # is called
+                create_connection=paced,  # type: ignore[arg-type]  # it is only called
                 write_limit=MOST_UNREAD,
                 sock=await self._dialled(),
             )
