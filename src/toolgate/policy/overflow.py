@@ -1,8 +1,8 @@
 """What was too large to be shown, kept for a while, to be read in ranges as a resource `mcp://results/{id}`.
 
 The rules this file keeps: what one principal's calls gave, nobody else can read, or learn that it exists; ranges that
-are read in turn give the whole back, byte by byte; a range costs what it is long; everything is bounded, and what was
-least recently read goes first.
+are read in turn give the whole back, byte by byte; a range costs what it is long; everything is bounded, and of whoever
+has the most, what was least recently read goes first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ RANGE_KEY = "toolgate/range"  # of the `_meta` of what is read
 AT_ONCE = 64 * 1024  # bytes
 LEAST = 64  # any character fits
 LINES = 200  # of a range that is proposed
-_NOTHING = Counter[str]()
 _ASKED = re.compile(r"(lines|bytes|chars)=(\d{1,15})(-(\d{1,15})?)?")
 
 
@@ -53,9 +52,10 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class _Overflow(msgspec.Struct, frozen=True):
-    """`places` are those of a text."""
+    """`owner` may read it, and it is counted as `counted_as` says; `places` are those of a text."""
 
     owner: str
+    counted_as: str
     data: bytes
     places: Places | None
     mime: str
@@ -92,12 +92,21 @@ class Later:
             return ""
         id = secrets.token_urlsafe(16)
         places = Places(data) if isinstance(whole, str) else None
-        self._kept.append((id, _Overflow(principal.id, data, places, mime, self._until, source)))
+        overflow = _Overflow(principal.id, principal.counted_as, data, places, mime, self._until, source)
+        self._kept.append((id, overflow))
         return PREFIX + id
 
     def done(self) -> None:
         for id, overflow in self._kept:
             self._store.take(id, overflow)
+
+
+class _Share:
+    """What is kept of one principal."""
+
+    def __init__(self) -> None:
+        self.ids: OrderedDict[str, None] = OrderedDict()  # least recently read first
+        self.bytes = 0
 
 
 class OverflowStore:
@@ -107,9 +116,9 @@ class OverflowStore:
         self.at_once = max(at_once, LEAST)
         self._clock = clock
         self._bounds = bounds or Bounds()
-        self._kept: OrderedDict[str, _Overflow] = OrderedDict()  # least recently used first
-        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by owner
-        self._all = Counter[str]()
+        self._kept: dict[str, _Overflow] = {}
+        self._shares: dict[str, _Share] = {}  # by whose they are
+        self._bytes = 0
         self._timer: Timer | None = None
 
     def __len__(self) -> int:
@@ -128,7 +137,7 @@ class OverflowStore:
 
     def take(self, id: str, overflow: _Overflow) -> None:
         self._add(id, overflow)
-        self._make_room(overflow.owner)
+        self._make_room(overflow)
         self._timer = self._timer or self._clock.call_later(self._bounds.ttl, self._sweep)
 
     def knows(self, principal: Principal, uri: str) -> bool:
@@ -146,7 +155,7 @@ class OverflowStore:
         overflow = self._find(principal, address)
         if not overflow:
             raise not_kept(uri)
-        self._kept.move_to_end(address.removeprefix(PREFIX))
+        self._shares[overflow.counted_as].ids.move_to_end(address.removeprefix(PREFIX))
         if not query:
             return _contents(uri, overflow, self._whole(overflow, address), {})
         found = self._range(overflow, address, query)
@@ -154,8 +163,8 @@ class OverflowStore:
 
     def close(self) -> None:
         self._kept.clear()
-        self._used.clear()
-        self._all.clear()
+        self._shares.clear()
+        self._bytes = 0
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -166,34 +175,35 @@ class OverflowStore:
             return None
         return overflow
 
-    def _make_room(self, owner: str) -> None:
-        mine, all = self._used[owner], self._all
-        for id, overflow in list(self._kept.items()) if self._is_over(mine, all) else ():
-            if not self._is_over(mine, all):
-                return
-            if overflow.owner == owner or self._is_over(_NOTHING, all):
-                self._drop(id)
+    def _make_room(self, overflow: _Overflow) -> None:
+        """For this one, which is the last of its share and stays."""
+        most, mine = self._bounds, self._shares[overflow.counted_as]
+        while mine.bytes > most.bytes_of_one or len(mine.ids) > most.count_of_one:
+            self._drop(next(iter(mine.ids)))
+        size = len(overflow.data)
+        while self._bytes > most.bytes:
+            self._drop_of_the(max(self._shares.values(), key=lambda share: share.bytes - size * (share is mine)))
+        while len(self._kept) > most.count:
+            self._drop_of_the(max(self._shares.values(), key=lambda share: len(share.ids) - (share is mine)))
 
-    def _is_over(self, mine: Counter[str], all: Counter[str]) -> bool:
-        most = self._bounds
-        return (
-            mine["bytes"] > most.bytes_of_one
-            or mine["count"] > most.count_of_one
-            or all["bytes"] > most.bytes
-            or all["count"] > most.count
-        )
+    def _drop_of_the(self, greatest: _Share) -> None:
+        self._drop(next(iter(greatest.ids)))
 
     def _add(self, id: str, overflow: _Overflow) -> None:
         self._kept[id] = overflow
-        for used in (self._used[overflow.owner], self._all):
-            used.update({"bytes": len(overflow.data), "count": 1})
+        share = self._shares.setdefault(overflow.counted_as, _Share())
+        share.ids[id] = None
+        share.bytes += len(overflow.data)
+        self._bytes += len(overflow.data)
 
     def _drop(self, id: str) -> None:
         overflow = self._kept.pop(id)
-        for used in (self._used[overflow.owner], self._all):
-            used.subtract({"bytes": len(overflow.data), "count": 1})
-        if not self._used[overflow.owner]["count"]:
-            del self._used[overflow.owner]
+        share = self._shares[overflow.counted_as]
+        del share.ids[id]
+        share.bytes -= len(overflow.data)
+        self._bytes -= len(overflow.data)
+        if not share.ids:
+            del self._shares[overflow.counted_as]
 
     def _sweep(self) -> None:
         """End what is too old; come back when the next one will be."""

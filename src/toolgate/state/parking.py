@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from toolgate.core.clock import Clock, Timer
+from toolgate.core.fairness import Shares
 from toolgate.core.fault import Fault
 from toolgate.core.model import Notes, Principal, Resume
 from toolgate.state.base import NotKept, Store
@@ -74,7 +75,8 @@ class ParkedCall:
 
 
 class Parking:
-    """`ttl` in seconds; `per_owner` bounds one principal (one address where it is anonymous), `most` all together."""
+    """`ttl` in seconds; `per_owner` bounds one principal (see `Principal.counted_as`), `most` all together: whoever has
+    the most loses what it has not used for longest."""
 
     def __init__(
         self, clock: Clock, ttl: float = 300.0, per_owner: int = 64, most: int = 2048, store: Store | None = None
@@ -84,7 +86,8 @@ class Parking:
         self._per_owner = per_owner
         self._most = most
         self._store = store
-        self._parked: OrderedDict[str, ParkedCall] = OrderedDict()  # least recently used first
+        self._parked: dict[str, ParkedCall] = {}
+        self._shares: Shares[ParkedCall] = Shares()  # of owners; the least recently used first
         self._rounds: OrderedDict[bytes, tuple[float, Round | None]] = OrderedDict()  # until when, and what runs
 
     def __len__(self) -> int:
@@ -93,14 +96,15 @@ class Parking:
     def hold(self, resume: Resume, notes: Notes | None, principal: Principal, size: int = 0) -> ParkedCall:
         """Make a flow of work that asked, and keeps so many bytes. Its request owns it: `park` it once the question is
         out, else `drop`."""
-        owner = principal.cap_key
-        theirs = [parked_call for parked_call in self._parked.values() if parked_call.owner == owner]
+        owner = principal.counted_as
+        theirs = list(self._shares.of(owner))
         while theirs and (len(theirs) >= self._per_owner or size + sum(each.size for each in theirs) > MOST_BYTES):
             self.drop(theirs.pop(0))
         if len(self._parked) >= self._most:
-            self.drop(next(iter(self._parked.values())))
+            self.drop(next(self._shares.greatest()))
         parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner, size)
         self._parked[parked_call.id] = parked_call
+        self._shares.put(owner, parked_call.id, parked_call)
         self.ask_again(parked_call, resume)
         return parked_call
 
@@ -117,7 +121,7 @@ class Parking:
             return  # a quick retry was faster than our own flush
         if parked_call.notes:
             parked_call.notes.detach()
-        self._parked.move_to_end(parked_call.id)
+        self._shares.used(parked_call.owner, parked_call.id)
         self._wind(parked_call)
 
     def drop(self, parked_call: ParkedCall) -> None:
@@ -129,7 +133,8 @@ class Parking:
 
     def finished(self, parked_call: ParkedCall) -> None:
         """The reply is out: the flow is over, and a later retry is refused."""
-        self._parked.pop(parked_call.id, None)
+        if self._parked.pop(parked_call.id, None):
+            self._shares.remove(parked_call.owner, parked_call.id)
         self._stop(parked_call)
 
     def find(self, id: str, round: int) -> ParkedCall:

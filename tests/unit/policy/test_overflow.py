@@ -173,6 +173,25 @@ async def test_all_together_is_bounded_too() -> None:
     kept.close()
 
 
+async def test_beyond_the_room_of_all_whoever_has_most_loses_what_it_read_least_recently() -> None:
+    kept = overflow(bytes=100, bytes_of_one=80)
+    mallorys = [kept.keep(Principal("mallory"), "x" * 20, "text/plain") for _ in range(4)]
+    bobs = [kept.keep(BOB, "y" * 10, "text/plain") for _ in range(4)]
+    assert [kept.knows(BOB, uri) for uri in bobs] == [True] * 4
+    assert [kept.knows(Principal("mallory"), uri) for uri in mallorys] == [False, True, True, True]
+    kept.close()
+
+
+async def test_addresses_of_an_open_gateway_have_a_share_each() -> None:
+    kept = overflow(count_of_one=2)
+    here, there = Principal("local", "192.0.2.1"), Principal("local", "192.0.2.2")
+    first = kept.keep(here, "12345", "text/plain")
+    for _ in range(5):
+        kept.keep(there, "12345", "text/plain")
+    assert kept.knows(here, first) and len(kept) == 3
+    kept.close()
+
+
 async def test_what_is_larger_than_all_room_is_not_kept() -> None:
     kept = overflow(bytes_of_one=10)
     small = kept.keep(ANN, "12345", "text/plain")

@@ -170,6 +170,17 @@ async def test_beyond_the_cap_of_all_the_least_recently_used_work_goes() -> None
     parking.close()
 
 
+async def test_beyond_the_cap_of_all_whoever_has_most_gives_way_from_however_many_addresses() -> None:
+    parking = Parking(FakeClock(), per_owner=2, most=3)
+    _, bobs = parked(parking, Principal("bob", "192.0.2.1", client="bob"))
+    works = [parked(parking, Principal("m", f"192.0.2.{n}", client="m"))[1] for n in range(2, 9)]
+    assert not bobs.is_cancelled
+    assert [work.is_cancelled for work in works] == [True] * 5 + [False] * 2
+    _, cids = parked(parking, Principal("cid", "192.0.2.1", client="cid"))
+    assert (bobs.is_cancelled, cids.is_cancelled) == (False, False)
+    parking.close()
+
+
 async def test_anonymous_clients_are_told_apart_by_their_address() -> None:
     parking = Parking(FakeClock(), per_owner=1)
     _, here = parked(parking, Principal("local", "192.0.2.1"))
