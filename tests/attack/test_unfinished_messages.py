@@ -20,6 +20,7 @@ from toolgate.eras import legacy
 from toolgate.state import parking
 from toolgate.state.parking import Parking
 from toolgate.upstreams.links import http
+from toolgate.upstreams.links.base import Receiver
 from toolgate.upstreams.mcp.dialects import Legacy
 from toolgate.upstreams.mcp.questions import Questions
 from toolgate.upstreams.mcp.requests import LARGE_ANSWER, MOST_UNSENT, Requests
@@ -130,6 +131,42 @@ def test_an_answer_that_is_awaited_may_be_as_large_as_ever(kind: bytes) -> None:
     stream = reply(link, 1, kind)
     flood(stream)
     assert stream.kept > 8 * MIB and not link.abandoned
+
+
+class Transport:
+    """Of a connection on which much comes."""
+
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+@pytest.mark.parametrize("kind", [b"text/event-stream", b"application/json"])
+async def test_what_is_answered_by_another_stream_keeps_no_more_than_a_note(kind: bytes) -> None:
+    waiting = {1, 2, 3}
+
+    def answered(data: bytes, origin: int | None) -> None:
+        waiting.discard(int(data))
+
+    told = Receiver("", answered, waiting.__contains__, *(cast(Any, lambda *_: None),) * 3)
+    server = Server(id="there", name="there", type="http", url="http://there.test/mcp")
+    link = http.HttpLink(server, told, FakeClock(), cast(Any, None))
+    transports: dict[int, Transport] = {}
+    for origin in (1, 2, 3):
+        link._streams[origin] = wire = http.Wire(link._pool)
+        wire.connection_made(cast(Any, transports.setdefault(origin, Transport())))
+        stream = http._Reply(link, origin)
+        wire.send(b"", b"", stream)
+        stream.head(200, {b"content-type": kind})
+        flood(stream, size=MIB // 2 if origin == 3 else 2 * MIB)
+    for id in (b"1", b"3"):
+        link.received(id, None)
+    assert [transports[origin].is_aborted for origin in (1, 2, 3)] == [True, False, False]
+    assert link._streams.keys() == {2, 3}, "one is awaited, and one keeps little"
 
 
 # Questions.
