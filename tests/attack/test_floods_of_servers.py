@@ -190,6 +190,9 @@ class Link:
     def broke(self, origin: int | None, what: str, reach: str = "") -> None:
         self.broken.append(what)
 
+    def awaits(self, origin: int) -> bool:
+        return True
+
     def __getattr__(self, name: str) -> Any:
         return lambda *_: None
 

@@ -72,6 +72,7 @@ class Slot:
         self.failed = 0.0  # when that was
         self.fetch: asyncio.Task[ServerList] | None = None
         self.began = 0.0  # the fetch
+        self.in_vain = 0.0  # seconds that fetches have taken since one brought a list
         self.rested = 0.0  # when it may be fetched again: what is large takes as long as it is
         self.has_changed = False  # while it was being fetched
 
@@ -513,6 +514,7 @@ class Catalog:
         slot.fault, slot.failed = (error if isinstance(error, Fault) else None), self._clock.now()
         if slot.fault and not slot.server_list:
             self._cache.save_fault(place, slot.fault)
+        slot.in_vain = slot.in_vain + self._clock.now() - slot.began if error else 0.0
         if error and slot.server_list:
             slot.failing = self._clock.now() if slot.failing is None else slot.failing
             if self._clock.now() - slot.failing >= self.limits.grace:
@@ -532,25 +534,36 @@ class Catalog:
     async def _finish(
         self, places: Sequence[Place], patience: float | None, first: float | None, has_some: bool
     ) -> None:
-        """Wait for what is fetched: see `view`. `has_some`: something is known already. A fetch that somebody has
-        waited for in vain is not waited for again where its list is there as it was."""
+        """Wait for what is fetched: see `view`. `has_some`: something is known already. A list that has taken all of
+        `list_timeout` is late until it is there: beside others it is waited for `first_wait` of each fetch."""
         began = self._clock.now()
-        slots = [self._slots[place] for place in places]
-        awaited = {
-            slot.fetch: slot.began
-            for slot in slots
-            if slot.fetch and not (slot.server_list and patience is not None and began - slot.began >= patience)
-        }
-        if first is None:
-            return await self._wait(awaited, patience)
-        soon = max(awaited.values(), default=began) + first - began
-        await self._wait(awaited, soon if patience is None else min(soon, patience))
+        fetches, late = dict[asyncio.Task[ServerList], float](), dict[asyncio.Task[ServerList], float]()
+        for slot in [self._slots[place] for place in places]:
+            if slot.fetch:
+                is_late = patience is not None and slot.in_vain + began - slot.began >= self.limits.list_timeout
+                (late if is_late else fetches)[slot.fetch] = slot.began
+        await self._wait_until(late, began, patience, self.limits.first_wait)
+        await self._wait_until(fetches, began, patience, first)
+        awaited = [*fetches, *late]
         while not has_some and not any(map(_is_there, awaited)):
             rest = [fetch for fetch in awaited if not fetch.done()]
             left = None if patience is None else began + patience - self._clock.now()
             if not rest or (left is not None and left < MOMENT):
                 break
             await self._wait(rest, left, asyncio.FIRST_COMPLETED)
+
+    async def _wait_until(
+        self,
+        fetches: Mapping[asyncio.Task[ServerList], float],
+        began: float,
+        patience: float | None,
+        first: float | None,
+    ) -> None:
+        """All of these are there, or `patience` seconds since `began` are over, or `first` since the last began."""
+        ends = [] if patience is None else [began + patience]
+        if first is not None:
+            ends.append(max(fetches.values(), default=began) + first)
+        await self._wait(fetches, min(ends) - self._clock.now() if ends else None)
 
     async def _wait(
         self, fetches: Iterable[asyncio.Task[ServerList]], seconds: float | None, until: str = asyncio.ALL_COMPLETED

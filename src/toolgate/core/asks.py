@@ -7,7 +7,7 @@ say of a question is an error (behaviour.md, ruling 15).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -19,7 +19,8 @@ from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members
 from toolgate.core.model import Answer, Ask
 
-MOST_OPEN = 16  # questions of one call at once
+MOST_OPEN = 16  # questions that wait in one place: of one call, of the next one, or until it is clear of which
+MOST_BYTES = 16 * 1024 * 1024  # of all of them: a question may have pictures in it
 PAGES = "only https URLs are passed on, and http ones of this machine, without a user name"
 _OWN_MACHINE = ("localhost", "127.0.0.1", "::1")
 _uri = re.compile(r"[!-\[\]-~]{1,2048}")  # ASCII without spaces, and without the backslash, on which readers disagree
@@ -27,7 +28,17 @@ MOST_VALUES = 50_000  # of JSON in a question: some hundredths of a second, to w
 
 
 def is_too_large(ask: Ask) -> bool:
-    return counting.has_more_values(bytes(ask.params), MOST_VALUES)
+    return size((ask,)) > MOST_BYTES or counting.has_more_values(bytes(ask.params), MOST_VALUES)
+
+
+def size(questions: Iterable[Ask]) -> int:
+    """In bytes."""
+    return sum(len(memoryview(ask.params)) for ask in questions)
+
+
+def has_room(ask: Ask, others: Collection[Ask]) -> bool:
+    """Whether a question may wait beside these."""
+    return len(others) < MOST_OPEN and size((ask, *others)) <= MOST_BYTES
 
 
 class _Elicitation(msgspec.Struct):

@@ -256,7 +256,7 @@ LARGEST_ERROR_DATA = 1024 * 1024  # bytes
 
 def read_error(raw: Raw) -> RpcError:
     """The error of a response; one that is out of shape becomes an internal error. What is longer than a client can use
-    is cut, or left out, and says so."""
+    is cut, or left out, and says so. Nothing else of the response is kept with it."""
     try:
         found = _error.decode(raw)
     except UNREADABLE:
@@ -264,8 +264,8 @@ def read_error(raw: Raw) -> RpcError:
     size = len(memoryview(found.data))
     if len(found.message) > LONGEST_ERROR // 4 or size > LARGEST_ERROR_DATA:  # a character has 4 bytes at most
         data = found.data if size <= LARGEST_ERROR_DATA else Raw(encode({"leftOut": _LEFT_OUT % size}))
-        return RpcError(found.code, _bounded(found.message), data)
-    return found
+        return RpcError(found.code, _bounded(found.message), data.copy())
+    return RpcError(found.code, found.message, found.data.copy())
 
 
 _LEFT_OUT = "%d bytes of data are left out by toolgate: the limit is 1 MiB"

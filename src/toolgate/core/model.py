@@ -97,7 +97,7 @@ class Notes:
     """Where a call's notes go: to whoever listens now, or into a bounded buffer while nobody does (parked). What is to
     be changed in them is, before anything else is done with them."""
 
-    KEPT_LOGS = 100
+    KEPT_LOGS, LONGEST_KEPT = 100, 16 * 1024  # logs, and bytes of one
 
     change: Callable[[Note], Note] | None = None
 
@@ -116,8 +116,8 @@ class Notes:
             self._listener(note)
         elif note.kind == "progress":
             self._progress = note
-        else:
-            self._logs.append(note)
+        elif len(memoryview(note.params)) <= self.LONGEST_KEPT:
+            self._logs.append(msgspec.structs.replace(note, params=note.params.copy()))  # a part would keep its message
 
     def _goes_on(self, note: Note) -> bool:
         """Progress must increase (spec: basic/patterns/progress); what does not is not passed on."""

@@ -27,6 +27,7 @@ def event(data: bytes, id: str | None = None, retry: int | None = None, name: by
 
 
 LINE = 64  # bytes that a line takes beside what stands in it
+LONGEST_FIELD = 4096  # bytes of an event's name or id; a longer name is cut, a longer id passed over
 COMMENT = b": keep-alive\n\n"
 
 
@@ -35,20 +36,37 @@ class TooLong(Exception):
 
 
 class Reader:
-    """Feed it chunks; it returns the events that became whole. `limit` bounds one event, in bytes."""
+    """Feed it chunks; it returns the events that became whole. `limit` bounds all that it keeps of one event, in bytes.
+    An event beyond it is its end: then it keeps nothing, and returns nothing any more."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
+        self._is_over = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Keep nothing of what has come."""
         self._rest = bytearray()  # the unfinished line, in one piece: chunks may be of one byte
-        self._pending = 0
+        self._after_cr = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """The next event."""
         self._data: list[bytes] = []
         self._held = 0
-        self._event = "message"
-        self._id: str | None = None
+        self._event = b"message"
+        self._id: bytes | None = None
         self._retry: int | None = None
-        self._after_cr = False
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the event that is not whole."""
+        return len(self._rest) + self._held + len(self._event) + len(self._id or b"")
 
     def feed(self, chunk: bytes) -> list[Event]:
+        """Raises `TooLong`, once."""
+        if self._is_over:
+            return []
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -61,13 +79,12 @@ class Reader:
             if self._rest:
                 line = bytes(self._rest + line)
                 self._rest = bytearray()
-                self._pending = 0
             self._line(line, events)
-        if rest:
-            self._rest += rest
-            self._pending += len(rest)
-        if self._pending + self._held > self._limit:
-            raise TooLong(f"an event of more than {self._limit} bytes")
+        self._rest += rest
+        if self.kept > self.limit:
+            self._is_over = True
+            self._forget()
+            raise TooLong(f"an event of more than {self.limit} bytes")
         return events
 
     def _line(self, line: bytes, events: list[Event]) -> None:
@@ -80,13 +97,15 @@ class Reader:
             self._data.append(content)
             self._held += len(content) + LINE  # empty lines take room, too
         elif name == b"event":
-            self._event = content.decode(errors="replace")
-        elif name == b"id" and b"\0" not in content:
-            self._id = content.decode(errors="replace")
+            self._event = content[:LONGEST_FIELD]
+        elif name == b"id" and len(content) <= LONGEST_FIELD and b"\0" not in content:
+            self._id = content
         elif name == b"retry" and content.isdigit() and len(content) < 10:
             self._retry = int(content)
 
     def _dispatch(self, events: list[Event]) -> None:
         if self._data or self._id is not None or self._retry is not None:
-            events.append(Event(b"\n".join(self._data), self._event, self._id, self._retry))
-        self._data, self._held, self._event, self._id, self._retry = [], 0, "message", None, None
+            id = None if self._id is None else self._id.decode(errors="replace")
+            name = "message" if self._event == b"message" else self._event.decode(errors="replace")
+            events.append(Event(b"\n".join(self._data), name, id, self._retry))
+        self._begin()

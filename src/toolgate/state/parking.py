@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from toolgate.core import asks
 from toolgate.core.clock import Clock, Timer
 from toolgate.core.fairness import Shares
 from toolgate.core.fault import Fault
@@ -61,7 +62,7 @@ class ParkedCall:
 
     def __init__(self, id: str, resume: Resume, notes: Notes | None, owner: str, size: int = 0) -> None:
         self.id = id
-        self.size = size  # bytes that its call keeps
+        self._size = size  # bytes that its call keeps
         self.resume = resume
         self.notes = notes
         self.owner = owner
@@ -72,6 +73,11 @@ class ParkedCall:
     def __repr__(self) -> str:
         stage = "running" if self.running_round else "parked"
         return f"<Flow {self.id[:6]} round {self.round} {stage} {self.resume!r}>"
+
+    @property
+    def size(self) -> int:
+        """Bytes that are kept with it, its open questions among them."""
+        return self._size + asks.size(self.resume.open_asks())
 
 
 class Parking:
@@ -97,12 +103,12 @@ class Parking:
         """Make a flow of work that asked, and keeps so many bytes. Its request owns it: `park` it once the question is
         out, else `drop`."""
         owner = principal.counted_as
+        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner, size)
         theirs = list(self._shares.of(owner))
-        while theirs and (len(theirs) >= self._per_owner or size + sum(each.size for each in theirs) > MOST_BYTES):
+        while theirs and (len(theirs) >= self._per_owner or _size(parked_call, *theirs) > MOST_BYTES):
             self.drop(theirs.pop(0))
         if len(self._parked) >= self._most:
             self.drop(next(self._shares.greatest()))
-        parked_call = ParkedCall(secrets.token_urlsafe(16), resume, notes, owner, size)
         self._parked[parked_call.id] = parked_call
         self._shares.put(owner, parked_call.id, parked_call)
         self.ask_again(parked_call, resume)
@@ -190,6 +196,10 @@ class Parking:
         if parked_call.timer:
             parked_call.timer.cancel()
             parked_call.timer = None
+
+
+def _size(*parked_calls: ParkedCall) -> int:
+    return sum(each.size for each in parked_calls)
 
 
 def _used_up() -> Fault:

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 FALL_BACK_PATIENCE = 10.0  # seconds in which an older server says where messages go
 LONGEST_BODY = LONGEST_MESSAGE
+LONGEST_UNAWAITED = 1024 * 1024  # bytes of an event or a body that no answer is waited for in: a note has no more
 _LINE = b"\r\n"
 _NO_SUCH_ENDPOINT = frozenset({400, 404, 405})  # what servers of the transport of 2024-11-05 say to a POST
 MOST_TRIES = 2  # times that a message is sent again with other credentials: for a token, and for one that allows more
@@ -256,6 +257,17 @@ class HttpLink:
     def received(self, data: bytes, origin: int | None) -> None:
         self._was_understood = True
         self._receiver.received(data, origin)
+        if origin is None:
+            self._let_go_of_answered()
+
+    def _let_go_of_answered(self) -> None:
+        """What came may have been the answer to a request on whose own stream a message has begun, which would be kept
+        for nobody."""
+        for origin in [origin for origin in self._streams if not self.awaits(origin)]:
+            stream = self._streams[origin]
+            reply = stream.reply if isinstance(stream, Wire) else None
+            if not isinstance(reply, _Reply) or reply.kept > LONGEST_UNAWAITED:
+                self.abandon(origin)
 
     def broke_off(self, origin: int | None, cursor: Cursor, what: str) -> None:
         """A request's stream ended, maybe before its answer came."""
@@ -342,13 +354,23 @@ class _Reply:
         self._events: sse.Reader | None = None
         self._cursor: Cursor | None = None  # where there are events
 
+    @property
+    def kept(self) -> int:
+        """Bytes of what has not come whole."""
+        return self._events.kept if self._events else len(self._body) + len(self._more)
+
+    @property
+    def _longest(self) -> int:
+        is_awaited = self.origin is not None and self._link.awaits(self.origin)
+        return LONGEST_BODY if is_awaited else LONGEST_UNAWAITED
+
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         self._location = headers.get(b"location", b"").decode("latin-1")
         if status < 300 and self.origin is not None:
             self._link.answered_in(headers.get(b"mcp-session-id"))
         if is_stream(status, headers):
-            self._events = sse.Reader(LONGEST_BODY)
+            self._events = sse.Reader(self._longest)
             self._cursor = Cursor()
 
     def body(self, chunk: bytes) -> None:
@@ -356,9 +378,9 @@ class _Reply:
             self._feed(self._events, self._cursor, chunk)
             return
         self._size += len(chunk)
-        if self._size > LONGEST_BODY:
+        if self._size > (longest := self._longest):
             self._body, self._more = b"", bytearray()
-            self._too_long(f"an answer of more than {LONGEST_BODY} bytes", "executed")
+            self._too_long(f"an answer of more than {longest} bytes", "executed")
         elif self._size == len(chunk):
             self._body = chunk
         else:
@@ -378,6 +400,7 @@ class _Reply:
                 cursor.note(event)
                 if event.data and event.event == "message":
                     self._received(event.data)
+            events.limit = self._longest
         except sse.TooLong as error:
             self._too_long(str(error))
 

@@ -42,7 +42,7 @@ class Cursor:
         self.retry = RETRY
 
     def note(self, event: sse.Event) -> None:
-        if event.id is not None and len(event.id) <= LONGEST_ID:
+        if event.id is not None:
             self.last = event.id.encode() or None
         if event.retry is not None:
             self.retry = min(max(LEAST_RETRY, event.retry / 1000), LONGEST_RETRY)

@@ -29,8 +29,6 @@ from toolgate.upstreams.mcp.requests import Requests
 log = logging.getLogger(__name__)
 
 HELD = 15.0  # seconds in which it may become clear whose question it is
-MOST_HELD = 16  # questions of which it is not clear
-MOST_KEPT = 16  # questions that wait for the next call
 MOST_ELICITATIONS = 1024  # pages that clients were sent to, and that may yet be reported as done with
 
 
@@ -94,17 +92,19 @@ class Questions:
         requests.handlers[mcp.ELICITED] = self._elicited
 
     def _asked(self, message: Message, origin: int | None) -> None:
-        """A request of the server; `origin` is the request of ours on whose own stream it came."""
+        """A request of the server; `origin` is the request of ours on whose own stream it came. What waits of it is
+        copied: a part of a message keeps all of it."""
+        id = message.id.copy()
         if message.method == "ping":
-            self._send(jsonrpc.result(message.id, b"{}"))
+            self._send(jsonrpc.result(id, b"{}"))
         elif message.method not in mcp.ASKS:
-            self._send(jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method}"))
+            self._send(jsonrpc.error(id, jsonrpc.METHOD_NOT_FOUND, f"Method not found: {message.method[:100]}"))
         elif message.method == "roots/list" and self._server.scope != "session":
-            self._send(jsonrpc.result(message.id, _configured_roots(self._server)))
+            self._send(jsonrpc.result(id, _configured_roots(self._server)))
         elif asks.is_too_large(ask := Ask("", message.method, message.params or jsonrpc.EMPTY_OBJECT)):
-            self._refuse(message.id, ask, _TOO_LARGE)
+            self._refuse(id, ask, _TOO_LONG if asks.size((ask,)) > asks.MOST_BYTES else _TOO_LARGE)
         else:
-            self._place(message.id, ask, origin)
+            self._place(id, Ask("", message.method, ask.params.copy()), origin)
 
     def _withdrawn(self, message: Message, origin: int | None) -> None:
         id = calls.read_cancelled(message)
@@ -116,6 +116,9 @@ class Questions:
             self._release(held)
 
     def _keep(self, id: Raw, ask: Ask) -> None:
+        """Until the next call. The oldest give way."""
+        while not asks.has_room(ask, [kept for _, kept in self._kept]):
+            self._refuse(*self._kept.pop(0), _NOT_YET)
         self._kept.append((id, ask))
         if self._hand_over not in self._requests.on_sent:
             self._requests.on_sent.append(self._hand_over)
@@ -165,7 +168,7 @@ class Questions:
         if self._over not in self._requests.on_over:
             self._requests.on_over.append(self._over)
         live, gone = _that_ask(self._in_flight), _that_ask(self._given_up)
-        if len(self._held) >= MOST_HELD or not is_certain(live.values()):
+        if not asks.has_room(ask, [held.ask for held in self._held]) or not is_certain(live.values()):
             self._refuse(id, ask, _UNCLEAR)
             return
         timer = self._requests.clock.call_later(HELD, lambda: self._give_up(held))
@@ -204,7 +207,7 @@ class Questions:
             self._put(id, ask, owner.exchange, owner.call, unsure)
         elif asking and origin is None:
             self._hold(id, ask)
-        elif self._sole_owner and not asking and len(self._kept) < MOST_KEPT:
+        elif self._sole_owner and not asking:
             self._keep(id, ask)
         else:
             self._refuse(id, ask, _NOBODYS if origin is None else _OVER)
@@ -214,10 +217,8 @@ class Questions:
         owner = waiting_for(task, self._in_flight)
         if owner and owner.call:
             self._put(id, ask, owner.exchange, owner.call, [])
-            return
-        self._keep(id, ask)
-        if len(self._kept) > MOST_KEPT:
-            self._refuse(*self._kept.pop(0), "No client is waiting for the result of this task")
+        else:
+            self._keep(id, ask)
 
     def _put(self, id: Raw, ask: Ask, exchange: Exchange, call: Call, others: Sequence[Exchange]) -> None:
         """Put a question to a call. `others` are the same client's calls that it may be of as well: their time stops
@@ -230,7 +231,7 @@ class Questions:
         except Fault as fault:
             self._refuse(id, ask, fault.message)
             return
-        if len(exchange.open_asks()) >= asks.MOST_OPEN:
+        if not asks.has_room(ask, exchange.open_asks()):
             self._refuse(id, ask, _TOO_MANY)
             return
         if ask.method == "elicitation/create":
@@ -278,8 +279,13 @@ class Questions:
 
 _OVER = "The call that this question belongs to has ended, so no client can answer it"
 _NOBODYS = "This question belongs to no call in progress, so no client can be asked"
-_TOO_MANY = f"This call has {asks.MOST_OPEN} open questions already: ask again when they are answered"
+_NOT_YET = "No client has made a call, or waited for the result of this task, that could have been asked"
+_TOO_MANY = (
+    f"This call has {asks.MOST_OPEN} open questions already, or {asks.MOST_BYTES:,} bytes of them: "
+    "ask again when they are answered"
+)
 _TOO_LARGE = f"A question may have at most {asks.MOST_VALUES:,} JSON values"
+_TOO_LONG = f"A question may have at most {asks.MOST_BYTES:,} bytes"
 _UNCLEAR = (
     "Calls of several clients are in progress or were just cancelled, and it is unclear which of them this "
     "question belongs to, so no client was asked. From now on calls run one at a time here: make the same call "

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 MOST_PENDING_EVENTS = 64  # messages on their way, beyond which those that may be lost are
 MOST_ANSWERS = 1024  # that are not sent yet, beyond which a server gets none to what it asks
+LARGE_ANSWER = 64 * 1024  # bytes; of larger ones no more is taken while `MOST_UNSENT` bytes of answers wait
+MOST_UNSENT = 32 * 1024 * 1024
 TELLING = 5.0  # seconds that a message which waits for nothing may take
 LONGEST_RESULT = 24 * 3600.0  # seconds for which a client may wait for the result of a task
 GIVEN_UP = 10.0  # seconds in which a server may still ask for a call that was given up
@@ -101,6 +103,7 @@ class Requests:
         self._asks_less = asyncio.Event()  # set each time that a call which was given up asks no more
         self._work: set[asyncio.Task[None]] = set()
         self._answers: deque[bytes] = deque()  # to what the server asks, that are not sent yet
+        self._unsent = 0  # bytes of them
 
     def __repr__(self) -> str:
         spoken = self.dialect.revision.date if self.dialect.revision else "opening"
@@ -275,8 +278,10 @@ class Requests:
 
     def answer(self, message: bytes) -> None:
         """Send an answer to what the server has asked, after those before it."""
-        if len(self._answers) < MOST_ANSWERS:
+        is_taken = len(message) <= LARGE_ANSWER or self._unsent < MOST_UNSENT
+        if is_taken and len(self._answers) < MOST_ANSWERS:
             self._answers.append(message)
+            self._unsent += len(message)
             if len(self._answers) == 1:
                 self.spawn(self._send_answers())
 
@@ -284,9 +289,10 @@ class Requests:
         try:
             while self._answers:
                 await self.tell(self._answers[0])
-                self._answers.popleft()
+                self._unsent -= len(self._answers.popleft())
         finally:
             self._answers.clear()  # whatever has ended this: the next answer begins anew
+            self._unsent = 0
 
     def remark(self, message: bytes) -> None:
         """The same of what may be lost: where the server does not read, it is."""
@@ -323,15 +329,15 @@ class Requests:
             if message.is_response:
                 self._answered(message, origin)
             elif message.is_notification:
-                self._notified(message, origin)
+                self._notified(message, origin, len(data))
             else:
                 self.on_question(message, origin)
         except (Fault, *jsonrpc.UNREADABLE) as error:
             id, only = (bytes(message.id), "method") if message.is_request else (b"null", "")
             self._misread(jsonrpc.Malformed(jsonrpc.INVALID_PARAMS, str(error), id, only=only), data, origin)
 
-    def _notified(self, message: Message, origin: int | None) -> None:
-        size = len(memoryview(message.params))
+    def _notified(self, message: Message, origin: int | None, size: int) -> None:
+        """`size` is that of all of it, which whoever keeps a part of it keeps."""
         if size <= LONGEST_NOTE or self.large_notes.has_passed:
             self.handlers.get(message.method, self.on_other)(message, origin)
         else:

@@ -1,0 +1,86 @@
+"""A server that is up and does not list, or lists slowly on purpose: others' lists wait for it once, and for a moment
+after that. Time is the tests' own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from inmemory import LATEST, MODERN, Refusal, Scripted, Visitor, gateway, tools
+from virtualtime import settle
+
+from toolgate.config import CatalogLimits
+
+PATIENCE, SHORT = CatalogLimits().list_timeout, CatalogLimits().first_wait
+
+
+async def listed(visitor: Visitor) -> tuple[set[str], list[str], float]:
+    """The tools, what is pending, and how long that took."""
+    before = asyncio.get_running_loop().time()
+    result = (await visitor.ask_modern("tools/list")).result
+    names = {tool["name"] for tool in result["tools"]}
+    pending = result.get("_meta", {}).get("pending", [])
+    return names, pending, asyncio.get_running_loop().time() - before
+
+
+class Slow(Scripted):
+    """Answers each `tools/list` after so many seconds, with what `answers` has for it."""
+
+    seconds = 0.0
+
+    def received(self, message: bytes) -> None:
+        if b'"tools/list"' in message and self.seconds:
+            asyncio.get_running_loop().call_later(self.seconds, super().received, message)
+        else:
+            super().received(message)
+
+
+def slow(seconds: float, revision: str = LATEST, answer: Any = None, **more: Any) -> Slow:
+    there = Slow(revision, tools_list=answer or {**tools("late"), **more})
+    there.seconds = seconds
+    return there
+
+
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+async def test_a_server_that_does_not_list_is_waited_for_once(revision: str) -> None:
+    wild = Scripted(revision, tools_list=...)
+    async with gateway(scripts={"calm": Scripted(tools_list=tools("ok")), "wild": wild}) as app:
+        taken = [await listed(Visitor(app)) for _ in range(4)]
+        assert all((names, pending) == ({"calm__ok"}, ["wild"]) for names, pending, _ in taken)
+        assert [round(seconds, 3) for *_, seconds in taken] == [PATIENCE, 0, 0, 0]
+
+
+async def test_when_its_fetch_was_in_vain_the_next_is_waited_for_a_moment() -> None:
+    wild = Scripted(tools_list=...)
+    async with gateway(scripts={"calm": Scripted(tools_list=tools("ok")), "wild": wild}) as app:
+        await listed(Visitor(app))
+        for _ in range(3):
+            await asyncio.sleep(200)  # its own time is over
+            assert [round((await listed(Visitor(app)))[2], 3) for _ in range(2)] == [SHORT, 0]
+        await asyncio.sleep(200)
+        wild.answers["tools/list"] = tools("back")
+        assert (await listed(Visitor(app)))[0] == {"calm__ok", "wild__back"}, "it answers, and is shown at once"
+        await settle()
+
+
+async def test_a_server_that_takes_its_time_to_refuse_is_not_waited_for_each_time() -> None:
+    wild = slow(6.0, answer=Refusal(-32603, "no"))
+    async with gateway(scripts={"calm": Scripted(tools_list=tools("ok")), "wild": wild}) as app:
+        taken = []
+        for _ in range(5):
+            taken.append(round((await listed(Visitor(app)))[2], 3))
+            await asyncio.sleep(20)
+        assert taken == [6.0, 6.0, SHORT, SHORT, SHORT]
+
+
+async def test_a_slow_server_is_shown_on_the_first_request_as_ever() -> None:
+    async with gateway(scripts={"calm": Scripted(tools_list=tools("ok")), "there": slow(4.0)}) as app:
+        assert await listed(Visitor(app)) == ({"calm__ok", "there__late"}, [], pytest.approx(4.0))
+
+
+async def test_where_nothing_else_is_there_it_is_waited_for() -> None:
+    there = slow(14.0)
+    async with gateway(scripts={"there": there}) as app:
+        assert (await listed(Visitor(app)))[1:] == (["there"], pytest.approx(PATIENCE))
+        assert await listed(Visitor(app)) == ({"there__late"}, [], pytest.approx(4.0))
