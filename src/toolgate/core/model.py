@@ -56,7 +56,7 @@ class Principal(msgspec.Struct, frozen=True):
     def counted_as(self) -> str:
         """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
         from; on an open gateway each address is one."""
-        return self.id if self.client else self.cap_key
+        return self.id if self.client else f"{self.id}@{counted(self.address)}"
 
 
 class Client(msgspec.Struct, frozen=True):

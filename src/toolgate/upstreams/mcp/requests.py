@@ -241,7 +241,7 @@ class Requests:
         request = self._forget(id)
         if not request or not self.link:
             return
-        self.given_up[id] = request
+        self.given_up[id] = request.forgotten()
         self.clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
         for told in self.on_given_up:
             told(request, reason)
