@@ -77,6 +77,11 @@ class Client(msgspec.Struct, frozen=True):
         return self.revision.era if self.revision else None
 
     @property
+    def blamed_as(self) -> str:
+        """By this a server's failures over its calls are told from those over others'; empty on an open gateway."""
+        return self.principal.id if self.principal.client else ""
+
+    @property
     def identity(self) -> tuple[str, str]:
         """Whose questions may be mixed up without harm: those of one principal and session."""
         return self.principal.id, self.session

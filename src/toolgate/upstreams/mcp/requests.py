@@ -112,6 +112,14 @@ class Requests:
         return sum(request.call is not None for request in self.pending.values())
 
     @property
+    def suspect(self) -> str:
+        """Whose calls are all that the server may be at work on (`Client.blamed_as`); empty where they are of several,
+        or of nobody's."""
+        at_work = (*self.pending.values(), *self.given_up.values())
+        whose = {request.call.client.blamed_as for request in at_work if request.call}
+        return whose.pop() if len(whose) == 1 else ""
+
+    @property
     def calls(self) -> int:
         """How many calls are under way here, parked ones and those that wait for their turn too. What is a part of
         something longer is not counted."""
