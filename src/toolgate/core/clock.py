@@ -82,8 +82,10 @@ class SystemClock:
         self._next = None
         loop, now = asyncio.get_running_loop(), time.monotonic() * TICKS
         while self._ticks and self._ticks[0] <= now:
-            for timer in self._timers.pop(heapq.heappop(self._ticks)):
+            due = self._timers.pop(heapq.heappop(self._ticks))
+            for timer in due:
                 loop.call_soon(timer.call)
+            due.clear()  # or it and its timers would hold each other, and these what they call
         while self._ticks and not self._timers[self._ticks[0]]:  # all cancelled
             del self._timers[heapq.heappop(self._ticks)]
         if self._ticks:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import jsonrpc, mcp
+from toolgate.core import jsonrpc, mcp, redaction
 
 Reach: TypeAlias = Literal["not_sent", "sent_unknown", "executed"]
 
@@ -91,6 +91,14 @@ RETRYABLE = frozenset(
 )
 
 
+LONGEST = 16 * 1024  # characters of a message or a hint, which may quote a server: it is kept, logged and listed
+
+
+def _bounded(said: str) -> str:
+    """Without secrets before it is cut, so that no part of one is left at the cut."""
+    return said if len(said) <= LONGEST else redaction.excerpt(said, LONGEST) + " [cut by toolgate]"
+
+
 class Words(msgspec.Struct, frozen=True):
     """The last line that a server wrote to stderr, and what to do about what stands there."""
 
@@ -123,13 +131,13 @@ class Fault(Exception):
         extra: Mapping[str, Any] | None = None,
         words: Words | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message := _bounded(message))
         self.code: Code = code
         self.message = message
         self.server = server
         self.tool = tool
         self.reach: Reach | None = reach
-        self.hint = hint
+        self.hint = _bounded(hint)
         self.upstream = upstream
         self.extra = extra or {}
         self.words = words

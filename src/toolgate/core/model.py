@@ -52,7 +52,7 @@ class Principal(msgspec.Struct, frozen=True):
     def counted_as(self) -> str:
         """By this its calls are counted, and take turns: who shows a key or a token is the same one wherever it comes
         from; on an open gateway each address is one."""
-        return self.id if self.client else self.cap_key
+        return self.id if self.client else f"{self.id}@{counted(self.address)}"
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -70,6 +70,11 @@ class Client(msgspec.Struct, frozen=True):
     def era(self) -> mcp.Era | None:
         """None for the gateway itself."""
         return self.revision.era if self.revision else None
+
+    @property
+    def blamed_as(self) -> str:
+        """By this a server's failures over its calls are told from those over others'; empty on an open gateway."""
+        return self.principal.id if self.principal.client else ""
 
     @property
     def identity(self) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from toolgate.core import asks, counting, jsonrpc, mcp
+from toolgate.core import asks, counting, jsonrpc, mcp, redaction
 from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Members, Message
 from toolgate.core.mcp import Revision
@@ -23,6 +23,7 @@ from toolgate.core.model import Answer, Ask, Listing
 from toolgate.eras import questions, revisions, tasks
 
 LONGEST_INITIALIZE = 256 * 1024  # bytes
+LONGEST_VERSION = 100  # characters of one that we do not know
 _date = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -166,7 +167,8 @@ def read_initialized(body: Raw) -> tuple[Revision, Initialized]:
         raise Fault("SERVER_FAILED", f"The answer to initialize is malformed: {error}") from None
     revision = mcp.revision("legacy", answer.protocolVersion)
     if not revision:
-        raise Fault("SERVER_FAILED", f"The server speaks only {answer.protocolVersion!r}, which toolgate does not know")
+        spoken = redaction.excerpt(answer.protocolVersion, LONGEST_VERSION)
+        raise Fault("SERVER_FAILED", f"The server speaks only {spoken!r}, which toolgate does not know")
     return revision, answer
 
 

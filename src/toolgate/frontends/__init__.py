@@ -10,10 +10,9 @@ HTTP
     connections      how many connections there are, and which one goes
     unread           how much is kept of answers that are not read
     bodies           how much is kept of bodies that have not ended
-    unanswered       how much is kept of large requests until they are answered
     streams          a response that becomes JSON or a stream, decided as late as can be
     scheduling       whose request is started next
-    active_requests  who is inside now, and who has to leave
+    active_requests  who is inside now, who has to leave, how much is kept of requests until they are answered
     web              what is served beside MCP: `admin` for an operator's programs, `connect` for sign-in pages, and
                      `metadata` for who wants a token; `Web`, the table of them
 Connections that go both ways

@@ -1,7 +1,10 @@
-"""Who is inside now: each request under way, and each connection that lasts, with what it showed when it came in.
+"""Who is inside now: each request under way, and each connection that lasts, with what it showed when it came in; and
+how much is kept of requests until they are answered.
 
 The rules this file keeps: who would not be let in any more does not stay, whatever it has begun; and what lasts, a
-stream or a WebSocket, ends when what it was let in by expires. A call under way then may end.
+stream or a WebSocket, ends when what it was let in by expires. A call under way then may end. Requests may be of
+megabytes each, and may take hours: what one principal has under way is bounded, over all its connections, and so is
+what all have; but each can have some, whatever others have.
 """
 
 from __future__ import annotations
@@ -10,25 +13,33 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
+import msgspec
+
 from toolgate.auth.refusals import Unauthorized
 from toolgate.core.clock import Clock, Timer
+from toolgate.core.fault import Fault
 from toolgate.core.model import Principal
+
+EACH = 12 * 1024  # bytes that a request under way costs beside its own
+FREE = 1024 * 1024  # bytes of one principal's requests, up to which it can begin another one, of any size
+MOST_OF_ONE = 64 * 1024 * 1024  # bytes of one principal's requests
+MOST = 256 * 1024 * 1024  # of all
 
 Known = Callable[[Principal], bool]
 
 
-class ActiveRequest:
+class ActiveRequest(msgspec.Struct, eq=False):
     """One of them, worked at by the current task. Raises `Unauthorized` in the middle of it, where it is expelled."""
 
-    def __init__(self, principal: Principal, clock: Clock, all: set[ActiveRequest]) -> None:
-        self.principal = principal
-        self.is_expelled = False
-        self._clock = clock
-        self._all = all
-        self._task = asyncio.current_task()
-        self._timer: Timer | None = None
+    principal: Principal
+    _clock: Clock
+    _all: set[ActiveRequest]
+    is_expelled: bool = False
+    _task: asyncio.Task[object] | None = None
+    _timer: Timer | None = None
 
     def __enter__(self) -> ActiveRequest:
+        self._task = asyncio.current_task()
         self._all.add(self)
         return self
 
@@ -64,3 +75,40 @@ class ActiveRequests:
         for active_request in list(self.all):
             if not is_known(active_request.principal):
                 active_request.expel()
+
+
+class Unanswered:
+    """How much is kept of the requests of all frontends."""
+
+    def __init__(self) -> None:
+        self._by: dict[str, int] = {}  # bytes, by principal
+        self._all = 0
+
+    def begun(self, whose: str, size: int, requests: int = 1) -> int:
+        """So many requests in so many bytes: what is to be given back to `answered`. `whose` they are: see
+        `Principal.counted_as`. Raises `Fault` RATE_LIMITED where there is no room."""
+        size += EACH * requests
+        own = self._by.get(whose, 0)
+        if own >= FREE and (own + size > MOST_OF_ONE or self._all + size > MOST):
+            raise _too_much()
+        self._by[whose] = own + size
+        self._all += size
+        return size
+
+    def answered(self, whose: str, size: int) -> None:
+        """What was `begun` is over."""
+        self._all -= size
+        self._by[whose] -= size
+        if not self._by[whose]:
+            del self._by[whose]
+
+
+def _too_much() -> Fault:
+    return Fault(
+        "RATE_LIMITED",
+        f"Too much is under way: the requests of one client may have {MOST_OF_ONE:,} bytes until they are answered, "
+        f"and those of all clients {MOST:,}; each counts {EACH:,} beside its own",
+        reach="not_sent",
+        hint="wait for earlier calls to be answered",
+        extra={"retryAfter": 1.0},
+    )

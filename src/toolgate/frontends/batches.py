@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from toolgate.core import jsonrpc, mcp
+from toolgate.core.fault import Fault
 from toolgate.core.jsonrpc import Malformed, Message
 from toolgate.core.mcp import Revision
 from toolgate.eras import modern
@@ -49,6 +50,22 @@ def _read_one(raw: bytes, tokens: int) -> Message | Malformed:
 
 def _refused(why: str) -> Malformed:
     return Malformed(jsonrpc.INVALID_REQUEST, f"Invalid request: {why}")
+
+
+def begun(batch: Batch, begin: Callable[[int], int], gathered: Gathered) -> tuple[Batch, int]:
+    """What is taken of a batch, and what `begin` returns for so many requests; 0 where there are none. Where it raises
+    `Fault`, the requests are refused and all else is taken."""
+    requests = [each for each in batch if _is_request(each)]
+    try:
+        return batch, begin(len(requests)) if requests else 0
+    except Fault as fault:
+        for each in requests:
+            gathered.add(jsonrpc.error(bytes(each.id), fault.rpc, fault.message, fault.data()))
+        return [each for each in batch if not _is_request(each)], 0
+
+
+def _is_request(each: Message | Malformed) -> TypeGuard[Message]:
+    return isinstance(each, Message) and each.is_request
 
 
 class Gathered:

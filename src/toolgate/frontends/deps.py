@@ -7,10 +7,10 @@ import msgspec
 from toolgate.auth.oauth.credentials import OAuth
 from toolgate.config import Config
 from toolgate.core.clock import Clock
+from toolgate.frontends.active_requests import Unanswered
 from toolgate.frontends.channels import ReplayBuffers
 from toolgate.frontends.modern import ModernResponses
 from toolgate.frontends.pages import Pages
-from toolgate.frontends.unanswered import Unanswered
 from toolgate.gateway.gateway import Gateway
 from toolgate.gateway.reload import Reloading
 

@@ -20,7 +20,6 @@ from toolgate.frontends import batches, responses
 from toolgate.frontends.deps import FrontendDeps
 from toolgate.frontends.guards import LONGEST_BEGINNING, too_many_values
 from toolgate.frontends.session import Session
-from toolgate.frontends.unanswered import LARGE
 from toolgate.frontends.unread import NOTES_KEPT
 
 log = logging.getLogger(__name__)
@@ -89,9 +88,28 @@ class Conversation:
             self.refuse_as_too_large(data)
             return
         try:
-            self._take(jsonrpc.decode(data), self._reply)
+            message = jsonrpc.decode(data)
         except Malformed as error:
             self._received_other(data, error)
+            return
+        if not message.is_request:  # what answers a question is taken whatever is under way
+            self._told(message)
+            return
+        whose = self._whose
+        try:
+            kept = self._unanswered.begun(whose, len(data))
+        except Fault as fault:
+            self.send(responses.write_failed(bytes(message.id), fault, modern.error_code))
+            return
+        work = self._start(message) if modern.speaks_modern(None, message.params) else self._take(message, self._reply)
+        if work:
+            work.add_done_callback(lambda _done: self._unanswered.answered(whose, kept))
+        else:
+            self._unanswered.answered(whose, kept)
+
+    @property
+    def _whose(self) -> str:
+        return self.session.client.principal.counted_as
 
     def refuse_as_too_large(self, beginning: bytes) -> None:
         """`beginning` is what is there of the message."""
@@ -138,39 +156,38 @@ class Conversation:
         except Malformed as refused:
             self._refuse(refused)
             return
-        gathered = batches.Gathered(self._reply)
-        for each in batch:
+
+        def whole(answers: bytes) -> None:
+            if kept:
+                self._unanswered.answered(whose, kept)
+            self._reply(answers)
+
+        whose, gathered = self._whose, batches.Gathered(whole)
+        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
+        for each in taken:
             if isinstance(each, Malformed) and each.is_answer:
                 self._refuse(each)
             elif isinstance(each, Malformed):
                 gathered.add(responses.write_malformed(each))
+            elif each.is_request:
+                self._take(each, gathered.expect())
             else:
-                self._take(each, gathered.expect() if each.is_request else self._reply)
+                self._told(each)
         gathered.is_whole()
 
-    def _take(self, message: Message, reply: Callable[[bytes], None]) -> None:
+    def _told(self, message: Message) -> None:
+        """What has no answer."""
         if message.is_response:
             self.session.answered(message)
-        elif message.is_notification:
+        else:
             self._notified(message)
-        elif modern.speaks_modern(None, message.params):
-            self._start(message)
-        elif answered := self._begun(message, reply):
-            work = self.session.answer(message, self)
-            self._answers.add(work)
-            work.add_done_callback(lambda done: self._answered(done, reply))
-            work.add_done_callback(lambda _done: answered())
 
-    def _begun(self, message: Message, reply: Callable[[bytes], None]) -> Callable[[], None] | None:
-        """What to call when a request is answered; None where it is refused, because too much is under way."""
-        size = len(memoryview(message.params))
-        if size <= LARGE:
-            return _nothing
-        try:
-            return self._unanswered.begun(self.session.client.principal.counted_as, size)
-        except Fault as fault:
-            reply(responses.write_failed(bytes(message.id), fault, modern.error_code))
-            return None
+    def _take(self, message: Message, reply: Callable[[bytes], None]) -> asyncio.Task[bytes]:
+        """A request of the session."""
+        work = self.session.answer(message, self)
+        self._answers.add(work)
+        work.add_done_callback(lambda done: self._answered(done, reply))
+        return work
 
     def _reply(self, answer: bytes) -> None:
         if answer:
@@ -188,23 +205,21 @@ class Conversation:
         if key in self._in_flight:
             self._in_flight[key].cancel()
 
-    def _start(self, message: Message) -> None:
+    def _start(self, message: Message) -> asyncio.Task[None] | None:
+        """A modern request; None where it is refused."""
         key = jsonrpc.id_key(message.id)
         if key in self._in_flight:
             self.send(responses.write_reused(message))
-            return
+            return None
         if len(self._in_flight) >= responses.MOST_IN_FLIGHT:
             self.send(responses.write_too_many(message))
-            return
-        answered = self._begun(message, self._reply)
-        if not answered:
-            return
+            return None
         task = asyncio.get_running_loop().create_task(
             self._answer(message, self.session.client.principal), name=message.method
         )
         self._in_flight[key] = task
         task.add_done_callback(lambda _done: self._in_flight.pop(key, None))
-        task.add_done_callback(lambda _done: answered())
+        return task
 
     async def _answer(self, message: Message, principal: Principal) -> None:
         try:

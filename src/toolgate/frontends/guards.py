@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
 
+import msgspec
+
 from toolgate.auth.access import THE_OPERATOR, WHO_ADMINISTERS
 from toolgate.auth.admission import Headers, Identify
 from toolgate.auth.refusals import Unauthorized
@@ -62,19 +64,19 @@ class Refused(Exception):
         self.headers: list[tuple[bytes, bytes]] = []
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One HTTP request, or opening of a WebSocket, that has passed the guards."""
 
-    def __init__(self, scope: Scope, receive: Receive, route: Route, principal: Principal, headers: Headers) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.route = route
-        self.principal = principal
-        self.headers = headers
-        self.active_request: ActiveRequest | None = None
-        self.twice: str | None = None  # a routing header that is repeated
-        self.is_sse = False  # of the transport of 2024-11-05
-        self.accepts_events, self.accepts_events_only = _accepted(headers.get("accept", ""))
+    scope: Scope
+    receive: Receive
+    route: Route
+    principal: Principal
+    headers: Headers
+    accepts_events: bool = False
+    accepts_events_only: bool = False
+    twice: str | None = None  # a routing header that is repeated
+    is_sse: bool = False  # of the transport of 2024-11-05
+    active_request: ActiveRequest | None = None
 
     @property
     def own_path(self) -> str:
@@ -99,20 +101,20 @@ class Guards:
         self._bodies = bodies
         self._read = 0  # bytes of large bodies since garbage was last looked for
 
-    async def admit(self, scope: Scope, receive: Receive) -> Request:
-        """Who a client is comes first: to who is nobody, all paths are alike. Raises `Refused`."""
+    async def admit(self, scope: Scope, receive: Receive, connection: connections.Connection | None) -> Request:
+        """Who a client is comes first: to who is nobody, all paths are alike. `connection` is what it came on, where
+        that is known. Raises `Refused`."""
         headers, twice = self.check(scope)
         path: str = scope["path"].rstrip("/")
-        principal = await self._who(scope, headers, path)
+        principal = await self._who(scope, headers, path, connection)
         route, is_sse = self._find(path, principal)
         if not route:
             self._refuse_hidden(path, principal)
             raise Refused(404, f"Not found: {scope['path']}; the endpoint is /mcp")
         if route.is_strict:
             self._check_let_in(route, principal)
-        request = Request(scope, receive, route, principal, headers)
-        request.twice, request.is_sse = twice, is_sse
-        return request
+        accepted = _accepted(headers.get("accept", ""))
+        return Request(scope, receive, route, principal, headers, *accepted, twice, is_sse)
 
     def lets_in(self, request: Request) -> bool:
         """Whether what is served at this path is still any business of this client."""
@@ -140,7 +142,7 @@ class Guards:
     async def admit_admin(self, scope: Scope, receive: Receive, path: str) -> Request:
         """A request that steers the gateway itself; a token must be for this path. Raises `Refused`."""
         headers, _ = self.check(scope)
-        principal = await self._who(scope, headers, path)
+        principal = await self._who(scope, headers, path, connections.of(scope))
         if not self._gateway.access.may_administer(principal):
             raise Refused(403, f"Only an administrator may do that: {WHO_ADMINISTERS}; web pages may not")
         return Request(scope, receive, self._gateway.route("/mcp"), principal, headers)
@@ -167,7 +169,9 @@ class Guards:
             path = f"{ENDPOINT}/{rules.surface}"
         return snapshot.routes.get(path), is_sse
 
-    async def _who(self, scope: Scope, headers: Headers, path: str) -> Principal:
+    async def _who(
+        self, scope: Scope, headers: Headers, path: str, connection: connections.Connection | None
+    ) -> Principal:
         if "authorization" in headers and [name for name, _ in scope["headers"]].count(b"authorization") > 1:
             raise Refused(400, "duplicate Authorization header")
         client = scope.get("client") or ("",)
@@ -177,7 +181,7 @@ class Guards:
             principal = await self._identify(headers, client[0], path)
         except Unauthorized as unauthorized:
             raise refused(unauthorized) from None
-        if (connection := connections.of(scope)) and connection.principal is not principal:
+        if connection and connection.principal is not principal:
             connection.admitted(principal)
         if principal.via:
             self._callers.learn(headers["authorization"], principal)

@@ -8,7 +8,7 @@ era: a modern one is answered alone and dies with its connection, a legacy one b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,6 @@ from toolgate.frontends.pipes import Pipes
 from toolgate.frontends.session import Session
 from toolgate.frontends.sessions import Sessions, new_session
 from toolgate.frontends.streams import Delivery, HeaderList, Receive, Response, Send
-from toolgate.frontends.unanswered import LARGE
 from toolgate.frontends.web import Web
 
 LAST_EVENT = "last-event-id"
@@ -44,6 +43,7 @@ class HttpFrontend(Application):
     def __init__(self, deps: FrontendDeps, sessions: Sessions, identify: Identify, resource: Resource) -> None:
         super().__init__(deps.clock, deps.config.http.body_limit)
         self._deps = deps
+        self._unanswered = deps.unanswered
         self._modern = deps.modern
         self._sessions = sessions
         self._config = deps.config
@@ -69,7 +69,7 @@ class HttpFrontend(Application):
             if scope["path"].startswith(self.web.prefixes):
                 await self.web.answer(scope, receive, response)
                 return
-            request = await self._guards.admit(scope, receive)
+            request = await self._guards.admit(scope, receive, connection)
             methods = self._sse_methods if request.is_sse else self._methods
             method = methods.get(scope["method"])
             if not method:
@@ -129,36 +129,34 @@ class HttpFrontend(Application):
             message = jsonrpc.decode(data)
         except Malformed as error:
             malformed = error
-        is_kept = len(data) > LARGE and (message.is_request or malformed)  # what answers a question is always taken
-        answered = self._begun(request, data) if is_kept else None
         try:
             if malformed:
                 await self._other_post(request, response, data, malformed)
-            elif modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params):
-                await self._modern_post(request, response, message)
-            else:
-                await self._legacy_post(request, response, message)
+                return
         finally:
             del malformed  # or this frame and it would hold each other
-            if answered:
-                answered()
-
-    def _begun(self, request: Request, data: bytes) -> Callable[[], None]:
-        """What to call when a large request is answered. Raises `Refused`."""
+        is_modern = modern.speaks_modern(request.headers.get(era_headers.VERSION), message.params)
+        if is_modern and request.twice:
+            raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
+        if not message.is_request:  # what answers a question is taken whatever is under way
+            await (self._modern_told if is_modern else self._legacy_told)(request, response, message)
+            return
+        whose = request.principal.counted_as
         try:
-            return self._deps.unanswered.begun(request.principal.counted_as, len(data))
+            kept = self._unanswered.begun(whose, len(data))
         except Fault as fault:
-            id, _ = jsonrpc.salvaged(data[: guards.LONGEST_BEGINNING])
-            raise Refused(429, fault.message, fault.rpc, id, fault.data()) from None
+            raise Refused(429, fault.message, fault.rpc, bytes(message.id), fault.data()) from None
+        try:
+            await (self._modern_post if is_modern else self._legacy_post)(request, response, message)
+        finally:
+            self._unanswered.answered(whose, kept)
+
+    async def _modern_told(self, _request: Request, response: Response, message: Message) -> None:
+        if message.is_response:
+            raise Refused(400, "Invalid request: clients do not send responses in this revision")
+        await response.whole(202)
 
     async def _modern_post(self, request: Request, response: Response, message: Message) -> None:
-        if request.twice:
-            raise Refused(400, f"Header mismatch: duplicate header {request.twice}", mcp.HEADER_MISMATCH)
-        if not message.is_request:
-            if message.is_response:
-                raise Refused(400, "Invalid request: clients do not send responses in this revision")
-            await response.whole(202)
-            return
         if message.method == mcp.LISTEN and not request.accepts_events:
             text = "A subscription requires Accept: text/event-stream"
             raise Refused(406, text, id=bytes(message.id))
@@ -187,12 +185,12 @@ class HttpFrontend(Application):
                 code = modern.error_code(fault)
                 status, headers = self._refusal(request, fault) or (modern.HTTP_STATUS.get(code, 200), ())
                 responses.let_go(error)
-                await _finish(response, status, responses.write_error(id, fault, code), headers)
+                await response.finish(status, responses.write_error(id, fault, code), headers)
                 return
             assert reply
             if request.accepts_events_only:
                 await response.begin(b"")
-            await _finish(response, 200, jsonrpc.result(id, reply.body))
+            await response.finish(200, jsonrpc.result(id, reply.body))
             if not delivery.has_left:
                 if reply.parked_call:
                     self._modern.flushed(reply)
@@ -203,16 +201,16 @@ class HttpFrontend(Application):
             del self._modern_work[delivery]
             delivery.close()
 
+    async def _legacy_told(self, request: Request, response: Response, message: Message) -> None:
+        if era_headers.SESSION in request.headers or request.route.is_strict:  # else it belongs to nothing
+            session = self._session(request, message)
+            response.headers.append((b"mcp-session-id", session.id.encode()))
+            (session.answered if message.is_response else session.notified)(message)
+        await response.whole(202)
+
     async def _legacy_post(self, request: Request, response: Response, message: Message) -> None:
-        if not message.is_request and era_headers.SESSION not in request.headers and not request.route.is_strict:
-            await response.whole(202)  # it belongs to nothing, and is no reason to begin something
-            return
         session = self._session(request, message)
         response.headers.append((b"mcp-session-id", session.id.encode()))
-        if message.is_response or message.is_notification:
-            (session.answered if message.is_response else session.notified)(message)
-            await response.whole(202)
-            return
         channel = Channel(request.accepts_events, request.accepts_events, request.headers)
         channel.is_stream = request.accepts_events_only
         await self._answer(request, response, session, channel, session.respond(message, channel))
@@ -246,10 +244,16 @@ class HttpFrontend(Application):
         channel.is_stream = request.accepts_events_only
         whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         gathered = batches.Gathered(lambda responses: None if whole.done() else whole.set_result(responses))
-        for each in batch:
-            _take(each, session, channel, gathered)
-        gathered.is_whole()
-        await self._answer(request, response, session, channel, whole)
+        whose = request.principal.counted_as
+        taken, kept = batches.begun(batch, lambda many: self._unanswered.begun(whose, len(data), many), gathered)
+        try:
+            for each in taken:
+                _take(each, session, channel, gathered)
+            gathered.is_whole()
+            await self._answer(request, response, session, channel, whole)
+        finally:
+            if kept:
+                self._unanswered.answered(whose, kept)
 
     def _session_of_batch(self, request: Request, error: Malformed) -> Session | None:
         """Raises `error` where no batch is served at all."""
@@ -325,7 +329,7 @@ class HttpFrontend(Application):
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # that it wants to connect
         try:
-            request = await self._guards.admit(scope, receive)
+            request = await self._guards.admit(scope, receive, connections.of(scope))
             if request.is_sse:
                 raise Refused(404, f"No WebSocket is served at {scope['path']}; the endpoint is {request.route.path}")
             with ActiveRequest(request.principal, self._clock, self._active_requests.all) as request.active_request:
@@ -354,15 +358,6 @@ async def _last_word(response: Response, refused: Refused) -> None:
         await response.end()
     elif not response.has_begun:
         await response.whole(refused.status, refused.body, refused.headers)
-
-
-async def _finish(response: Response, status: int, body: bytes, headers: HeaderList = ()) -> None:
-    """The last message: as it began, as a stream, or as a plain body."""
-    if response.is_streaming:
-        await response.event(body)
-        await response.end()
-    else:
-        await response.whole(status, body, headers)
 
 
 def _response_of(done: asyncio.Task[bytes], message: Message) -> bytes:

@@ -106,6 +106,14 @@ class Response:
             await self._send(start)
             await self._send({"type": self._body, "body": body})
 
+    async def finish(self, status: int, body: bytes, headers: HeaderList = ()) -> None:
+        """The last message: as it began, as a stream, or as a plain body."""
+        if self.is_streaming:
+            await self.event(body)
+            await self.end()
+        else:
+            await self.whole(status, body, headers)
+
     async def begin(self, chunk: bytes) -> None:
         """Begin a stream at once, with an event or a comment."""
         await self._open()

@@ -1,7 +1,8 @@
 """The circuit breaker: a server that fails again and again is left alone for a while, and then tried with one call.
 
 The rules this file keeps: what counts is the transport (it did not start, died over a call, could not be reached), not
-what a server says, nor that it is slow; after a pause one call is let through, and what becomes of it decides for those
+what a server says, nor that it is slow; failures of one principal's calls alone, which may lie in what it sends, stand
+against no other; after a pause one call is let through, and what becomes of it decides for those
 that wait for it. A pause is a quarter of the time for which the server has been failing, so that one that is back soon
 is used soon, and one that stays away is tried rarely. Lists are let through after a pause, too, and decide nothing by
 their success: a server that dies over each call may list its tools.
@@ -29,6 +30,7 @@ class Breaker:
     def __init__(self, name: str, clock: Clock) -> None:
         self.reason = self._told = ""  # of the last failure: for anybody, and with the server's words
         self.failures = 0  # in a row
+        self._whose: set[str] = set()  # calls these were: of one principal, or of two, or ("") of nobody's
         self._name = name
         self._clock = clock
         self._opened = 0.0  # when it did
@@ -40,24 +42,26 @@ class Breaker:
         self._news = asyncio.Event()  # set, and replaced, when a try is over
 
     @property
-    def is_closed(self) -> bool:
-        """Whether every call may go on without asking."""
-        return self._until is None
-
-    @property
     def is_open(self) -> bool:
-        """Whether it is a pause."""
-        return self.remaining > 0.0
+        """Whether it is a pause, for everybody."""
+        return self.remaining > 0.0 and self._stands_against("")
+
+    def _stands_against(self, whose: str) -> bool:
+        """Whether what has failed says anything about calls of this principal."""
+        return "" in self._whose or len(self._whose) > 1 or whose in self._whose
 
     @property
     def remaining(self) -> float:
         """Seconds until a try is let through."""
         return max(0.0, self._until - self._clock.now()) if self._until is not None else 0.0
 
-    async def admit(self, is_call: bool, patience: float) -> int:
+    async def admit(self, is_call: bool, patience: float, whose: str = "") -> int:
         """The number of the try that this call is, to `withdraw` when it is over; 0 where it is none. Waits for at most
-        one other try, and `patience` seconds. Raises `Fault` CIRCUIT_OPEN, or what it was stopped with meanwhile."""
-        if self.is_open and not (is_call and self._failed_tries and self.remaining <= SOON):
+        one other try, and `patience` seconds. `whose` it is: see `failed`. Raises `Fault` CIRCUIT_OPEN, or what it was
+        stopped with meanwhile."""
+        if not self._stands_against(whose):
+            return 0
+        if self.remaining and not (is_call and self._failed_tries and self.remaining <= SOON):
             raise self._refusal()
         if not is_call:
             return 0
@@ -72,7 +76,7 @@ class Breaker:
         while self._until is not None:
             if self._failed_tries != failed:
                 raise self._refusal()
-            if self.is_open:
+            if self.remaining:
                 await self._clock.sleep(self.remaining)
             elif self._try:
                 await self._news.wait()
@@ -98,10 +102,13 @@ class Breaker:
         when = f"next try in {remaining:.2g} s" if remaining else "a try is in progress"
         return f"{when}; last failure: {reason}"
 
-    def failed(self, fault: Fault) -> None:
+    def failed(self, fault: Fault, whose: str = "") -> None:
+        """A failure: of this principal's call, or ("") of something that is not one principal's alone."""
         self.failures += 1
+        if len(self._whose) < 2:
+            self._whose.add(whose)
         self.reason, self._told = fault.message, fault.told().message
-        if self.failures < FAILURES or self.is_open:  # in a pause: of a call that was under way before
+        if self.failures < FAILURES or self.remaining:  # in a pause: of a call that was under way before
             return
         now = self._clock.now()
         if self._until is None:
@@ -113,6 +120,7 @@ class Breaker:
 
     def answered(self) -> None:
         self.failures = 0
+        self._whose.clear()
         self._until = None
         self._failed_tries = 0
         self._tell()

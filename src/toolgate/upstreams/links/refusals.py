@@ -25,6 +25,13 @@ def refused(server: Server, status: int, message: str, hint: str = "") -> Fault:
     return Fault("SERVER_FAILED", message, server=server.id, reach="sent_unknown", hint=hint, extra=extra)
 
 
+def is_of_the_message(fault: Fault) -> bool:
+    """Whether it is a refusal that may lie in the message alone: too large, forbidden by a firewall, not understood.
+    401, 408 and 429 are about whoever sends, and when."""
+    status = fault.extra.get(HTTP_STATUS, 0)
+    return 400 <= status < 500 and status not in (401, 408, 429)
+
+
 def not_reached(server: Server, error: object) -> str:
     """What is told of it; a URL may hold secrets."""
     why, hint = diagnosis.of_system(error) if isinstance(error, OSError) else ("", "")

@@ -12,7 +12,7 @@ import msgspec
 
 from toolgate.core import mcp
 from toolgate.core.exchange import Exchange
-from toolgate.core.model import Call
+from toolgate.core.model import Call, Client
 
 
 class OpenRequest(msgspec.Struct, frozen=True):
@@ -22,6 +22,13 @@ class OpenRequest(msgspec.Struct, frozen=True):
     call: Call | None
     is_long: bool = False  # it goes on until somebody ends it
     seen: int | None = None  # the server's signs of life before it
+
+    def forgotten(self) -> OpenRequest:
+        """The same, with no more of its call than whose it is: it is over, and may have been large."""
+        if not self.call:
+            return self
+        client = Client(self.call.client.principal, self.call.client.session)
+        return msgspec.structs.replace(self, call=Call(self.call.method, "", client))
 
 
 def owner_of(

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from msgspec import Raw
+
 from toolgate.config import Server
 from toolgate.core import asks, jsonrpc, mcp
 from toolgate.core.fault import Fault
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 _SIGN_IN = "SIGN_IN_REQUIRED"
 SILENCE = 10.0  # seconds without any sign of life before a server counts as one that ignores what it does not know
 MOST_VERSIONS = 20  # that are named, and characters of each
+LARGEST = 1024 * 1024  # bytes of what a server says of itself
+LONGEST_INSTRUCTIONS = 32 * 1024  # characters
 SILENCE_AFTER_A_SIGN = 3.0  # the same, once it has written anything to stdout or stderr
 
 
@@ -174,7 +178,7 @@ async def _discover(
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
             raise Silent
-        found = modern.read_discovered(answer.result())
+        found = modern.read_discovered(_checked(answer.result()))
     finally:
         answer.cancel()
         silence.cancel()
@@ -182,6 +186,7 @@ async def _discover(
     spoken = mcp.newest("modern", found.supportedVersions)
     if not spoken:
         raise Fault("UPSTREAM_ERROR", f"it supports only {_listed(found.supportedVersions)}")
+    found.instructions = _bounded(found.instructions, requests.server.id)
     requests.dialect = Modern(spoken, found)
 
 
@@ -199,11 +204,30 @@ async def _silence(requests: Requests) -> None:
 async def _initialize(requests: Requests, client: Client) -> None:
     params = legacy.initialize_params(capabilities_for(requests.server, client), INFO)
     answer = await requests.ask(mcp.INITIALIZE, params, (), requests.server.start_timeout)
-    requests.dialect = Legacy(*legacy.read_initialized(answer))
+    revision, found = legacy.read_initialized(_checked(answer))
+    found.instructions = _bounded(found.instructions, requests.server.id)
+    requests.dialect = Legacy(revision, found)
     if requests.link:
         requests.link.accepted()
         await requests.tell(jsonrpc.notification("notifications/initialized"))
         await requests.link.listen(requests.dialect.other())
+
+
+def _checked(answer: Raw) -> Raw:
+    """Raises `Fault` where a server says so much of itself that nobody could be told."""
+    size = len(memoryview(answer))
+    if size > LARGEST:
+        message = f"What the server says of itself has {size:,} bytes; the limit is {LARGEST:,}"
+        raise Fault("SERVER_FAILED", message, reach="not_sent")
+    return answer
+
+
+def _bounded(instructions: str, server: str) -> str:
+    """They are told to each client as it comes, and kept for that. Without secrets before they are cut, so that no part
+    of one is left at the cut."""
+    if len(instructions) <= LONGEST_INSTRUCTIONS:
+        return instructions
+    return f"{excerpt(instructions, LONGEST_INSTRUCTIONS, server)}\n[cut by toolgate: {len(instructions):,} characters]"
 
 
 def capabilities_for(server: Server, client: Client) -> Mapping[str, Any]:

@@ -54,7 +54,7 @@ class _Held:
         if request:
             request.exchange.go_on()
             if not is_answered:
-                self.gone[id] = request
+                self.gone[id] = request.forgotten()
         elif is_answered:
             self.gone.pop(id, None)
 

@@ -115,6 +115,14 @@ class Requests:
         return sum(request.call is not None for request in self.pending.values())
 
     @property
+    def suspect(self) -> str:
+        """Whose calls are all that the server may be at work on (`Client.blamed_as`); empty where they are of several,
+        or of nobody's."""
+        at_work = (*self.pending.values(), *self.given_up.values())
+        whose = {request.call.client.blamed_as for request in at_work if request.call}
+        return whose.pop() if len(whose) == 1 else ""
+
+    @property
     def calls(self) -> int:
         """How many calls are under way here, parked ones and those that wait for their turn too. What is a part of
         something longer is not counted."""
@@ -249,7 +257,7 @@ class Requests:
         request = self._forget(id)
         if not request or not self.link:
             return
-        self.given_up[id] = request
+        self.given_up[id] = request.forgotten()
         self.clock.call_later(GIVEN_UP, lambda: self._asks_no_more(id))
         for told in self.on_given_up:
             told(request, reason)

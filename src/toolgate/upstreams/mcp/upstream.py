@@ -27,7 +27,7 @@ from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.mcp.era_choice import EraChoice
 from toolgate.upstreams.mcp.paging import read_list
 from toolgate.upstreams.mcp.upstream_session import Connection, UpstreamDeps, UpstreamSession
-from toolgate.upstreams.stopping import stopped, was_stopped
+from toolgate.upstreams.stopping import stopped
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class McpUpstream:
         session.leases += 1
         try:
             if session.breaker.failures:
-                number = await session.breaker.admit(is_call, self._server.timeout)
+                number = await session.breaker.admit(is_call, self._server.timeout, client.blamed_as)
             connection = session.live or await session.open(client)
             if at or not is_new or self._eras.suits(client, session.era):
                 found = await work(connection)
@@ -238,7 +238,7 @@ class McpUpstream:
                 return found
         except Fault as fault:
             if connection:
-                _judge(session, connection, fault, is_call)
+                session.judge(connection, fault, is_call, client.blamed_as)
             if at or not session.is_refused:
                 raise
         finally:
@@ -347,15 +347,6 @@ async def _round(call: Call, connection: Connection) -> Outcome:
     if call.task or (call.tool_info and call.tool_info.task_support == "required"):
         return await connection.tasks.call(call)
     return await connection.requests.call(call)
-
-
-def _judge(session: UpstreamSession, connection: Connection, fault: Fault, is_call: bool) -> None:
-    """What a failure says of the server. That a connection was lost is counted where it is noticed, once."""
-    if fault.reach == "executed":
-        if is_call:
-            session.breaker.answered()
-    elif fault.code == "SERVER_FAILED" and not connection.requests.fault and not was_stopped(fault):
-        session.failed(fault)
 
 
 async def _nothing(_connection: Connection) -> None:

@@ -26,6 +26,7 @@ from toolgate.upstreams.base import About, State, Status, StoppedBy
 from toolgate.upstreams.breaker import Breaker
 from toolgate.upstreams.links import LinkDeps, MakeLink
 from toolgate.upstreams.links.base import Receiver
+from toolgate.upstreams.links.refusals import is_of_the_message
 from toolgate.upstreams.mcp.condition import (
     SIGN_IN,
     Condition,
@@ -47,7 +48,7 @@ from toolgate.upstreams.mcp.subscriptions import subscriptions_of
 from toolgate.upstreams.mcp.tasks import TaskOwners, Tasks
 from toolgate.upstreams.mcp.watchdog import Watchdog
 from toolgate.upstreams.pool import SHARED, Holder
-from toolgate.upstreams.stopping import OVER_SHARE, stopped
+from toolgate.upstreams.stopping import OVER_SHARE, stopped, was_stopped
 
 log = logging.getLogger(__name__)
 
@@ -224,9 +225,20 @@ class UpstreamSession:
     def _subscriptions(self) -> UpstreamSubscriptions | None:
         return self.live.subscriptions if self.live else None
 
-    def failed(self, fault: Fault) -> None:
-        """Count a failure of the server."""
-        self.breaker.failed(fault)
+    def judge(self, connection: Connection, fault: Fault, is_call: bool, whose: str) -> None:
+        """What a failure says of the server. That a connection was lost is counted where it is noticed, once; that a
+        message was refused, which may lie in the message, is not."""
+        if fault.reach == "executed":
+            if is_call:
+                self.breaker.answered()
+        elif fault.code == "SERVER_FAILED" and not (
+            connection.requests.fault or was_stopped(fault) or is_of_the_message(fault)
+        ):
+            self.failed(fault, whose)
+
+    def failed(self, fault: Fault, whose: str = "") -> None:
+        """Count a failure of the server; `whose` as for the breaker."""
+        self.breaker.failed(fault, whose)
         if self.breaker.is_open:
             told = excerpt(fault.told().message, LONGEST_LOGGED, self._server.id)
             log.warning("Circuit breaker open for %s: %s", self._server.name, told)
@@ -440,7 +452,7 @@ class UpstreamSession:
             return  # it is ended, or was never up
         self.live = None
         if is_dead and (self.leases or connection.requests.in_flight):
-            self.failed(fault)
+            self.failed(fault, connection.requests.suspect)
         self._becomes("failed", fault)
         self._idle.cancel()
         self._gone(connection)
